@@ -1,0 +1,21 @@
+//! What tare asks of the kernel: a clock, sockets, and completions.
+//!
+//! One interface, [`Reactor`], stands between the engines (load, target) and three worlds: io_uring,
+//! epoll, and the simulated network of `tare-sim`. All `unsafe` of the project lives in this crate.
+
+mod buffers;
+pub mod endpoint;
+pub mod epoll;
+pub mod random;
+pub mod reactor;
+pub mod socket;
+pub mod system;
+pub mod time;
+pub mod uring;
+
+pub use endpoint::Endpoint;
+pub use reactor::{
+    Accepted, Close, Completion, Happened, Outgoing, Reactor, ReactorKind, SetupError, Token, Wait,
+};
+pub use random::Random;
+pub use time::{DurationNs, Instant};

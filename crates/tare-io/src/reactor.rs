@@ -1,0 +1,191 @@
+//! The one interface between an engine and the network: operations in, completions out.
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use crate::endpoint::Endpoint;
+use crate::time::{DurationNs, Instant};
+
+/// Starts operations on connections and waits for what came of them.
+///
+/// A connection lives in a *slot* that the engine chooses. Starting one yields a [`Token`], which is
+/// never used again: a completion that arrives late for a closed connection carries an old token,
+/// and the engine drops it. Receiving is always on; the engine answers by [`Reactor::release`]ing
+/// every chunk it was given.
+pub trait Reactor {
+    fn now(&self) -> Instant;
+
+    /// Starts to connect `slot`; ends in [`Happened::Connected`] or [`Happened::Failed`].
+    fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token;
+
+    /// Takes an accepted connection into `slot` and starts to receive from it.
+    fn adopt(&mut self, slot: u32, accepted: Accepted) -> Token;
+
+    /// Hands bytes to the kernel. One send at a time for a connection: the next may follow
+    /// [`Happened::Sent`], or for [`Outgoing::Fixed`] the peer's answer.
+    fn send(&mut self, token: Token, bytes: Outgoing);
+
+    /// Ends a connection. Nothing more is delivered for its token by later waits.
+    fn close(&mut self, token: Token, how: Close);
+
+    /// Submits what was started, waits as told, and appends what happened.
+    fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError>;
+
+    /// The bytes of a received chunk.
+    fn chunk(&self, chunk: &Chunk) -> &[u8];
+
+    /// Gives a chunk's memory back.
+    fn release(&mut self, chunk: Chunk);
+}
+
+/// A connection: its slot, and which of the slot's connections it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    pub slot: u32,
+    pub generation: u32,
+}
+
+impl Token {
+    pub const NONE: Self = Self { slot: u32::MAX, generation: 0 };
+}
+
+/// What a server's listening socket gave.
+#[derive(Debug)]
+pub enum Accepted {
+    Socket(OwnedFd),
+    Simulated(u32),
+}
+
+/// Bytes to send.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// Small and immortal: the kernel may read it whenever it likes, and success is not reported.
+    Fixed(&'static [u8]),
+    /// Comes back, cleared, with [`Happened::Sent`].
+    Owned(Vec<u8>),
+}
+
+impl Outgoing {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it then.
+pub const FIXED_SEND_MAX_BYTES: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    Graceful,
+    /// With a reset (RST), which also skips TIME_WAIT.
+    Reset,
+}
+
+#[derive(Debug)]
+pub struct Completion {
+    pub token: Token,
+    pub happened: Happened,
+}
+
+#[derive(Debug)]
+pub enum Happened {
+    Accepted(Accepted),
+    Connected,
+    Received(Chunk),
+    /// An owned buffer was sent whole and comes back.
+    Sent(Vec<u8>),
+    /// The peer will send no more.
+    Eof,
+    /// The connection is useless from here; the engine still closes it.
+    Failed(i32),
+}
+
+/// Received bytes, held in the reactor's memory until released.
+#[derive(Debug)]
+pub struct Chunk {
+    pub(crate) index: u32,
+    pub(crate) len: u32,
+}
+
+impl Chunk {
+    /// For reactors outside this crate (the simulated one).
+    pub fn new(index: u32, len: u32) -> Self {
+        Self { index, len }
+    }
+
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+/// How long to wait, and for how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Return by then at the latest.
+    pub until: Instant,
+    /// Where the kernel can, gather this many completions before returning …
+    pub batch: u32,
+    /// … but return with fewer after this long.
+    pub linger: DurationNs,
+    /// The last stretch before `until` is polled, not slept: waking from sleep takes tens of µs.
+    pub spin: DurationNs,
+}
+
+impl Wait {
+    pub fn until(until: Instant) -> Self {
+        Self { until, batch: 1, linger: DurationNs::ZERO, spin: DurationNs::ZERO }
+    }
+
+    /// Splits the time left into a sleep, and whether to poll after it.
+    pub(crate) fn sleep_at(&self, now: Instant) -> DurationNs {
+        let left = self.until.since(now);
+        DurationNs::from_ns(left.as_ns().saturating_sub(self.spin.as_ns()))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReactorKind {
+    IoUring,
+    Epoll,
+    Simulated,
+}
+
+impl ReactorKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IoUring => "io_uring",
+            Self::Epoll => "epoll",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// The kernel refused something without which nothing runs.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}{hint}")]
+pub struct SetupError {
+    pub what: String,
+    pub source: std::io::Error,
+    /// Starts with "; " where there is one.
+    pub hint: &'static str,
+}
+
+impl SetupError {
+    pub fn new(what: impl Into<String>, source: std::io::Error) -> Self {
+        let hint = match source.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => "; raise the open-file limit (ulimit -n)",
+            Some(libc::ENOMEM) => "; raise the locked-memory limit (ulimit -l)",
+            Some(libc::EADDRINUSE) => "; another program has this address: choose another port",
+            Some(libc::EADDRNOTAVAIL) => "; this machine has no such address",
+            _ => "",
+        };
+        Self { what: what.into(), source, hint }
+    }
+
+    pub fn last(what: impl Into<String>) -> Self {
+        Self::new(what, std::io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,124 @@
+//! Small things asked of the operating system: CPUs, limits, the time a thread has used.
+
+use std::io;
+
+use crate::reactor::SetupError;
+use crate::time::DurationNs;
+
+/// CPU time of one thread or one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    pub user: DurationNs,
+    pub system: DurationNs,
+}
+
+impl CpuTime {
+    pub fn total(self) -> DurationNs {
+        self.user + self.system
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        let minus = |a: DurationNs, b: DurationNs| {
+            DurationNs::from_ns(a.as_ns().saturating_sub(b.as_ns()))
+        };
+        Self { user: minus(self.user, earlier.user), system: minus(self.system, earlier.system) }
+    }
+
+    pub fn add(self, other: Self) -> Self {
+        Self { user: self.user + other.user, system: self.system + other.system }
+    }
+}
+
+pub fn thread_cpu_time() -> CpuTime {
+    // SAFETY: an all-zero rusage is valid, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| {
+        DurationNs::from_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000)
+    };
+    CpuTime { user: ns(usage.ru_utime), system: ns(usage.ru_stime) }
+}
+
+/// Runs the calling thread on one CPU only.
+pub fn pin_thread(cpu: usize) -> Result<(), SetupError> {
+    // SAFETY: an all-zero set is valid, and `cpu` is checked against its size before it is set.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return Err(SetupError::new(
+                format!("cannot run on CPU {cpu}"),
+                io::Error::from_raw_os_error(libc::EINVAL),
+            ));
+        }
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if done < 0 { Err(SetupError::last(format!("cannot run on CPU {cpu}"))) } else { Ok(()) }
+}
+
+/// The CPUs this process may run on.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an all-zero set is valid, and the call fills it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: every index is below the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Lets this thread's timed waits end when they are due, not up to 50 µs later.
+pub fn sharpen_timers() {
+    // SAFETY: takes no pointers; failure leaves the default.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
+}
+
+/// Raises the open-file limit to `wanted` where allowed; what it is afterwards.
+pub fn raise_open_files(wanted: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for both calls.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        if limit.rlim_cur >= wanted {
+            return limit.rlim_cur;
+        }
+        // First as far as anyone may; then, where privileged, beyond the hard limit.
+        let soft = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &soft);
+        if wanted > limit.rlim_max {
+            let hard = libc::rlimit { rlim_cur: wanted, rlim_max: wanted };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &hard);
+        }
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+    }
+    limit.rlim_cur
+}
+
+/// What the C library calls this error, for people.
+pub fn errno_text(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// Calls `handler` at the first of these signals; after that the signal has its default effect again.
+/// `handler` must only do what a signal handler may: touch atomics.
+pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()> {
+    for signal in signals {
+        // SAFETY: an all-zero sigaction is valid; the handler is a function of the right type, and
+        // SA_RESETHAND restores the default before it runs.
+        let done = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+            libc::sigaction(*signal, &action, std::ptr::null_mut())
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

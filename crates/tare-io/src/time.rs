@@ -1,0 +1,189 @@
+//! Time in nanoseconds, with the unit in the type. Monotonic and wall time never mix.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+/// A point on the monotonic clock, or on the simulated one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    pub const ZERO: Self = Self(0);
+    /// Later than any instant a run can reach.
+    pub const FAR: Self = Self(u64::MAX);
+
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// Time since `earlier`; zero where `earlier` is in fact later.
+    pub const fn since(self, earlier: Self) -> DurationNs {
+        DurationNs(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A length of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DurationNs(u64);
+
+impl DurationNs {
+    pub const ZERO: Self = Self(0);
+
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    pub const fn from_us(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs * 1_000_000_000)
+    }
+
+    /// Rounds to the nearest nanosecond; negative and NaN become zero, too large saturates.
+    pub fn from_secs_f64(secs: f64) -> Self {
+        Self((secs * 1e9).round() as u64)
+    }
+
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// Reads `250us`, `20ms`, `1.5s`, `2m`, `1h`. A bare number is refused: its unit is a guess.
+    pub fn parse(text: &str) -> Result<Self, ParseDurationError> {
+        let error = || ParseDurationError { input: text.to_owned() };
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+        let (number, unit) = text.split_at(digits);
+        let scale_ns = match unit {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            _ => return Err(error()),
+        };
+        let number: f64 = number.parse().map_err(|_| error())?;
+        let ns = (number * scale_ns).round();
+        // Beyond a century the user meant something else, and sums of instants must not overflow.
+        if ns.is_finite() && ns <= 3.2e18 { Ok(Self(ns as u64)) } else { Err(error()) }
+    }
+}
+
+impl From<DurationNs> for std::time::Duration {
+    fn from(duration: DurationNs) -> Self {
+        Self::from_nanos(duration.0)
+    }
+}
+
+impl Add<DurationNs> for Instant {
+    type Output = Self;
+    fn add(self, rhs: DurationNs) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl Sub<DurationNs> for Instant {
+    type Output = Self;
+    fn sub(self, rhs: DurationNs) -> Self {
+        Self(self.0.saturating_sub(rhs.0))
+    }
+}
+
+impl Add for DurationNs {
+    type Output = Self;
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+
+/// Three significant digits and a unit a person would choose: `87.0µs`, `1.24ms`, `12s`.
+impl fmt::Display for DurationNs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0 as f64;
+        let (value, unit) = match self.0 {
+            0..1_000 => return f.pad(&format!("{}ns", self.0)),
+            1_000..999_500 => (ns / 1e3, "µs"),
+            999_500..999_500_000 => (ns / 1e6, "ms"),
+            _ => (ns / 1e9, "s"),
+        };
+        let decimals = match value {
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.decimals$}{unit}"))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{input}' is not a duration; write a number and ns, us, ms, s, m or h, for example 250ms")]
+pub struct ParseDurationError {
+    input: String,
+}
+
+/// The monotonic clock. Engines take `now` from their reactor instead, so that it can be simulated.
+pub fn monotonic_now() -> Instant {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec for the call to fill; CLOCK_MONOTONIC always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Wall time, for people and file names only.
+pub fn wall_unix_ms() -> u64 {
+    #[allow(clippy::disallowed_methods)] // The one place that reads it.
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_number_and_a_unit() {
+        for (text, ns) in [
+            ("250us", 250_000),
+            ("20ms", 20_000_000),
+            ("1.5s", 1_500_000_000),
+            ("2m", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(DurationNs::parse(text), Ok(DurationNs(ns)), "{text}");
+        }
+        for text in ["", "5", "ms", "1 s", "-1s", "1.2.3s", "99999999999999h", "1d"] {
+            let error = DurationNs::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("'{text}' is not a duration; write")), "{error}");
+        }
+    }
+
+    #[test]
+    fn display_keeps_three_digits() {
+        for (ns, text) in [
+            (999, "999ns"),
+            (87_000, "87.0µs"),
+            (999_499, "999µs"),
+            (999_500, "1.00ms"),
+            (9_995_000, "10.0ms"),
+            (1_240_000, "1.24ms"),
+            (12_000_000_000, "12.0s"),
+        ] {
+            assert_eq!(DurationNs(ns).to_string(), text);
+        }
+    }
+}

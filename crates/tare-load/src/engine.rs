@@ -1,0 +1,446 @@
+//! The load engine: a state machine of one worker's connections, fed with completions.
+//!
+//! It starts requests when its [`Pacer`] says, on connections it opens through a [`Reactor`], and
+//! counts what comes of them in a [`Tally`]. It never blocks, reads no clock but the reactor's, and
+//! does not know whether the network is real.
+//!
+//! A request's life is a [`Flight`](connection::Flight): due → (connect → handshake →) sent → first
+//! byte → done or failed. A connection's life is a [`State`](connection::State).
+
+mod connection;
+mod exchange;
+mod opening;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+
+use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, Wait};
+
+use crate::deadlines::Deadlines;
+use crate::failure::Failure;
+use crate::http1::HeadMemo;
+use crate::pacer::Pacer;
+use crate::source::Source;
+use crate::tally::{Series, Tally};
+use crate::tls::TlsClient;
+
+use connection::{Connection, State};
+
+/// What one worker's engine is to do; everything resolved.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    pub endpoint: Endpoint,
+    /// Source addresses, used in turn; empty leaves the choice to the kernel.
+    pub bind: Vec<IpAddr>,
+    /// Connections kept, or requests at a time.
+    pub connections: u32,
+    /// Open loop: how many connections there may be when all are busy.
+    pub max_connections: u32,
+    pub lifetime: Lifetime,
+    pub tls: Option<TlsClient>,
+    /// For a request, from when it is sent (or its connection started) to the end of its reply.
+    pub timeout: DurationNs,
+    /// Statuses that count as good throughput.
+    pub expected: StatusSet,
+    pub wait: WaitPolicy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Connections are used again and again.
+    Kept,
+    /// Every request has a connection of its own.
+    PerRequest,
+}
+
+/// How precisely to wake, against what it costs.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitPolicy {
+    /// Closed loop: gather up to so many replies in one system call …
+    pub batch_max: u32,
+    /// … for at most so long.
+    pub linger: DurationNs,
+    /// Open loop: poll this long before a request is due.
+    pub spin: DurationNs,
+}
+
+/// A set of status codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusSet {
+    ranges: Vec<(u16, u16)>,
+}
+
+impl StatusSet {
+    pub fn success() -> Self {
+        Self { ranges: vec![(200, 299)] }
+    }
+
+    /// Reads `200`, `2xx`, `200-399` and lists of them.
+    pub fn parse(text: &str) -> Option<Self> {
+        let code = |text: &str| text.parse().ok().filter(|code| (100..=999).contains(code));
+        let ranges = text.split(',').map(|part| match part.split_once('-') {
+            Some((low, high)) => Some((code(low)?, code(high)?)).filter(|(low, high)| low <= high),
+            None => match part.strip_suffix("xx") {
+                Some(hundreds) => code(&format!("{hundreds}00")).map(|low| (low, low + 99)),
+                None => code(part).map(|code| (code, code)),
+            },
+        });
+        Some(Self { ranges: ranges.collect::<Option<_>>()? })
+    }
+
+    pub fn contains(&self, status: u16) -> bool {
+        self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&status))
+    }
+}
+
+/// One stretch of load: the ramp is thrown away, the window counts, the drain does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub ramp: DurationNs,
+    pub window: DurationNs,
+    /// Ends the window early once so many requests have ended.
+    pub requests: Option<u64>,
+    /// Tallies are handed over this often; the window is the sum of its intervals.
+    pub interval: DurationNs,
+}
+
+/// Where finished tallies go.
+pub trait IntervalSink {
+    /// Takes a finished interval and puts a spare tally in its place. `false` where nobody has room:
+    /// the engine goes on counting in it, so the interval is longer but nothing is lost.
+    fn exchange(&mut self, tally: &mut Box<Tally>) -> bool;
+}
+
+/// What the engine wants next.
+#[derive(Debug)]
+pub enum Next {
+    Wait(Wait),
+    /// The phase that was begun is over: connections open, or the stretch drained.
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Opening,
+    Ramp { until: Instant },
+    Window { until: Instant, next_interval: Instant },
+    Drain { until: Instant },
+}
+
+pub struct Engine {
+    config: EngineConfig,
+    source: Box<dyn Source>,
+    pacer: Pacer,
+    phase: Phase,
+    stretch: Stretch,
+    connections: Vec<Connection>,
+    /// Connected, with nothing to do; the longest idle first.
+    idle: VecDeque<u32>,
+    /// Slots without a connection.
+    free: Vec<u32>,
+    /// Slots that rest until a time: after a failed connect, or because the source says so.
+    resting: BinaryHeap<Reverse<(Instant, u32)>>,
+    deadlines: Deadlines,
+    tally: Box<Tally>,
+    memo: HeadMemo,
+    /// Flights under way.
+    in_flight: u32,
+    /// Requests that may still start, where the stretch has a limit.
+    budget: u64,
+    binds: usize,
+    stop_asked: bool,
+}
+
+impl Engine {
+    pub fn new(config: EngineConfig, source: Box<dyn Source>, pacer: Pacer) -> Self {
+        let slots = match pacer {
+            Pacer::Closed => config.connections,
+            Pacer::Open(_) => config.max_connections.max(config.connections),
+        };
+        let capturing = source.wants_replies();
+        let mut engine = Self {
+            source,
+            pacer,
+            phase: Phase::Idle,
+            stretch: Stretch {
+                ramp: DurationNs::ZERO,
+                window: DurationNs::ZERO,
+                requests: None,
+                interval: DurationNs::ZERO,
+            },
+            connections: (0..slots).map(|_| Connection::new(capturing)).collect(),
+            idle: VecDeque::with_capacity(slots as usize),
+            free: (0..slots).rev().collect(),
+            resting: BinaryHeap::with_capacity(slots as usize),
+            deadlines: Deadlines::new(slots),
+            tally: Box::default(),
+            memo: HeadMemo::default(),
+            in_flight: 0,
+            budget: u64::MAX,
+            binds: 0,
+            stop_asked: false,
+            config,
+        };
+        *engine.tally = Tally::for_series(engine.series());
+        engine
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.config.endpoint
+    }
+
+    /// Connections that there may be at once: the slots a reactor must have.
+    pub fn slots(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    pub fn series(&self) -> Series {
+        Series {
+            open_loop: self.pacer.is_open_loop(),
+            new_connections: self.config.lifetime == Lifetime::PerRequest,
+            tls: self.config.tls.is_some(),
+        }
+    }
+
+    /// Starts a stretch of load.
+    pub fn begin(&mut self, stretch: Stretch, now: Instant) {
+        assert_eq!(self.phase, Phase::Idle, "one stretch at a time");
+        self.stretch = stretch;
+        self.budget = stretch.requests.unwrap_or(u64::MAX);
+        self.stop_asked = false;
+        self.pacer.begin(now);
+        self.tally.reset(now);
+        self.phase = match stretch.ramp {
+            DurationNs::ZERO => self.window(now),
+            ramp => Phase::Ramp { until: now + ramp },
+        };
+    }
+
+    /// Ends the window at the next turn; what is in flight is still waited for.
+    pub fn stop(&mut self) {
+        self.stop_asked = true;
+    }
+
+    /// The tally of the current interval, or of the last one once [`Next::Finished`].
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    pub fn open_connections(&self) -> usize {
+        self.connections.iter().filter(|c| c.is_established()).count()
+    }
+
+    /// One turn: takes in what happened, starts what is due, says how long to wait.
+    pub fn turn<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        happened: &mut Vec<Completion>,
+        sink: &mut dyn IntervalSink,
+    ) -> Next {
+        let now = io.now();
+        for completion in happened.drain(..) {
+            self.on_completion(io, completion, now);
+        }
+        self.expire(io, now);
+        self.advance_phase(io, now, sink);
+        match self.phase {
+            Phase::Opening if self.in_flight == 0 => self.finish_phase(now),
+            Phase::Drain { .. } if self.in_flight == 0 => self.finish_phase(now),
+            Phase::Idle => Next::Finished,
+            Phase::Ramp { .. } | Phase::Window { .. } => {
+                self.start_due(io, now);
+                Next::Wait(self.wait(now))
+            }
+            _ => Next::Wait(self.wait(now)),
+        }
+    }
+
+    fn finish_phase(&mut self, now: Instant) -> Next {
+        if self.phase != Phase::Opening {
+            self.tally.assert_closed();
+        } else {
+            self.tally.end = now;
+        }
+        self.phase = Phase::Idle;
+        Next::Finished
+    }
+
+    fn on_completion<R: Reactor>(&mut self, io: &mut R, completion: Completion, now: Instant) {
+        let token = completion.token;
+        let current =
+            self.connections.get(token.slot as usize).is_some_and(|c| c.token == token);
+        match completion.happened {
+            Happened::Received(chunk) => {
+                if current {
+                    self.on_received(io, token.slot, &chunk, now);
+                }
+                io.release(chunk);
+            }
+            _ if !current => {}
+            Happened::Connected => self.on_connected(io, token.slot, now),
+            Happened::Sent(spent) => self.on_sent(io, token.slot, spent),
+            Happened::Eof => self.on_eof(io, token.slot, now),
+            Happened::Failed(errno) => self.fail(io, token.slot, Failure::Errno(errno), now),
+            Happened::Accepted(_) => {}
+        }
+    }
+
+    fn window(&mut self, now: Instant) -> Phase {
+        Phase::Window {
+            until: now + self.stretch.window,
+            next_interval: now + self.stretch.interval,
+        }
+    }
+
+    fn advance_phase<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        now: Instant,
+        sink: &mut dyn IntervalSink,
+    ) {
+        if let Phase::Ramp { until } = self.phase
+            && (now >= until || self.stop_asked)
+        {
+            self.tally.reset(now);
+            self.tally.started = self.replies_awaited();
+            self.phase = self.window(now);
+        }
+        if let Phase::Window { until, next_interval } = self.phase {
+            let exhausted = self.budget == 0 && self.in_flight == 0;
+            if now >= until || exhausted || self.stop_asked {
+                self.close_window(if now >= until { until } else { now }, now);
+            } else if now >= next_interval {
+                self.hand_over(now, sink);
+            }
+        }
+        if let Phase::Drain { until } = self.phase
+            && now >= until
+        {
+            for slot in 0..self.connections.len() as u32 {
+                if self.connections[slot as usize].flight.is_some() {
+                    self.fail(io, slot, Failure::TimedOut, now);
+                }
+            }
+        }
+    }
+
+    /// Ends the interval. Requests in flight are carried into the next.
+    fn hand_over(&mut self, now: Instant, sink: &mut dyn IntervalSink) {
+        let carried = self.replies_awaited();
+        self.tally.started -= carried;
+        self.tally.end = now;
+        self.tally.assert_closed();
+        if sink.exchange(&mut self.tally) {
+            self.tally.reset(now);
+        }
+        self.tally.started += carried;
+        if let Phase::Window { next_interval, .. } = &mut self.phase {
+            while *next_interval <= now {
+                *next_interval = *next_interval + self.stretch.interval;
+            }
+        }
+    }
+
+    fn close_window(&mut self, end: Instant, now: Instant) {
+        self.tally.end = end;
+        // In open loop what was due is owed, sent or not.
+        if self.pacer.is_open_loop() && !self.stop_asked {
+            while self.budget > 0 && self.pacer.next_due(now) < end {
+                let due = self.pacer.take(now);
+                self.budget -= 1;
+                self.tally.started += 1;
+                self.tally.unfinished.unsent += 1;
+                self.tally.latency.unfinished_age.record(now.since(due));
+            }
+        }
+        self.phase = Phase::Drain { until: now + self.config.timeout };
+    }
+
+    fn replies_awaited(&self) -> u64 {
+        let flights = self.connections.iter().filter_map(|c| c.flight.as_ref());
+        flights.map(|flight| u64::from(flight.replies_left)).sum()
+    }
+
+    /// Starts every request that is due and has a connection to go on.
+    fn start_due<R: Reactor>(&mut self, io: &mut R, now: Instant) {
+        while let Some(Reverse((until, slot))) = self.resting.peek().copied()
+            && until <= now
+        {
+            self.resting.pop();
+            let state = &mut self.connections[slot as usize].state;
+            if *state == State::Free {
+                self.free.push(slot);
+            } else {
+                *state = State::Idle;
+                self.idle.push_back(slot);
+            }
+        }
+        while self.budget > 0 && self.pacer.next_due(now) <= now {
+            let Some(slot) = self.slot_for_request() else { return };
+            let due = self.pacer.take(now);
+            self.start_flight(io, slot, due, now);
+        }
+    }
+
+    fn slot_for_request(&mut self) -> Option<u32> {
+        while let Some(slot) = self.idle.pop_front() {
+            // A connection that closed while idle left a stale entry behind.
+            if matches!(self.connections[slot as usize].state, State::Idle) {
+                return Some(slot);
+            }
+        }
+        self.free.pop()
+    }
+
+    /// Fails what has waited longer than the time limit.
+    fn expire<R: Reactor>(&mut self, io: &mut R, now: Instant) {
+        while let Some((slot, since)) = self.deadlines.oldest()
+            && since + self.config.timeout <= now
+        {
+            self.deadlines.stop(slot);
+            if matches!(self.connections[slot as usize].state, State::Closing) {
+                self.drop_connection(io, slot);
+            } else {
+                self.fail(io, slot, Failure::TimedOut, now);
+            }
+        }
+    }
+
+    fn wait(&self, now: Instant) -> Wait {
+        let mut until = Instant::FAR;
+        if let Some((_, since)) = self.deadlines.oldest() {
+            until = until.min(since + self.config.timeout);
+        }
+        if let Some(Reverse((at, _))) = self.resting.peek() {
+            until = until.min(*at);
+        }
+        let policy = self.config.wait;
+        let mut spin = DurationNs::ZERO;
+        match self.phase {
+            Phase::Idle | Phase::Opening => {}
+            Phase::Drain { until: end } => until = until.min(end),
+            Phase::Ramp { until: end } => until = until.min(end),
+            Phase::Window { until: end, next_interval } => {
+                until = until.min(end).min(next_interval);
+            }
+        }
+        if matches!(self.phase, Phase::Ramp { .. } | Phase::Window { .. })
+            && self.pacer.is_open_loop()
+            && self.budget > 0
+        {
+            let due = self.pacer.next_due(now);
+            // A request that is already late waits for a connection, not for the clock.
+            if due > now && due < until {
+                until = due;
+                spin = policy.spin;
+            }
+        }
+        let batch = match self.pacer {
+            Pacer::Closed => (self.in_flight / 2).clamp(1, policy.batch_max),
+            Pacer::Open(_) => 1,
+        };
+        Wait { until, batch, linger: policy.linger, spin }
+    }
+}

@@ -1,0 +1,222 @@
+//! Connections: opened, shaken hands on, closed.
+
+use std::cmp::Reverse;
+
+use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
+
+use super::connection::{Flight, State};
+use super::{Engine, Lifetime, Phase};
+use crate::failure::Failure;
+
+impl Engine {
+    /// Opens the kept connections, so that no request has to wait for one.
+    pub fn open<R: Reactor>(&mut self, io: &mut R) {
+        assert_eq!(self.phase, Phase::Idle, "open before the first stretch");
+        let now = io.now();
+        self.tally.reset(now);
+        self.phase = Phase::Opening;
+        if self.config.lifetime == Lifetime::PerRequest {
+            return;
+        }
+        for _ in 0..self.config.connections {
+            if let Some(slot) = self.free.pop() {
+                self.in_flight += 1;
+                self.connect(io, slot, now);
+            }
+        }
+    }
+
+    /// Closes every connection.
+    pub fn close<R: Reactor>(&mut self, io: &mut R) {
+        for slot in 0..self.connections.len() as u32 {
+            if self.connections[slot as usize].state != State::Free {
+                self.drop_connection(io, slot);
+            }
+        }
+    }
+
+    pub(super) fn connect<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let from = match self.config.bind.len() {
+            0 => None,
+            n => {
+                self.binds = (self.binds + 1) % n;
+                Some(self.config.bind[self.binds])
+            }
+        };
+        let connection = &mut self.connections[slot as usize];
+        assert_eq!(connection.state, State::Free, "slot {slot}");
+        connection.state = State::Connecting;
+        connection.parser.reset();
+        connection.token = io.connect(slot, &self.config.endpoint, from);
+        self.deadlines.start(slot, now);
+    }
+
+    pub(super) fn on_connected<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        if let Some(flight) = &mut connection.flight {
+            flight.connected = now;
+            if self.config.lifetime == Lifetime::PerRequest {
+                self.tally.latency.connect.record(now.since(flight.begun));
+            }
+        }
+        let Some(tls) = &self.config.tls else {
+            return self.established(io, slot, now);
+        };
+        match tls.session() {
+            Ok(session) => {
+                connection.tls = Some(Box::new(session));
+                connection.state = State::Handshaking;
+                self.send_tls(io, slot, now);
+            }
+            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+        }
+    }
+
+    /// The connection can carry a request.
+    pub(super) fn established<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        self.tally.connections.opened += 1;
+        let connection = &mut self.connections[slot as usize];
+        if let Some(tls) = &connection.tls {
+            if tls.was_resumed() {
+                self.tally.connections.handshakes_resumed += 1;
+            } else {
+                self.tally.connections.handshakes_full += 1;
+            }
+            if let (Some(flight), Lifetime::PerRequest) = (&connection.flight, self.config.lifetime)
+            {
+                self.tally.latency.tls.record(now.since(flight.connected));
+            }
+        }
+        if connection.flight.is_some() {
+            connection.state = State::Busy;
+            self.send_request(io, slot, now);
+        } else {
+            connection.state = State::Idle;
+            self.deadlines.stop(slot);
+            self.idle.push_back(slot);
+            self.in_flight -= 1;
+        }
+    }
+
+    /// Hands the kernel what TLS wants to say.
+    pub(super) fn send_tls<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        let Some(tls) = &mut connection.tls else { return };
+        match tls.take_outgoing(&mut connection.outgoing) {
+            Ok(()) => self.flush(io, slot),
+            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+        }
+    }
+
+    pub(super) fn flush<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.sending || connection.outgoing.is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(&mut connection.outgoing);
+        self.tally.sent_bytes += bytes.len() as u64;
+        connection.sending = true;
+        io.send(connection.token, Outgoing::Owned(bytes));
+    }
+
+    pub(super) fn on_sent<R: Reactor>(&mut self, io: &mut R, slot: u32, spent: Vec<u8>) {
+        let connection = &mut self.connections[slot as usize];
+        connection.sending = false;
+        if connection.outgoing.is_empty() {
+            connection.outgoing = spent;
+        }
+        self.flush(io, slot);
+    }
+
+    /// Something ended this connection: with it goes the request it carries, if any.
+    pub(super) fn fail<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        failure: Failure,
+        now: Instant,
+    ) {
+        let connection = &mut self.connections[slot as usize];
+        let reached = connection.is_established();
+        match connection.flight.take() {
+            Some(flight) => {
+                self.in_flight -= 1;
+                self.count_failed(&flight, &failure, now);
+            }
+            // An established connection that ends without a request hurts nobody.
+            None if reached => {}
+            None => {
+                self.in_flight -= 1;
+                self.tally.failures.add(&failure);
+            }
+        }
+        let connections = &mut self.tally.connections;
+        match (reached, is_close_by_server(&failure)) {
+            (false, _) => connections.not_opened += 1,
+            (true, true) => connections.closed_by_server += 1,
+            (true, false) => connections.closed_by_client += 1,
+        }
+        self.release_slot(io, slot);
+        if !reached {
+            self.rest_slot(slot, now + REST_AFTER_FAILED_CONNECT);
+        }
+    }
+
+    fn count_failed(&mut self, flight: &Flight, failure: &Failure, now: Instant) {
+        let replies = u64::from(flight.replies_left);
+        match self.phase {
+            Phase::Drain { .. } => {
+                self.tally.unfinished.cut += replies;
+                self.tally.latency.unfinished_age.record_n(now.since(flight.due), replies);
+            }
+            _ => {
+                self.tally.failed += replies;
+                self.tally.failures.add(failure);
+                self.tally.latency.failed_after.record_n(now.since(flight.due), replies);
+            }
+        }
+    }
+
+    /// Ends a connection that carries nothing.
+    pub(super) fn drop_connection<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        self.tally.connections.closed_by_client += 1;
+        self.release_slot(io, slot);
+    }
+
+    /// The one place where a connection ends.
+    pub(super) fn release_slot<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        self.deadlines.stop(slot);
+        let connection = &mut self.connections[slot as usize];
+        io.close(connection.token, Close::Graceful);
+        connection.token = Token::NONE;
+        connection.tls = None;
+        connection.outgoing.clear();
+        connection.sending = false;
+        // A resting slot comes back by itself when its rest is over.
+        if connection.state != State::Resting {
+            self.free.push(slot);
+        }
+        connection.state = State::Free;
+    }
+
+    /// Keeps a slot, connected or free, out of use until then.
+    pub(super) fn rest_slot(&mut self, slot: u32, until: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        match connection.state {
+            State::Free => self.free.retain(|free| *free != slot),
+            _ => connection.state = State::Resting,
+        }
+        self.resting.push(Reverse((until, slot)));
+    }
+}
+
+/// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun on.
+const REST_AFTER_FAILED_CONNECT: DurationNs = DurationNs::from_ms(10);
+
+fn is_close_by_server(failure: &Failure) -> bool {
+    match failure {
+        Failure::Reply(defect) => defect.is_early_close(),
+        Failure::Errno(_) => true,
+        Failure::TimedOut | Failure::Tls(_) => false,
+    }
+}

@@ -1,0 +1,429 @@
+//! HTTP/1.1 replies: bytes in, finished replies out. No sockets and no clock.
+
+mod chunked;
+
+pub use chunked::ChunkedBody;
+
+/// What a finished reply was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    /// The server lets the connection be used again.
+    pub keep_alive: bool,
+    /// Decoded: without chunk framing.
+    pub body_bytes: u64,
+}
+
+/// Why a reply cannot be understood, or ended before its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplyDefect {
+    #[error("reply head is over {limit_bytes} bytes")]
+    HeadTooLong { limit_bytes: usize },
+    #[error("reply head has over {limit} header lines")]
+    TooManyHeaders { limit: usize },
+    #[error("reply head is malformed: {what}")]
+    BadHead { what: String },
+    #[error("content-length '{value}' is not a number of bytes")]
+    BadContentLength { value: String },
+    #[error("reply has two different content-lengths, {first} and {second}")]
+    TwoContentLengths { first: u64, second: u64 },
+    #[error("reply has both content-length and chunked transfer-encoding")]
+    LengthAndChunked,
+    #[error("chunk size line is malformed at byte {byte:#04x}")]
+    BadChunkSize { byte: u8 },
+    #[error("chunk size is over {limit_bytes} bytes")]
+    ChunkTooLong { limit_bytes: u64 },
+    #[error("chunk data is not followed by a line end but by byte {byte:#04x}")]
+    BadChunkEnd { byte: u8 },
+    #[error("chunk extensions or trailers are over {limit_bytes} bytes")]
+    TrailersTooLong { limit_bytes: usize },
+    #[error("over {limit} interim (1xx) replies in a row")]
+    TooManyInterim { limit: u32 },
+    #[error("server switched protocols (101) unasked")]
+    SwitchedProtocols,
+    #[error("server sent {bytes} bytes that no request asked for")]
+    Unasked { bytes: usize },
+    #[error("connection closed before the reply began")]
+    ClosedBeforeReply,
+    #[error("connection closed after {got_bytes} bytes of the reply head")]
+    ClosedInHead { got_bytes: usize },
+    #[error("connection closed after {got_bytes} of {expected_bytes} body bytes")]
+    ClosedInBody { got_bytes: u64, expected_bytes: u64 },
+    #[error("connection closed after {got_bytes} body bytes, before the last chunk")]
+    ClosedInChunks { got_bytes: u64 },
+    #[error("TLS connection closed without close_notify: the body may be cut")]
+    NoCloseNotify,
+}
+
+impl ReplyDefect {
+    /// The connection ended too early, as against: it said something wrong.
+    pub fn is_early_close(&self) -> bool {
+        matches!(
+            self,
+            Self::ClosedBeforeReply
+                | Self::ClosedInHead { .. }
+                | Self::ClosedInBody { .. }
+                | Self::ClosedInChunks { .. }
+                | Self::NoCloseNotify
+        )
+    }
+}
+
+/// Reads the replies of one connection.
+#[derive(Debug, Default)]
+pub struct ReplyParser {
+    state: State,
+    /// The start of a head that came in several pieces.
+    partial_head: Vec<u8>,
+    interim: u32,
+    reply: Option<Reply>,
+    /// Kept only for those who asked: scripts and probes.
+    capture: Option<Capture>,
+}
+
+/// The bytes of a reply, for scripts and probes.
+#[derive(Debug, Default)]
+pub struct Capture {
+    pub head: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    AwaitHead,
+    AwaitBody {
+        left: u64,
+        total: u64,
+    },
+    AwaitChunks(ChunkedBody),
+    AwaitClose,
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    status: u16,
+    keep_alive: bool,
+    framing: Framing,
+}
+
+/// The last head seen and what it meant. Servers send the same head, to the letter, for as long as
+/// its date stands; comparing is much cheaper than parsing.
+#[derive(Debug, Default)]
+pub struct HeadMemo {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+pub const HEAD_LIMIT_BYTES: usize = 64 * 1024;
+const HEADERS_LIMIT: usize = 128;
+/// RFC 9110 sets none; a server that goes on like this would hold a request for ever.
+const INTERIM_LIMIT: u32 = 100;
+/// Heads above this are not worth the copy.
+const MEMO_LIMIT_BYTES: usize = 4096;
+
+impl ReplyParser {
+    /// Also keeps heads and bodies.
+    pub fn capturing() -> Self {
+        Self { capture: Some(Capture::default()), ..Self::default() }
+    }
+
+    pub fn capture(&self) -> Option<&Capture> {
+        self.capture.as_ref()
+    }
+
+    /// Forgets everything, for a new connection; memory is kept.
+    pub fn reset(&mut self) {
+        self.state = State::AwaitHead;
+        self.partial_head.clear();
+        self.interim = 0;
+        self.reply = None;
+    }
+
+    /// Nothing of a reply has come since the last one ended.
+    pub fn is_between_replies(&self) -> bool {
+        matches!(self.state, State::AwaitHead) && self.partial_head.is_empty() && self.interim == 0
+    }
+
+    /// Takes bytes off the front of `input`. `Some` when a reply is complete; the rest of `input`
+    /// then belongs to the next. `to_head`: the request's method was HEAD.
+    #[inline]
+    pub fn advance(
+        &mut self,
+        input: &mut &[u8],
+        to_head: bool,
+        memo: &mut HeadMemo,
+    ) -> Result<Option<Reply>, ReplyDefect> {
+        while !input.is_empty() {
+            let done = match &mut self.state {
+                State::AwaitHead => self.advance_head(input, to_head, memo)?,
+                State::AwaitBody { left, .. } => {
+                    let n = (*left).min(input.len() as u64) as usize;
+                    *left -= n as u64;
+                    let done = *left == 0;
+                    self.take_body(input, n);
+                    done
+                }
+                State::AwaitChunks(chunks) => {
+                    let (used, data) = chunks.advance(input)?;
+                    let done = chunks.is_done();
+                    if let (Some(capture), Some(data)) = (&mut self.capture, data.clone()) {
+                        capture.body.extend_from_slice(&input[data]);
+                    }
+                    if let (Some(reply), Some(data)) = (&mut self.reply, data) {
+                        reply.body_bytes += data.len() as u64;
+                    }
+                    *input = &input[used..];
+                    done
+                }
+                State::AwaitClose => {
+                    let n = input.len();
+                    self.take_body(input, n);
+                    false
+                }
+            };
+            if done {
+                return Ok(self.finish());
+            }
+        }
+        Ok(None)
+    }
+
+    /// The server closed its side. `Some` where that is how the reply ends; `clean` is false where
+    /// TLS was cut off without its goodbye.
+    pub fn on_close(&mut self, clean: bool) -> Result<Option<Reply>, ReplyDefect> {
+        let got_bytes = self.reply.map_or(0, |reply| reply.body_bytes);
+        match &self.state {
+            State::AwaitHead if self.partial_head.is_empty() => Err(ReplyDefect::ClosedBeforeReply),
+            State::AwaitHead => {
+                Err(ReplyDefect::ClosedInHead { got_bytes: self.partial_head.len() })
+            }
+            State::AwaitBody { total, .. } => {
+                Err(ReplyDefect::ClosedInBody { got_bytes, expected_bytes: *total })
+            }
+            State::AwaitChunks(_) => Err(ReplyDefect::ClosedInChunks { got_bytes }),
+            State::AwaitClose if clean => Ok(self.finish()),
+            State::AwaitClose => Err(ReplyDefect::NoCloseNotify),
+        }
+    }
+
+    fn finish(&mut self) -> Option<Reply> {
+        self.state = State::AwaitHead;
+        self.interim = 0;
+        self.reply.take()
+    }
+
+    fn take_body(&mut self, input: &mut &[u8], n: usize) {
+        if let Some(capture) = &mut self.capture {
+            capture.body.extend_from_slice(&input[..n]);
+        }
+        if let Some(reply) = &mut self.reply {
+            reply.body_bytes += n as u64;
+        }
+        *input = &input[n..];
+    }
+
+    /// True when the reply is complete with its head (it has no body).
+    fn advance_head(
+        &mut self,
+        input: &mut &[u8],
+        to_head: bool,
+        memo: &mut HeadMemo,
+    ) -> Result<bool, ReplyDefect> {
+        let head = if self.partial_head.is_empty() && memo.matches(input) {
+            let used = memo.bytes.len();
+            self.capture_head(&input[..used]);
+            *input = &input[used..];
+            memo.head
+        } else if self.partial_head.is_empty() {
+            // The common case: the whole head is here, and is parsed where it lies.
+            match parse_head(input)? {
+                Some((head, used)) => {
+                    memo.remember(&input[..used], head);
+                    self.capture_head(&input[..used]);
+                    *input = &input[used..];
+                    Some(head)
+                }
+                None => {
+                    self.partial_head.extend_from_slice(input);
+                    *input = &[];
+                    None
+                }
+            }
+        } else {
+            self.advance_partial_head(input)?
+        };
+        match head {
+            Some(head) => self.begin_body(head, to_head),
+            None => Ok(false),
+        }
+    }
+
+    fn advance_partial_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, ReplyDefect> {
+        // Never copy more than a head can hold, so that a large body behind it is not copied.
+        let before = self.partial_head.len();
+        let room = (HEAD_LIMIT_BYTES + 1 - before).min(input.len());
+        // Grows by pieces: a head that dribbles in byte by byte must not be parsed in full for each.
+        let end = find_head_end(&self.partial_head, &input[..room]);
+        self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
+        *input = &input[end.unwrap_or(room)..];
+        if end.is_none() && self.partial_head.len() <= HEAD_LIMIT_BYTES {
+            return Ok(None);
+        }
+        let partial = std::mem::take(&mut self.partial_head);
+        let parsed = parse_head(&partial)?;
+        self.capture_head(&partial);
+        self.partial_head = partial;
+        self.partial_head.clear();
+        match parsed {
+            Some((head, _)) => Ok(Some(head)),
+            None => Err(ReplyDefect::HeadTooLong { limit_bytes: HEAD_LIMIT_BYTES }),
+        }
+    }
+
+    fn begin_body(&mut self, head: Head, to_head: bool) -> Result<bool, ReplyDefect> {
+        if head.status == 101 {
+            return Err(ReplyDefect::SwitchedProtocols);
+        }
+        if head.status < 200 {
+            self.interim += 1;
+            if self.interim > INTERIM_LIMIT {
+                return Err(ReplyDefect::TooManyInterim { limit: INTERIM_LIMIT });
+            }
+            return Ok(false);
+        }
+        let bodiless = to_head || head.status == 204 || head.status == 304;
+        let framing = if bodiless { Framing::Length(0) } else { head.framing };
+        self.reply = Some(Reply {
+            status: head.status,
+            keep_alive: head.keep_alive && framing != Framing::UntilClose,
+            body_bytes: 0,
+        });
+        self.state = match framing {
+            Framing::Length(0) => return Ok(true),
+            Framing::Length(total) => State::AwaitBody { left: total, total },
+            Framing::Chunked => State::AwaitChunks(ChunkedBody::default()),
+            Framing::UntilClose => State::AwaitClose,
+        };
+        Ok(false)
+    }
+
+    fn capture_head(&mut self, bytes: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.head.clear();
+            capture.body.clear();
+            capture.head.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl HeadMemo {
+    fn matches(&self, input: &[u8]) -> bool {
+        // A remembered head ends with its empty line, so a reply that starts with it has this head.
+        !self.bytes.is_empty() && input.starts_with(&self.bytes)
+    }
+
+    fn remember(&mut self, bytes: &[u8], head: Head) {
+        if bytes.len() <= MEMO_LIMIT_BYTES {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(bytes);
+            self.head = Some(head);
+        }
+    }
+}
+
+/// Where in `more` the head ends that began with `before`: just behind its empty line.
+fn find_head_end(before: &[u8], more: &[u8]) -> Option<usize> {
+    let at = |i: usize| match i.checked_sub(before.len()) {
+        Some(i) => more[i],
+        None => before[i],
+    };
+    let total = before.len() + more.len();
+    // An empty line is "\n\n" or "\n\r\n" (httparse takes bare line feeds too).
+    let from = before.len().max(1);
+    (from..total).find_map(|i| {
+        let empty = at(i) == b'\n'
+            && (at(i - 1) == b'\n' || (at(i - 1) == b'\r' && i >= 2 && at(i - 2) == b'\n'));
+        empty.then(|| i + 1 - before.len())
+    })
+}
+
+/// `None` while the head is incomplete.
+fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
+    // The library would skip it; then where a head ends would depend on how it was cut.
+    if let Some(b'\r' | b'\n') = input.first() {
+        return Err(ReplyDefect::BadHead { what: "it starts with an empty line".into() });
+    }
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
+    let mut response = httparse::Response::new(&mut headers);
+    let used = match response.parse(input) {
+        Ok(httparse::Status::Complete(used)) if used <= HEAD_LIMIT_BYTES => used,
+        Ok(httparse::Status::Partial) if input.len() <= HEAD_LIMIT_BYTES => return Ok(None),
+        Ok(_) => return Err(ReplyDefect::HeadTooLong { limit_bytes: HEAD_LIMIT_BYTES }),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(ReplyDefect::TooManyHeaders { limit: HEADERS_LIMIT });
+        }
+        Err(error) => return Err(ReplyDefect::BadHead { what: error.to_string() }),
+    };
+    let mut keep_alive = response.version == Some(1);
+    let mut length = None;
+    let mut encoded = None;
+    for header in response.headers.iter() {
+        let name = header.name;
+        if name.eq_ignore_ascii_case("content-length") {
+            let value = content_length(header.value)?;
+            match length {
+                Some(first) if first != value => {
+                    return Err(ReplyDefect::TwoContentLengths { first, second: value });
+                }
+                _ => length = Some(value),
+            }
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            // Chunked must come last; any other coding runs to the end of the connection.
+            let last = header.value.rsplit(|b| *b == b',').next().unwrap_or_default();
+            encoded = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+        } else if name.eq_ignore_ascii_case("connection") {
+            for option in header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    keep_alive = false;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                    keep_alive = true;
+                }
+            }
+        }
+    }
+    let framing = match (length, encoded) {
+        (Some(_), Some(_)) => return Err(ReplyDefect::LengthAndChunked),
+        (Some(length), None) => Framing::Length(length),
+        (None, Some(true)) => Framing::Chunked,
+        (None, _) => Framing::UntilClose,
+    };
+    let status = response.code.unwrap_or(0);
+    if status < 100 {
+        return Err(ReplyDefect::BadHead { what: format!("status {status:03}") });
+    }
+    Ok(Some((Head { status, keep_alive, framing }, used)))
+}
+
+fn content_length(value: &[u8]) -> Result<u64, ReplyDefect> {
+    let digits = value.trim_ascii();
+    let bad = || ReplyDefect::BadContentLength {
+        value: String::from_utf8_lossy(&digits[..digits.len().min(40)]).into_owned(),
+    };
+    // `u64::from_str` would take a leading "+".
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(bad());
+    }
+    std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Makes load and measures it.
+//!
+//! `Pacer` (when) × `Source` (what) × connection lifetime × `Tally` (what came of it), driven by one
+//! state machine, the [`engine::Engine`], over any [`tare_io::Reactor`]. A new mode is a new policy,
+//! never a new loop.
+
+mod deadlines;
+pub mod engine;
+pub mod failure;
+pub mod histogram;
+pub mod http1;
+pub mod pacer;
+pub mod request;
+pub mod run;
+pub mod source;
+pub mod tally;
+pub mod tls;
+mod worker;
+
+pub use engine::{EngineConfig, IntervalSink, Lifetime, StatusSet, Stretch, WaitPolicy};
+pub use failure::{Failure, FailureKind};
+pub use histogram::Histogram;
+pub use run::{LoadError, LoadPlan, LoadResult, PlannedSource, Progress, run};
+pub use tally::Tally;

@@ -1,0 +1,103 @@
+//! What is asked: one fixed request, a list of them, or (in `tare-wrk`) a script.
+
+use tare_io::reactor::FIXED_SEND_MAX_BYTES;
+use tare_io::{DurationNs, Random};
+
+use crate::http1::{Capture, Reply};
+
+/// Gives the requests of one worker.
+pub trait Source {
+    /// The next request. Its bytes are either immortal, or written to `scratch` (which is empty).
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
+
+    /// Whether replies must be kept whole for [`Source::on_reply`]; costs a copy of every byte.
+    fn wants_replies(&self) -> bool {
+        false
+    }
+
+    /// A reply came. `false` asks the worker to stop.
+    fn on_reply(&mut self, _reply: &Reply, _capture: &Capture) -> bool {
+        true
+    }
+
+    /// How long a connection rests before its next request (closed loop).
+    fn rest(&mut self) -> DurationNs {
+        DurationNs::ZERO
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub bytes: AskedBytes,
+    /// Replies that these bytes call for; more than one where requests are pipelined.
+    pub replies: u32,
+    /// The method is HEAD: replies have no body.
+    pub to_head: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum AskedBytes {
+    Fixed(&'static [u8]),
+    InScratch,
+}
+
+/// One request, as bytes that live as long as the program: the kernel may read them at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedRequest {
+    bytes: &'static [u8],
+    to_head: bool,
+}
+
+impl FixedRequest {
+    /// Keeps `bytes` until the program ends. Made once for a plan, not once for a request.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        let to_head = bytes.starts_with(b"HEAD ");
+        Self { bytes: bytes.leak(), to_head }
+    }
+
+    fn asked(&self, scratch: &mut Vec<u8>) -> Asked {
+        let bytes = if self.bytes.len() <= FIXED_SEND_MAX_BYTES {
+            AskedBytes::Fixed(self.bytes)
+        } else {
+            scratch.extend_from_slice(self.bytes);
+            AskedBytes::InScratch
+        };
+        Asked { bytes, replies: 1, to_head: self.to_head }
+    }
+}
+
+impl Source for FixedRequest {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        self.asked(scratch)
+    }
+}
+
+/// Requests from a list, in order from a start of the worker's own, or at random.
+pub struct ListedRequests {
+    requests: std::sync::Arc<[FixedRequest]>,
+    at: usize,
+    random: Option<Random>,
+}
+
+impl ListedRequests {
+    /// `requests` must not be empty.
+    pub fn in_order(requests: std::sync::Arc<[FixedRequest]>, start: usize) -> Self {
+        Self { requests, at: start, random: None }
+    }
+
+    pub fn at_random(requests: std::sync::Arc<[FixedRequest]>, random: Random) -> Self {
+        Self { requests, at: 0, random: Some(random) }
+    }
+}
+
+impl Source for ListedRequests {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        let n = self.requests.len();
+        let at = match &mut self.random {
+            Some(random) => random.below(n as u64) as usize,
+            None => self.at % n,
+        };
+        self.at = at + 1;
+        self.requests[at].asked(scratch)
+    }
+}

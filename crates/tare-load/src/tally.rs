@@ -1,0 +1,295 @@
+//! What was counted and timed in a stretch of load. Merges by adding: histograms, never percentiles.
+
+use std::ops::AddAssign;
+
+use tare_io::{DurationNs, Instant};
+
+use crate::failure::{Failure, FailureKind};
+use crate::histogram::Histogram;
+
+/// Everything measured over `[start, end)` by one worker, or by several once merged.
+///
+/// Counters close: `started == completed + failed + unfinished` (see [`Tally::assert_closed`]).
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub start: Instant,
+    pub end: Instant,
+    /// Requests that were due, carried over from before `start` or begun since.
+    pub started: u64,
+    /// Whole replies, whatever their status.
+    pub completed: u64,
+    /// Replies whose status was the expected one: the only ones that count as throughput.
+    pub good: u64,
+    pub failed: u64,
+    pub unfinished: Unfinished,
+    pub status: StatusCounts,
+    pub failures: Failures,
+    pub body_bytes: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    pub connections: Connections,
+    pub latency: Latencies,
+}
+
+/// Requests that had no reply when the time was over. None of them vanishes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Answered while tare waited for them after the end.
+    pub drained: u64,
+    /// Given up: they failed after the end, or were still waiting at their time limit.
+    pub cut: u64,
+    /// Due before the end but never sent: every connection was busy.
+    pub unsent: u64,
+}
+
+/// Replies by status code. A handful of codes at most, the common one first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts(Vec<(u16, u64)>);
+
+/// Failures by kind, and the first of each kind in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    counts: [u64; FailureKind::ALL.len()],
+    first: [Option<String>; FailureKind::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Established, TLS included.
+    pub opened: u64,
+    /// Attempts that came to nothing.
+    pub not_opened: u64,
+    pub closed_by_server: u64,
+    pub closed_by_client: u64,
+    pub handshakes_full: u64,
+    pub handshakes_resumed: u64,
+}
+
+/// Timing models, each from event to event; good replies only, but for the last three. A histogram
+/// that the mode does not use stays empty.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// From the request handed to the kernel to the last byte of its reply. With a connection a
+    /// request, from the start of connecting: the total.
+    pub from_sent: Histogram,
+    /// Open loop: from the moment the request was due to the last byte of its reply.
+    pub from_due: Histogram,
+    /// Open loop: from due to handed to the kernel (or to the start of connecting).
+    pub send_lag: Histogram,
+    /// New connections: from the start of connecting to connected.
+    pub connect: Histogram,
+    /// New connections: from connected to the end of the TLS handshake.
+    pub tls: Histogram,
+    /// New connections: from the request handed to the kernel to the first byte of its reply.
+    pub first_byte: Histogram,
+    /// As the headline, for replies with an unexpected status.
+    pub unexpected: Histogram,
+    /// From due to the failure.
+    pub failed_after: Histogram,
+    /// From due to the late reply, or to when the request was given up.
+    pub unfinished_age: Histogram,
+}
+
+/// Which series a mode fills at every request, so that their memory is there beforehand.
+#[derive(Clone, Copy, Debug)]
+pub struct Series {
+    pub open_loop: bool,
+    pub new_connections: bool,
+    pub tls: bool,
+}
+
+impl Tally {
+    pub fn for_series(series: Series) -> Self {
+        let mut tally = Self::default();
+        tally.status.0.reserve(16);
+        let latency = &mut tally.latency;
+        latency.from_sent = Histogram::ready();
+        if series.open_loop {
+            latency.from_due = Histogram::ready();
+            latency.send_lag = Histogram::ready();
+        }
+        if series.new_connections {
+            latency.connect = Histogram::ready();
+            latency.first_byte = Histogram::ready();
+            if series.tls {
+                latency.tls = Histogram::ready();
+            }
+        }
+        tally
+    }
+
+    /// Empty again, keeping memory.
+    pub fn reset(&mut self, start: Instant) {
+        let mut status = std::mem::take(&mut self.status);
+        status.0.clear();
+        let mut latency = std::mem::take(&mut self.latency);
+        for histogram in latency.all_mut() {
+            histogram.clear();
+        }
+        *self = Self { start, end: start, status, latency, ..Self::default() };
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.start = if self.started == 0 { other.start } else { self.start.min(other.start) };
+        self.end = self.end.max(other.end);
+        self.started += other.started;
+        self.completed += other.completed;
+        self.good += other.good;
+        self.failed += other.failed;
+        self.unfinished += other.unfinished;
+        self.status.merge(&other.status);
+        self.failures.merge(&other.failures);
+        self.body_bytes += other.body_bytes;
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.connections += other.connections;
+        for (mine, theirs) in self.latency.all_mut().into_iter().zip(other.latency.all()) {
+            mine.merge(theirs);
+        }
+    }
+
+    /// Every request that started ended somewhere. Ours to get right, hence an assertion.
+    pub fn assert_closed(&self) {
+        let ended = self.completed + self.failed + self.unfinished.total();
+        assert_eq!(
+            self.started, ended,
+            "requests started against ended (completed {}, failed {}, {:?})",
+            self.completed, self.failed, self.unfinished
+        );
+    }
+
+    pub fn elapsed(&self) -> DurationNs {
+        self.end.since(self.start)
+    }
+
+    /// Good replies a second: the throughput.
+    pub fn good_per_s(&self) -> f64 {
+        let seconds = self.elapsed().as_secs_f64();
+        if seconds > 0.0 { self.good as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl Unfinished {
+    pub fn total(self) -> u64 {
+        self.drained + self.cut + self.unsent
+    }
+}
+
+impl AddAssign for Unfinished {
+    fn add_assign(&mut self, other: Self) {
+        self.drained += other.drained;
+        self.cut += other.cut;
+        self.unsent += other.unsent;
+    }
+}
+
+impl AddAssign for Connections {
+    fn add_assign(&mut self, other: Self) {
+        self.opened += other.opened;
+        self.not_opened += other.not_opened;
+        self.closed_by_server += other.closed_by_server;
+        self.closed_by_client += other.closed_by_client;
+        self.handshakes_full += other.handshakes_full;
+        self.handshakes_resumed += other.handshakes_resumed;
+    }
+}
+
+impl StatusCounts {
+    pub fn add(&mut self, status: u16, n: u64) {
+        match self.0.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += n,
+            None => self.0.push((status, n)),
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (status, count) in &other.0 {
+            self.add(*status, *count);
+        }
+    }
+
+    /// In order of the code.
+    pub fn sorted(&self) -> Vec<(u16, u64)> {
+        let mut counts = self.0.clone();
+        counts.sort_unstable();
+        counts
+    }
+}
+
+impl Failures {
+    pub fn add(&mut self, failure: &Failure) {
+        let at = failure.kind() as usize;
+        self.counts[at] += 1;
+        if self.first[at].is_none() {
+            self.first[at] = Some(failure.to_string());
+        }
+    }
+
+    pub fn count(&self, kind: FailureKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// The kinds that happened: how often, and the first in words.
+    pub fn seen(&self) -> impl Iterator<Item = (FailureKind, u64, &str)> {
+        FailureKind::ALL.into_iter().filter(|kind| self.count(*kind) > 0).map(|kind| {
+            (kind, self.count(kind), self.first[kind as usize].as_deref().unwrap_or_default())
+        })
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.first.iter_mut().zip(&other.first) {
+            if mine.is_none() {
+                mine.clone_from(theirs);
+            }
+        }
+    }
+}
+
+impl Latencies {
+    /// What the mode promises a user: from due in open loop, from sent in closed loop.
+    pub fn headline(&self) -> &Histogram {
+        if self.from_due.count() > 0 { &self.from_due } else { &self.from_sent }
+    }
+
+    fn all_mut(&mut self) -> [&mut Histogram; 9] {
+        let Self {
+            from_sent,
+            from_due,
+            send_lag,
+            connect,
+            tls,
+            first_byte,
+            unexpected,
+            failed_after,
+            unfinished_age,
+        } = self;
+        [
+            from_sent,
+            from_due,
+            send_lag,
+            connect,
+            tls,
+            first_byte,
+            unexpected,
+            failed_after,
+            unfinished_age,
+        ]
+    }
+
+    fn all(&self) -> [&Histogram; 9] {
+        [
+            &self.from_sent,
+            &self.from_due,
+            &self.send_lag,
+            &self.connect,
+            &self.tls,
+            &self.first_byte,
+            &self.unexpected,
+            &self.failed_after,
+            &self.unfinished_age,
+        ]
+    }
+}

@@ -1,0 +1,286 @@
+//! TLS for the client: rustls, bytes in and bytes out, no sockets.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, HandshakeKind, RootCertStore,
+    SignatureScheme, SupportedProtocolVersion,
+};
+
+/// What the user asked of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// The name in the certificate and in SNI.
+    pub name: String,
+    pub insecure: bool,
+    pub ca_file: Option<std::path::PathBuf>,
+    pub cert_file: Option<std::path::PathBuf>,
+    pub key_file: Option<std::path::PathBuf>,
+    pub version: Option<TlsVersion>,
+    /// rustls or OpenSSL-style IANA names; empty means the library's own choice.
+    pub ciphers: Vec<String>,
+    pub resume: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    V1_2,
+    V1_3,
+}
+
+/// The user's words about TLS do not make a configuration.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsOptionsError(String);
+
+/// A checked configuration, from which every worker makes its own sessions.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsClient {
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsOptionsError> {
+        let bad = |text: String| TlsOptionsError(text);
+        let name = ServerName::try_from(options.name.clone())
+            .map_err(|_| bad(format!("'{}' is not a host name for TLS; use --sni", options.name)))?;
+        let provider = Arc::new(provider(&options.ciphers)?);
+        let versions: &[&SupportedProtocolVersion] = match options.version {
+            Some(TlsVersion::V1_2) => &[&rustls::version::TLS12],
+            Some(TlsVersion::V1_3) => &[&rustls::version::TLS13],
+            None => rustls::ALL_VERSIONS,
+        };
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(|error| bad(format!("--ciphers and --tls-version do not fit: {error}")))?;
+        let builder = if options.insecure {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
+        } else {
+            let roots = Arc::new(roots(options.ca_file.as_deref())?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                .build()
+                .map_err(|error| bad(format!("no certificate authority to trust: {error}")))?;
+            builder.with_webpki_verifier(verifier)
+        };
+        let mut config = match (&options.cert_file, &options.key_file) {
+            (Some(cert), Some(key)) => builder
+                .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+                .map_err(|error| bad(format!("--cert {}: {error}", cert.display())))?,
+            (None, None) => builder.with_no_client_auth(),
+            _ => return Err(bad("--cert and --key belong together; give both".into())),
+        };
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let client = Self { config: Arc::new(config), name };
+        Ok(if options.resume { client.resuming() } else { client })
+    }
+
+    /// The same with a session store of its own: workers do not share a lock.
+    pub fn for_worker(&self, resume: bool) -> Self {
+        if resume { self.clone().resuming() } else { self.clone() }
+    }
+
+    fn resuming(mut self) -> Self {
+        let mut config = (*self.config).clone();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        self.config = Arc::new(config);
+        self
+    }
+
+    pub fn session(&self) -> Result<TlsSession, String> {
+        let connection = ClientConnection::new(self.config.clone(), self.name.clone())
+            .map_err(|error| error.to_string())?;
+        Ok(TlsSession::new(connection.into()))
+    }
+}
+
+/// Tickets kept for one server; each serves once in TLS 1.3.
+const SESSIONS: usize = 256;
+
+/// One connection's TLS state, of either side.
+#[derive(Debug)]
+pub struct TlsSession {
+    connection: Connection,
+    said_goodbye: bool,
+    goodbye_sent: bool,
+}
+
+impl TlsSession {
+    pub fn new(connection: Connection) -> Self {
+        Self { connection, said_goodbye: false, goodbye_sent: false }
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// The peer ended the stream properly.
+    pub fn said_goodbye(&self) -> bool {
+        self.said_goodbye
+    }
+
+    pub fn was_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Takes ciphertext off the front of `input`: as much as one round of decryption takes.
+    pub fn take_ciphertext(&mut self, input: &mut &[u8]) -> Result<(), String> {
+        let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
+        let state = self.connection.process_new_packets().map_err(|error| error.to_string())?;
+        self.said_goodbye |= state.peer_has_closed();
+        if read == 0 && !input.is_empty() && !self.said_goodbye {
+            return Err("the peer sends more than fits a TLS record".into());
+        }
+        if self.said_goodbye {
+            // Nothing may follow close_notify; RFC 8446 has it ignored.
+            *input = &[];
+        }
+        Ok(())
+    }
+
+    /// The decrypted bytes at hand; empty where there are none.
+    pub fn plaintext(&mut self) -> &[u8] {
+        self.connection.reader().into_first_chunk().unwrap_or_default()
+    }
+
+    pub fn consume_plaintext(&mut self, n: usize) {
+        self.connection.reader().consume(n);
+    }
+
+    pub fn encrypt(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let n = self.connection.writer().write(rest).map_err(|error| error.to_string())?;
+            rest = &rest[n..];
+            self.take_outgoing(out)?;
+        }
+        Ok(())
+    }
+
+    /// Ends our side of the stream properly.
+    pub fn say_goodbye(&mut self, out: &mut Vec<u8>) {
+        self.goodbye_sent = true;
+        self.connection.send_close_notify();
+        // Nothing to do about an error: the connection ends here either way.
+        let _ = self.take_outgoing(out);
+    }
+
+    pub fn goodbye_sent(&self) -> bool {
+        self.goodbye_sent
+    }
+
+    /// Moves what TLS wants to send behind `out`.
+    pub fn take_outgoing(&mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(out).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsOptionsError> {
+    let mut provider = aws_lc_rs::default_provider();
+    if ciphers.is_empty() {
+        return Ok(provider);
+    }
+    let name = |suite: &rustls::SupportedCipherSuite| {
+        suite.suite().as_str().unwrap_or_default().replace("TLS13_", "TLS_")
+    };
+    let known: Vec<String> = provider.cipher_suites.iter().map(name).collect();
+    for cipher in ciphers {
+        if !known.contains(cipher) {
+            return Err(TlsOptionsError(format!(
+                "--ciphers: '{cipher}' is not known; choose among {}",
+                known.join(", ")
+            )));
+        }
+    }
+    provider.cipher_suites.retain(|suite| ciphers.contains(&name(suite)));
+    Ok(provider)
+}
+
+fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsOptionsError> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| {
+                    TlsOptionsError(format!("--cacert {}: {error}", path.display()))
+                })?;
+            }
+        }
+        // The machine's own, or what SSL_CERT_FILE names. Some unreadable ones are common and
+        // harmless; none at all is said by the verifier's builder.
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsOptionsError> {
+    let error = |error: &dyn std::fmt::Display| {
+        TlsOptionsError(format!("cannot read certificates (PEM) from {}: {error}", path.display()))
+    };
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(|e| error(&e))?
+        .collect::<Result<_, _>>()
+        .map_err(|e| error(&e))?;
+    if found.is_empty() { Err(error(&"there is none in the file")) } else { Ok(found) }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| {
+        TlsOptionsError(format!("cannot read a private key (PEM) from {}: {error}", path.display()))
+    })
+}
+
+/// `--insecure`: whoever answers is believed, but the handshake's signatures are still checked.
+#[derive(Debug)]
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

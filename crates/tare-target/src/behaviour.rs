@@ -1,0 +1,352 @@
+//! When to answer, and what: pure, so that the truth can be computed and simulated.
+
+use tare_io::{DurationNs, Instant, Random};
+
+/// How the target behaves. The default answers at once, correctly.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// Between a request's arrival (or the end of its service) and the reply.
+    pub delay: Delay,
+    /// A real queue: so many workers, each busy this long with a request.
+    pub service: Option<Service>,
+    /// CPU time burnt for every request.
+    pub busy: DurationNs,
+    pub stall: Option<Stall>,
+    pub body_bytes: usize,
+    pub chunked: bool,
+    /// Replies on a connection, the last of which says that it closes.
+    pub close_after: Option<u64>,
+    pub error_rate: f64,
+    pub error_status: u16,
+    pub reset_rate: f64,
+    /// Sends the head in pieces, this far apart.
+    pub slow_head: Option<DurationNs>,
+    pub defect: Option<Defect>,
+    pub seed: u64,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            delay: Delay::Fixed(DurationNs::ZERO),
+            service: None,
+            busy: DurationNs::ZERO,
+            stall: None,
+            body_bytes: 612,
+            chunked: false,
+            close_after: None,
+            error_rate: 0.0,
+            error_status: 503,
+            reset_rate: 0.0,
+            slow_head: None,
+            defect: None,
+            seed: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub time: DurationNs,
+    pub workers: u32,
+}
+
+/// At the start of every period nothing is answered for a while; what is due then comes at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    pub length: DurationNs,
+    pub every: DurationNs,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delay {
+    Fixed(DurationNs),
+    /// Exponential with this mean.
+    Exponential(DurationNs),
+    /// Points of the distribution, share (0 to 1) and delay, both rising; straight lines between.
+    Quantiles(Vec<(f64, DurationNs)>),
+}
+
+impl Delay {
+    /// Reads `5ms`, `exp:5ms`, or `50:1ms,99:20ms,100:100ms` (percentiles).
+    pub fn parse(text: &str) -> Result<Self, ParseDelayError> {
+        let bad = || ParseDelayError { input: text.to_owned() };
+        if let Some(mean) = text.strip_prefix("exp:") {
+            return DurationNs::parse(mean).map(Self::Exponential).map_err(|_| bad());
+        }
+        if !text.contains(':') {
+            return DurationNs::parse(text).map(Self::Fixed).map_err(|_| bad());
+        }
+        let mut points = Vec::new();
+        for point in text.split(',') {
+            let (percent, delay) = point.split_once(':').ok_or_else(bad)?;
+            let percent: f64 = percent.parse().map_err(|_| bad())?;
+            points.push((percent / 100.0, DurationNs::parse(delay).map_err(|_| bad())?));
+        }
+        let rising = points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 <= w[1].1);
+        let ends = points.last().is_some_and(|(share, _)| *share == 1.0) && points[0].0 >= 0.0;
+        if rising && ends { Ok(Self::Quantiles(points)) } else { Err(bad()) }
+    }
+
+    fn draw(&self, random: &mut Random) -> DurationNs {
+        match self {
+            Self::Fixed(delay) => *delay,
+            Self::Exponential(mean) => {
+                DurationNs::from_secs_f64(mean.as_secs_f64() * random.exponential())
+            }
+            Self::Quantiles(points) => quantile_of(points, random.uniform()),
+        }
+    }
+}
+
+fn quantile_of(points: &[(f64, DurationNs)], share: f64) -> DurationNs {
+    let mut low = (0.0, points[0].1);
+    for high in points {
+        if share <= high.0 {
+            let inside = (share - low.0) / (high.0 - low.0).max(f64::MIN_POSITIVE);
+            let (a, b) = (low.1.as_ns() as f64, high.1.as_ns() as f64);
+            return DurationNs::from_ns((a + (b - a) * inside).round() as u64);
+        }
+        low = *high;
+    }
+    low.1
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{input}' is not a delay; write 5ms, exp:5ms (exponential with that mean), or rising \
+     percentiles that end with 100, as 50:1ms,99:20ms,100:100ms"
+)]
+pub struct ParseDelayError {
+    input: String,
+}
+
+/// A way to break HTTP, for testing those who read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    CutHead,
+    CutBody,
+    CutChunks,
+    NoReply,
+    Silence,
+    BadStatusLine,
+    BadLength,
+    TwoLengths,
+    LengthAndChunked,
+    BadChunkSize,
+    BadChunkEnd,
+    LongHead,
+    ManyHeaders,
+    Unasked,
+    SwitchProtocols,
+    EndlessInterim,
+}
+
+impl Defect {
+    pub const ALL: [(&'static str, Self); 16] = [
+        ("cut-head", Self::CutHead),
+        ("cut-body", Self::CutBody),
+        ("cut-chunks", Self::CutChunks),
+        ("no-reply", Self::NoReply),
+        ("silence", Self::Silence),
+        ("bad-status-line", Self::BadStatusLine),
+        ("bad-length", Self::BadLength),
+        ("two-lengths", Self::TwoLengths),
+        ("length-and-chunked", Self::LengthAndChunked),
+        ("bad-chunk-size", Self::BadChunkSize),
+        ("bad-chunk-end", Self::BadChunkEnd),
+        ("long-head", Self::LongHead),
+        ("many-headers", Self::ManyHeaders),
+        ("unasked", Self::Unasked),
+        ("switch-protocols", Self::SwitchProtocols),
+        ("endless-interim", Self::EndlessInterim),
+    ];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, defect)| *defect)
+    }
+
+    /// What is sent instead of a reply, and whether the connection is then closed.
+    pub fn bytes(self) -> (Vec<u8>, bool) {
+        let head = "HTTP/1.1 200 OK\r\n";
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        let (text, close) = match self {
+            Self::CutHead => (format!("{head}Content-Le"), true),
+            Self::CutBody => (format!("{head}Content-Length: 100\r\n\r\nshort"), true),
+            Self::CutChunks => (format!("{chunked}64\r\nshort"), true),
+            Self::NoReply => (String::new(), true),
+            Self::Silence => (String::new(), false),
+            Self::BadStatusLine => ("SSH-2.0-OpenSSH_9.2\r\n\r\n".to_owned(), false),
+            Self::BadLength => (format!("{head}Content-Length: ten\r\n\r\n"), false),
+            Self::TwoLengths => {
+                (format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), false)
+            }
+            Self::LengthAndChunked => (
+                format!("{head}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                false,
+            ),
+            Self::BadChunkSize => (format!("{chunked}xyz\r\n"), false),
+            Self::BadChunkEnd => (format!("{chunked}2\r\nokNO"), false),
+            Self::LongHead => (format!("{head}X: {}\r\n\r\n", "x".repeat(70_000)), false),
+            Self::ManyHeaders => (format!("{head}{}\r\n", "X: y\r\n".repeat(129)), false),
+            Self::Unasked => (format!("{whole}{whole}"), false),
+            Self::SwitchProtocols => {
+                ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned(), false)
+            }
+            Self::EndlessInterim => ("HTTP/1.1 100 Continue\r\n\r\n".repeat(101), false),
+        };
+        (text.into_bytes(), close)
+    }
+}
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub at: Instant,
+    pub answer: Answer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Status(u16),
+    Defect(Defect),
+    Reset,
+}
+
+/// Decides for one thread of the server.
+#[derive(Debug)]
+pub struct Brain {
+    behaviour: Behaviour,
+    random: Random,
+    /// When each worker of the queue is free again.
+    workers: Vec<Instant>,
+    started: Instant,
+}
+
+impl Brain {
+    pub fn new(behaviour: Behaviour, thread: u64, started: Instant) -> Self {
+        let workers = behaviour.service.map_or(0, |service| service.workers as usize);
+        Self {
+            random: Random::stream(behaviour.seed, "target", thread),
+            workers: vec![started; workers],
+            behaviour,
+            started,
+        }
+    }
+
+    pub fn behaviour(&self) -> &Behaviour {
+        &self.behaviour
+    }
+
+    /// A request came at `arrival`. Calls must come in the order of arrival.
+    pub fn decide(&mut self, arrival: Instant) -> Decision {
+        let served = match self.behaviour.service {
+            Some(service) => {
+                // The worker that is free first takes it; there is at least one.
+                let worker = self.workers.iter_mut().min();
+                worker.map_or(arrival, |free_at| {
+                    *free_at = arrival.max(*free_at) + service.time;
+                    *free_at
+                })
+            }
+            None => arrival,
+        };
+        let at = served + self.behaviour.delay.draw(&mut self.random);
+        Decision { at: self.after_stall(at), answer: self.answer() }
+    }
+
+    fn answer(&mut self) -> Answer {
+        let Behaviour { reset_rate, error_rate, error_status, defect, .. } = self.behaviour;
+        if reset_rate > 0.0 && self.random.chance(reset_rate) {
+            Answer::Reset
+        } else if let Some(defect) = defect {
+            Answer::Defect(defect)
+        } else if error_rate > 0.0 && self.random.chance(error_rate) {
+            Answer::Status(error_status)
+        } else {
+            Answer::Status(200)
+        }
+    }
+
+    fn after_stall(&self, at: Instant) -> Instant {
+        let Some(Stall { length, every }) = self.behaviour.stall else { return at };
+        // The first stall comes a period after the start, so that connections can open.
+        let since = at.since(self.started).as_ns();
+        let (period, phase) = (since / every.as_ns(), since % every.as_ns());
+        if period > 0 && phase < length.as_ns() {
+            at + DurationNs::from_ns(length.as_ns() - phase)
+        } else {
+            at
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::ZERO + DurationNs::from_ms(ms)
+    }
+
+    fn brain(behaviour: Behaviour) -> Brain {
+        Brain::new(behaviour, 0, Instant::ZERO)
+    }
+
+    #[test]
+    fn the_queue_serves_one_after_another() {
+        let service = Some(Service { time: DurationNs::from_ms(10), workers: 1 });
+        let mut one = brain(Behaviour { service, ..Default::default() });
+        let at: Vec<_> = [0, 1, 2, 50].map(|t| one.decide(ms(t)).at).into();
+        assert_eq!(at, [ms(10), ms(20), ms(30), ms(60)]);
+        let service = Some(Service { time: DurationNs::from_ms(10), workers: 2 });
+        let mut two = brain(Behaviour { service, ..Default::default() });
+        let at: Vec<_> = [0, 1, 2, 50].map(|t| two.decide(ms(t)).at).into();
+        assert_eq!(at, [ms(10), ms(11), ms(20), ms(60)]);
+    }
+
+    #[test]
+    fn stalls_hold_back_what_is_due_in_them() {
+        let stall = Some(Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) });
+        let mut brain = brain(Behaviour { stall, ..Default::default() });
+        let at: Vec<_> = [50, 999, 1000, 1099, 1100, 2030].map(|t| brain.decide(ms(t)).at).into();
+        assert_eq!(at, [ms(50), ms(999), ms(1100), ms(1100), ms(1100), ms(2100)]);
+    }
+
+    #[test]
+    fn delays_follow_their_law() {
+        let mut random = Random::stream(3, "test", 0);
+        let delay = Delay::parse("50:1ms,99:20ms,100:100ms").unwrap();
+        let mut drawn: Vec<_> = (0..100_000).map(|_| delay.draw(&mut random).as_ns()).collect();
+        drawn.sort_unstable();
+        for (share, ms) in [(0.5, 1.0), (0.75, 10.69), (0.99, 20.0), (0.995, 60.0)] {
+            let got = drawn[(share * 100_000.0) as usize] as f64 / 1e6;
+            assert!((got / ms - 1.0).abs() < 0.05, "{share}: {got}");
+        }
+        let exponential = Delay::parse("exp:5ms").unwrap();
+        let sum: f64 = (0..100_000).map(|_| exponential.draw(&mut random).as_secs_f64()).sum();
+        assert!((sum / 100_000.0 / 0.005 - 1.0).abs() < 0.02, "{sum}");
+        assert_eq!(Delay::parse("5ms"), Ok(Delay::Fixed(DurationNs::from_ms(5))));
+        for text in ["", "5", "exp:", "50:1ms", "50:2ms,100:1ms", "x:1ms,100:2ms", "99:1ms,50:2ms"] {
+            let error = Delay::parse(text).unwrap_err().to_string();
+            assert!(error.contains("is not a delay; write 5ms"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn errors_and_resets_come_at_their_rates() {
+        let behaviour = Behaviour { error_rate: 0.1, reset_rate: 0.2, ..Default::default() };
+        let mut brain = brain(behaviour);
+        let (mut errors, mut resets) = (0, 0);
+        for _ in 0..10_000 {
+            match brain.decide(ms(0)).answer {
+                Answer::Status(503) => errors += 1,
+                Answer::Reset => resets += 1,
+                _ => {}
+            }
+        }
+        assert!((700..900).contains(&errors), "10 % of the 80 % not reset: {errors}");
+        assert!((1900..2100).contains(&resets), "{resets}");
+    }
+}

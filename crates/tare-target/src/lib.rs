@@ -1,0 +1,11 @@
+//! A server of known truth, to test any load generator against arithmetic.
+//!
+//! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed;
+//! [`server`] speaks HTTP over any reactor, real or simulated; [`serve`] runs it on threads.
+
+pub mod behaviour;
+mod request;
+pub mod serve;
+pub mod server;
+pub mod stats;
+pub mod tls;

@@ -1,0 +1,188 @@
+//! HTTP/1.1 requests: just enough to answer them and to find where the next begins.
+
+use tare_load::http1::ChunkedBody;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub is_head: bool,
+    pub wants_stats: bool,
+    pub keep_alive: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct RequestParser {
+    state: State,
+    partial_head: Vec<u8>,
+    request: Option<Request>,
+    /// The last whole head: the same bytes mean the same request.
+    memo: Vec<u8>,
+    memo_request: Option<(Request, Body)>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Head,
+    Length(u64),
+    Chunks(ChunkedBody),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Length(u64),
+    Chunked,
+}
+
+/// The client does not speak HTTP: answered with 400 and closed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadRequest;
+
+const HEAD_LIMIT_BYTES: usize = 64 * 1024;
+
+impl RequestParser {
+    pub fn reset(&mut self) {
+        self.state = State::Head;
+        self.partial_head.clear();
+        self.request = None;
+    }
+
+    /// Takes bytes off the front of `input`; `Some` when a request is complete, with its body.
+    pub fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Request>, BadRequest> {
+        while !input.is_empty() {
+            let done = match &mut self.state {
+                State::Head => self.advance_head(input)?,
+                State::Length(left) => {
+                    let n = (*left).min(input.len() as u64);
+                    *left -= n;
+                    *input = &input[n as usize..];
+                    *left == 0
+                }
+                State::Chunks(chunks) => {
+                    let (used, _) = chunks.advance(input).map_err(|_| BadRequest)?;
+                    *input = &input[used..];
+                    chunks.is_done()
+                }
+            };
+            if done {
+                self.state = State::Head;
+                return Ok(self.request.take());
+            }
+        }
+        Ok(None)
+    }
+
+    fn advance_head(&mut self, input: &mut &[u8]) -> Result<bool, BadRequest> {
+        let partial = !self.partial_head.is_empty();
+        let (request, body) = if !partial
+            && !self.memo.is_empty()
+            && input.starts_with(&self.memo)
+            && let Some(known) = self.memo_request
+        {
+            *input = &input[self.memo.len()..];
+            known
+        } else {
+            let before = self.partial_head.len();
+            if partial {
+                self.partial_head.extend_from_slice(input);
+            }
+            let head = if partial { &self.partial_head } else { *input };
+            match parse_head(head)? {
+                Some((request, body, used)) => {
+                    self.memo.clear();
+                    self.memo.extend_from_slice(&head[..used]);
+                    self.memo_request = Some((request, body));
+                    *input = &input[used - before..];
+                    self.partial_head.clear();
+                    (request, body)
+                }
+                None if head.len() > HEAD_LIMIT_BYTES => return Err(BadRequest),
+                None => {
+                    if !partial {
+                        self.partial_head.extend_from_slice(input);
+                    }
+                    *input = &[];
+                    return Ok(false);
+                }
+            }
+        };
+        self.request = Some(request);
+        self.state = match body {
+            Body::Length(0) => return Ok(true),
+            Body::Length(left) => State::Length(left),
+            Body::Chunked => State::Chunks(ChunkedBody::default()),
+        };
+        Ok(false)
+    }
+}
+
+fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest> {
+    let mut headers = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut headers);
+    let used = match request.parse(input) {
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(BadRequest),
+    };
+    let mut keep_alive = request.version == Some(1);
+    let mut body = Body::Length(0);
+    for header in request.headers.iter() {
+        let value = header.value.trim_ascii();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let text = std::str::from_utf8(value).map_err(|_| BadRequest)?;
+            body = Body::Length(text.parse().map_err(|_| BadRequest)?);
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            body = Body::Chunked;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            if value.eq_ignore_ascii_case(b"close") {
+                keep_alive = false;
+            } else if value.eq_ignore_ascii_case(b"keep-alive") {
+                keep_alive = true;
+            }
+        }
+    }
+    let request = Request {
+        is_head: request.method == Some("HEAD"),
+        wants_stats: request.path == Some("/stats"),
+        keep_alive,
+    };
+    Ok(Some((request, body, used)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_found_however_they_are_cut() {
+        let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\n\
+            abcHEAD /stats HTTP/1.1\r\nConnection: close\r\n\r\nPUT / HTTP/1.0\r\n\
+            Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let request = |is_head, wants_stats, keep_alive| Request { is_head, wants_stats, keep_alive };
+        let expected = [
+            request(false, false, true),
+            request(false, false, true),
+            request(true, true, false),
+            request(false, false, false),
+            request(false, false, true),
+        ];
+        for piece in 1..=text.len() {
+            let mut parser = RequestParser::default();
+            let mut found = Vec::new();
+            for piece in text.chunks(piece) {
+                let mut input = piece;
+                while !input.is_empty() {
+                    found.extend(parser.advance(&mut input).unwrap());
+                }
+            }
+            assert_eq!(found, expected, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["\u{1}\u{2}", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"] {
+            let mut input = text.as_bytes();
+            assert_eq!(RequestParser::default().advance(&mut input), Err(BadRequest), "{text}");
+        }
+    }
+}

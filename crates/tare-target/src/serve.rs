@@ -1,0 +1,122 @@
+//! Runs the target on threads of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use tare_io::epoll::EpollReactor;
+use tare_io::system::{pin_thread, sharpen_timers};
+use tare_io::uring::UringReactor;
+use tare_io::{DurationNs, Endpoint, Reactor, ReactorKind, SetupError, socket};
+
+use crate::behaviour::Behaviour;
+use crate::server::Server;
+use crate::stats::Stats;
+use crate::tls::TlsServer;
+
+#[derive(Clone, Debug)]
+pub struct TargetPlan {
+    pub listen: Endpoint,
+    pub behaviour: Behaviour,
+    pub tls: Option<TlsServer>,
+    pub threads: u32,
+    pub cpus: Vec<usize>,
+    /// `None` takes io_uring where the kernel lets us.
+    pub reactor: Option<ReactorKind>,
+    /// Open connections a thread can hold.
+    pub slots: u32,
+}
+
+/// A running target. Stops when dropped.
+pub struct Target {
+    pub listens: Endpoint,
+    pub stats: Stats,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<(), SetupError>>>,
+}
+
+impl Target {
+    pub fn start(plan: &TargetPlan) -> Result<Self, SetupError> {
+        let shared = plan.threads > 1;
+        let stats = Stats::new(plan.threads as usize);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut target =
+            Self { listens: plan.listen.clone(), stats, stop, threads: Vec::new() };
+        for thread in 0..plan.threads as usize {
+            // The first chooses the port where the user left it open; the others join it.
+            let (listener, bound) = socket::listener(&target.listens, shared)?;
+            target.listens = bound;
+            let (plan, stats, stop) = (plan.clone(), target.stats.clone(), target.stop.clone());
+            target.threads.push(std::thread::spawn(move || {
+                if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
+                    pin_thread(*cpu)?;
+                }
+                sharpen_timers();
+                let uring = match plan.reactor {
+                    Some(ReactorKind::Epoll) => None,
+                    Some(_) => Some(UringReactor::new(plan.slots)?),
+                    None => UringReactor::new(plan.slots).ok(),
+                };
+                if let Some(mut reactor) = uring {
+                    reactor.listen(listener)?;
+                    return run(reactor, &plan, stats, thread, &stop);
+                }
+                let mut reactor = EpollReactor::new(plan.slots)?;
+                reactor.listen(listener)?;
+                run(reactor, &plan, stats, thread, &stop)
+            }));
+        }
+        Ok(target)
+    }
+
+    /// Waits until told to stop, or until a thread fails.
+    pub fn wait(&mut self) -> Result<(), SetupError> {
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(result) => result?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends [`Target::wait`].
+    pub fn stopper(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits end at least this often, so that a stop is heeded.
+const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
+
+fn run<R: Reactor>(
+    mut io: R,
+    plan: &TargetPlan,
+    stats: Stats,
+    thread: usize,
+    stop: &AtomicBool,
+) -> Result<(), SetupError> {
+    let behaviour = plan.behaviour.clone();
+    let started = io.now();
+    let mut server = Server::new(behaviour, plan.tls.clone(), stats, thread, plan.slots, started);
+    let mut happened = Vec::with_capacity(8192);
+    while !stop.load(Ordering::Relaxed) {
+        let mut wait = server.turn(&mut io, &mut happened);
+        let check = io.now() + STOP_CHECK;
+        if check < wait.until {
+            wait.until = check;
+            wait.spin = DurationNs::ZERO;
+        }
+        io.wait(wait, &mut happened)?;
+    }
+    Ok(())
+}

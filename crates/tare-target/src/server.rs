@@ -1,0 +1,516 @@
+//! The target's server: a state machine fed with completions, like the load engine.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
+use tare_io::{
+    Accepted, Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait,
+};
+use tare_load::tls::TlsSession;
+
+use crate::behaviour::{Answer, Behaviour, Brain, Defect};
+use crate::request::{BadRequest, Request, RequestParser};
+use crate::stats::{Counter, Stats};
+use crate::tls::TlsServer;
+
+pub struct Server {
+    brain: Brain,
+    tls: Option<TlsServer>,
+    stats: Stats,
+    thread: usize,
+    clients: Vec<Client>,
+    free: Vec<u32>,
+    /// Replies to be sent later: when, and on which connection.
+    timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    replies: HashMap<ReplyKey, &'static [u8]>,
+    /// The last reply looked up, which is nearly always the next one too.
+    last_reply: Option<(ReplyKey, &'static [u8])>,
+    /// Poll this long before a reply is due, for replies that come to the microsecond.
+    spin: DurationNs,
+}
+
+struct Client {
+    token: Token,
+    parser: RequestParser,
+    tls: Option<Box<TlsSession>>,
+    handshake_counted: bool,
+    outgoing: Vec<u8>,
+    sending: bool,
+    /// What is still to be said, in order: replies never overtake each other.
+    pending: VecDeque<Piece>,
+    requests: u64,
+    /// Nothing more is read; closes when everything is sent.
+    closing: bool,
+}
+
+/// Bytes to send at a time.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    at: Instant,
+    bytes: Said,
+    then: Then,
+    /// The end of a reply, for the counters.
+    ends_reply: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Bytes(&'static [u8]),
+    Stats,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Stay,
+    Close,
+    Reset,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ReplyKey {
+    Status { status: u16, close: bool, head_only: bool },
+    Defect(u8),
+    BadRequest,
+}
+
+impl Server {
+    pub fn new(
+        behaviour: Behaviour,
+        tls: Option<TlsServer>,
+        stats: Stats,
+        thread: usize,
+        slots: u32,
+        started: Instant,
+    ) -> Self {
+        let waits = behaviour.delay != crate::behaviour::Delay::Fixed(DurationNs::ZERO)
+            || behaviour.service.is_some();
+        Self {
+            brain: Brain::new(behaviour, thread as u64, started),
+            tls,
+            stats,
+            thread,
+            clients: (0..slots).map(|_| Client::new()).collect(),
+            free: (0..slots).rev().collect(),
+            timers: BinaryHeap::new(),
+            replies: HashMap::new(),
+            last_reply: None,
+            spin: if waits { SPIN } else { DurationNs::ZERO },
+        }
+    }
+
+    /// One turn: takes in what happened, says what is due; when to be called again.
+    pub fn turn<R: Reactor>(&mut self, io: &mut R, happened: &mut Vec<Completion>) -> Wait {
+        let now = io.now();
+        for completion in happened.drain(..) {
+            self.on_completion(io, completion, now);
+        }
+        while let Some(Reverse((at, slot, generation))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            if self.clients[slot as usize].token == (Token { slot, generation }) {
+                self.say_due(io, slot, now, false);
+            }
+        }
+        let until = self.timers.peek().map_or(Instant::FAR, |Reverse((at, _, _))| *at);
+        Wait { spin: self.spin, ..Wait::until(until) }
+    }
+
+    fn count(&self, counter: Counter, n: u64) {
+        self.stats.add(self.thread, counter, n);
+    }
+
+    fn on_completion<R: Reactor>(&mut self, io: &mut R, completion: Completion, now: Instant) {
+        let token = completion.token;
+        let slot = token.slot;
+        let current = self.clients.get(slot as usize).is_some_and(|c| c.token == token);
+        match completion.happened {
+            Happened::Accepted(accepted) => self.on_accepted(io, accepted),
+            Happened::Received(chunk) => {
+                if current {
+                    self.on_received(io, slot, &chunk, now);
+                }
+                io.release(chunk);
+            }
+            _ if !current => {}
+            Happened::Sent(spent) => {
+                let client = &mut self.clients[slot as usize];
+                client.sending = false;
+                if client.outgoing.is_empty() {
+                    client.outgoing = spent;
+                }
+                self.flush(io, slot);
+            }
+            Happened::Eof | Happened::Failed(_) => {
+                self.count(Counter::ClosedByClient, 1);
+                self.drop_client(io, slot, Close::Graceful);
+            }
+            Happened::Connected => {}
+        }
+    }
+
+    fn on_accepted<R: Reactor>(&mut self, io: &mut R, accepted: Accepted) {
+        // Out of slots: the connection is dropped, and the client sees it closed.
+        let Some(slot) = self.free.pop() else { return };
+        self.count(Counter::Connections, 1);
+        let token = io.adopt(slot, accepted);
+        let client = &mut self.clients[slot as usize];
+        client.begin(token);
+        if let Some(tls) = &self.tls {
+            match tls.session() {
+                Ok(session) => client.tls = Some(Box::new(session)),
+                Err(_) => self.drop_client(io, slot, Close::Reset),
+            }
+        }
+    }
+
+    fn on_received<R: Reactor>(&mut self, io: &mut R, slot: u32, chunk: &Chunk, now: Instant) {
+        self.count(Counter::ReceivedBytes, io.chunk(chunk).len() as u64);
+        if self.clients[slot as usize].closing {
+            return;
+        }
+        if self.clients[slot as usize].tls.is_some() {
+            return self.take_ciphertext(io, slot, chunk, now);
+        }
+        let mut at = 0;
+        loop {
+            let input = &io.chunk(chunk)[at..];
+            let mut rest = input;
+            let parsed = self.clients[slot as usize].parser.advance(&mut rest);
+            at += input.len() - rest.len();
+            let more = !rest.is_empty();
+            match parsed {
+                Ok(None) => return,
+                Ok(Some(request)) => self.on_request(io, slot, request, more, now),
+                Err(BadRequest) => return self.refuse(io, slot, now),
+            }
+            if !more || self.clients[slot as usize].closing {
+                return;
+            }
+        }
+    }
+
+    fn take_ciphertext<R: Reactor>(&mut self, io: &mut R, slot: u32, chunk: &Chunk, now: Instant) {
+        let mut at = 0;
+        while at < io.chunk(chunk).len() {
+            let Some(mut tls) = self.clients[slot as usize].tls.take() else { return };
+            let input = &io.chunk(chunk)[at..];
+            let mut rest = input;
+            let taken = tls.take_ciphertext(&mut rest);
+            at += input.len() - rest.len();
+            let client = &mut self.clients[slot as usize];
+            let _ = tls.take_outgoing(&mut client.outgoing);
+            if taken.is_ok() && !tls.is_handshaking() && !client.handshake_counted {
+                client.handshake_counted = true;
+                let resumed = tls.was_resumed();
+                self.count(
+                    if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull },
+                    1,
+                );
+            }
+            let requests = taken.and_then(|()| self.take_decrypted(slot, &mut tls));
+            self.clients[slot as usize].tls = Some(tls);
+            match requests {
+                Ok(requests) => {
+                    for request in requests {
+                        self.on_request(io, slot, request, true, now);
+                    }
+                }
+                Err(_) => {
+                    if !self.clients[slot as usize].handshake_counted {
+                        self.count(Counter::HandshakesFailed, 1);
+                    }
+                    self.clients[slot as usize].closing = true;
+                }
+            }
+            self.flush(io, slot);
+        }
+    }
+
+    fn take_decrypted(&mut self, slot: u32, tls: &mut TlsSession) -> Result<Vec<Request>, String> {
+        let mut requests = Vec::new();
+        loop {
+            let input = tls.plaintext();
+            if input.is_empty() {
+                return Ok(requests);
+            }
+            let mut rest = input;
+            let parsed = self.clients[slot as usize].parser.advance(&mut rest);
+            let used = input.len() - rest.len();
+            tls.consume_plaintext(used);
+            requests.extend(parsed.map_err(|BadRequest| "not HTTP".to_owned())?);
+        }
+    }
+
+    fn on_request<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        request: Request,
+        more: bool,
+        now: Instant,
+    ) {
+        if request.wants_stats {
+            self.count(Counter::StatsRequests, 1);
+            let then = if request.keep_alive { Then::Stay } else { Then::Close };
+            let piece = Piece { at: now, bytes: Said::Stats, then, ends_reply: false };
+            self.clients[slot as usize].pending.push_back(piece);
+            return self.say_due(io, slot, now, true);
+        }
+        self.count(Counter::Requests, 1);
+        let decision = self.brain.decide(now);
+        let client = &mut self.clients[slot as usize];
+        client.requests += 1;
+        let last = self.brain.behaviour().close_after.is_some_and(|n| client.requests >= n);
+        let close = last || !request.keep_alive;
+        self.burn(io);
+        let (key, then) = match decision.answer {
+            Answer::Status(status) => {
+                let key = ReplyKey::Status { status, close, head_only: request.is_head };
+                (Some(key), if close { Then::Close } else { Then::Stay })
+            }
+            Answer::Defect(defect) => {
+                let then = if defect.bytes().1 { Then::Close } else { Then::Stay };
+                (Some(ReplyKey::Defect(defect as u8)), then)
+            }
+            Answer::Reset => (None, Then::Reset),
+        };
+        let bytes = key.map_or(&b""[..], |key| self.reply(key));
+        match decision.answer {
+            Answer::Status(status) if status >= 400 => self.count(Counter::Errors, 1),
+            Answer::Reset => self.count(Counter::Resets, 1),
+            _ => {}
+        }
+        self.plan_pieces(slot, decision.at, bytes, then);
+        self.say_due(io, slot, now, more);
+    }
+
+    /// Queues a reply, in several pieces where the head is to be slow.
+    fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: Then) {
+        let slow = self.brain.behaviour().slow_head;
+        let client = &mut self.clients[slot as usize];
+        let mut at = at;
+        let mut rest = bytes;
+        if let Some(gap) = slow {
+            let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
+            for piece in bytes[..head].chunks(head.div_ceil(HEAD_PIECES).max(1)) {
+                let bytes = Said::Bytes(piece);
+                client.pending.push_back(Piece { at, bytes, then: Then::Stay, ends_reply: false });
+                at = at + gap;
+            }
+            rest = &bytes[head..];
+        }
+        let bytes = Said::Bytes(rest);
+        client.pending.push_back(Piece { at, bytes, then, ends_reply: then != Then::Reset });
+    }
+
+    /// Says what is due on a connection. `more`: further requests are in hand, so that several
+    /// replies may go in one send.
+    fn say_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant, more: bool) {
+        loop {
+            let client = &mut self.clients[slot as usize];
+            let Some(piece) = client.pending.front().copied() else { break };
+            if piece.at > now {
+                self.timers.push(Reverse((piece.at, slot, client.token.generation)));
+                break;
+            }
+            client.pending.pop_front();
+            if piece.ends_reply {
+                self.stats.add(self.thread, Counter::Replies, 1);
+            }
+            if piece.then == Then::Reset {
+                return self.drop_client(io, slot, Close::Reset);
+            }
+            client.closing |= piece.then == Then::Close;
+            let stats;
+            let bytes = match piece.bytes {
+                Said::Bytes(bytes) => bytes,
+                Said::Stats => {
+                    stats = stats_reply(&self.stats, client.closing);
+                    &stats[..]
+                }
+            };
+            // The usual case needs no buffer: one small reply on a quiet connection.
+            let quiet = client.tls.is_none() && !client.sending && client.outgoing.is_empty();
+            if let Said::Bytes(fixed) = piece.bytes
+                && quiet
+                && !more
+                && client.pending.is_empty()
+                && !fixed.is_empty()
+                && fixed.len() <= FIXED_SEND_MAX_BYTES
+            {
+                self.stats.add(self.thread, Counter::SentBytes, fixed.len() as u64);
+                io.send(client.token, Outgoing::Fixed(fixed));
+                continue;
+            }
+            match &mut client.tls {
+                Some(tls) => {
+                    if tls.encrypt(bytes, &mut client.outgoing).is_err() {
+                        client.closing = true;
+                    }
+                }
+                None => client.outgoing.extend_from_slice(bytes),
+            }
+        }
+        self.flush(io, slot);
+    }
+
+    fn flush<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+        let client = &mut self.clients[slot as usize];
+        if client.sending || client.token == Token::NONE {
+            return;
+        }
+        if !client.outgoing.is_empty() {
+            let bytes = std::mem::take(&mut client.outgoing);
+            client.sending = true;
+            self.stats.add(self.thread, Counter::SentBytes, bytes.len() as u64);
+            io.send(client.token, Outgoing::Owned(bytes));
+        } else if client.closing && client.pending.is_empty() {
+            if let Some(tls) = &mut client.tls
+                && !tls.goodbye_sent()
+            {
+                tls.say_goodbye(&mut client.outgoing);
+                return self.flush(io, slot);
+            }
+            self.count(Counter::ClosedByTarget, 1);
+            self.drop_client(io, slot, Close::Graceful);
+        }
+    }
+
+    fn refuse<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        self.count(Counter::BadRequests, 1);
+        let bytes = Said::Bytes(self.reply(ReplyKey::BadRequest));
+        let piece = Piece { at: now, bytes, then: Then::Close, ends_reply: false };
+        self.clients[slot as usize].pending.push_back(piece);
+        self.say_due(io, slot, now, true);
+    }
+
+    fn drop_client<R: Reactor>(&mut self, io: &mut R, slot: u32, how: Close) {
+        let client = &mut self.clients[slot as usize];
+        io.close(client.token, how);
+        client.begin(Token::NONE);
+        self.free.push(slot);
+    }
+
+    fn burn<R: Reactor>(&self, io: &R) {
+        let busy = self.brain.behaviour().busy;
+        if busy > DurationNs::ZERO {
+            let until = io.now() + busy;
+            while io.now() < until {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// The bytes of a reply, made once for each of the few kinds and kept.
+    fn reply(&mut self, key: ReplyKey) -> &'static [u8] {
+        if let Some((last, bytes)) = self.last_reply
+            && last == key
+        {
+            return bytes;
+        }
+        let behaviour = self.brain.behaviour();
+        let make = || -> &'static [u8] { make_reply(key, behaviour).leak() };
+        let bytes = *self.replies.entry(key).or_insert_with(make);
+        self.last_reply = Some((key, bytes));
+        bytes
+    }
+}
+
+/// How long before a reply is due the target stops sleeping.
+const SPIN: DurationNs = DurationNs::from_us(100);
+const HEAD_PIECES: usize = 4;
+
+impl Client {
+    fn new() -> Self {
+        Self {
+            token: Token::NONE,
+            parser: RequestParser::default(),
+            tls: None,
+            handshake_counted: false,
+            outgoing: Vec::new(),
+            sending: false,
+            pending: VecDeque::new(),
+            requests: 0,
+            closing: false,
+        }
+    }
+
+    /// Clean for another connection, keeping memory.
+    fn begin(&mut self, token: Token) {
+        self.token = token;
+        self.parser.reset();
+        self.tls = None;
+        self.handshake_counted = false;
+        self.outgoing.clear();
+        self.sending = false;
+        self.pending.clear();
+        self.requests = 0;
+        self.closing = false;
+    }
+}
+
+fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
+    let (status, close, head_only) = match key {
+        ReplyKey::Status { status, close, head_only } => (status, close, head_only),
+        ReplyKey::Defect(at) => return Defect::ALL[at as usize].1.bytes().0,
+        ReplyKey::BadRequest => (400, true, false),
+    };
+    let body = vec![b'x'; behaviour.body_bytes];
+    let mut reply = format!("HTTP/1.1 {status} {}\r\nServer: tare-target\r\n", reason(status));
+    reply.push_str("Content-Type: text/plain\r\n");
+    if close {
+        reply.push_str("Connection: close\r\n");
+    }
+    if behaviour.chunked {
+        reply.push_str("Transfer-Encoding: chunked\r\n\r\n");
+    } else {
+        reply.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    }
+    let mut reply = reply.into_bytes();
+    if head_only {
+        return reply;
+    }
+    if !behaviour.chunked {
+        reply.extend_from_slice(&body);
+        return reply;
+    }
+    // Several chunks, so that readers meet more than one.
+    for chunk in body.chunks(body.len().div_ceil(3).max(1)) {
+        reply.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        reply.extend_from_slice(chunk);
+        reply.extend_from_slice(b"\r\n");
+    }
+    reply.extend_from_slice(b"0\r\n\r\n");
+    reply
+}
+
+fn stats_reply(stats: &Stats, close: bool) -> Vec<u8> {
+    let json = stats.json();
+    let connection = if close { "Connection: close\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{connection}\
+         Content-Length: {}\r\n\r\n{json}",
+        json.len()
+    )
+    .into_bytes()
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Status",
+    }
+}

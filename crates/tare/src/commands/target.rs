@@ -1,0 +1,200 @@
+//! `tare target`: a server of known truth.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_io::{DurationNs, Endpoint, ReactorKind, system};
+use tare_target::behaviour::{Behaviour, Defect, Delay, Service, Stall};
+use tare_target::serve::{Target, TargetPlan};
+use tare_target::tls::TlsServer;
+
+use crate::failure::Failure;
+use crate::load::arguments::{cpu_list, duration, reactor};
+
+/// A server whose truth is known, to test any load generator against arithmetic
+///
+/// Answers every path, and /stats with exact counts of what it saw (requests to /stats itself are
+/// counted apart).
+///
+/// Example: tare target --listen 127.0.0.1:8080 --service-time 1ms --workers 1
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct TargetArgs {
+    /// Address and port, or unix:PATH; port 0 lets the kernel choose, and the choice is printed
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: String,
+    /// Wait before each reply: 5ms, exp:5ms (exponential with that mean), or percentiles as
+    /// 50:1ms,99:20ms,100:100ms
+    #[arg(long, value_name = "DELAY")]
+    delay: Option<String>,
+    /// Time that one worker of the queue takes for a request; does not use CPU
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    service_time: Option<DurationNs>,
+    /// Workers of the queue that --service-time makes
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    workers: u32,
+    /// CPU time burnt for each request
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    busy: Option<DurationNs>,
+    /// Answer nothing for this long …
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "every")]
+    stall: Option<DurationNs>,
+    /// … at the start of every such period
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "stall")]
+    every: Option<DurationNs>,
+    /// Bytes of body in a reply
+    #[arg(long, value_name = "BYTES", default_value_t = 612)]
+    body: usize,
+    /// Send bodies in chunks
+    #[arg(long)]
+    chunked: bool,
+    /// Close each connection after so many replies
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    close_after: Option<u64>,
+    /// Share of replies (0 to 1) that have the status of --status
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    error_rate: f64,
+    /// Status of the replies that --error-rate spoils
+    #[arg(long, value_name = "CODE", default_value_t = 503,
+          value_parser = clap::value_parser!(u16).range(200..=599))]
+    status: u16,
+    /// Share of requests (0 to 1) that are answered with a reset
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    reset_rate: f64,
+    /// Send the head in four pieces, this far apart
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    slow_head: Option<DurationNs>,
+    /// Break HTTP in one way, in every reply: cut-body, bad-chunk-size, silence, … (a wrong name
+    /// lists them all)
+    #[arg(long, value_name = "KIND", value_parser = defect)]
+    defect: Option<Defect>,
+    /// Speak TLS, with a certificate made on the spot (or --cert and --key)
+    #[arg(long)]
+    tls: bool,
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "key", requires = "tls")]
+    cert: Option<PathBuf>,
+    /// Private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Write the certificate made on the spot here (PEM), for clients' --cacert
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    write_cert: Option<PathBuf>,
+    /// Threads; each has its own queue, delays and connections
+    #[arg(short, long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: u32,
+    /// CPUs for the threads, in turn: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<Vec<usize>>,
+    /// How to talk to the kernel: io_uring or epoll; the first that works when left out
+    #[arg(long, value_name = "NAME", value_parser = reactor)]
+    reactor: Option<ReactorKind>,
+    /// Open connections that a thread can hold
+    #[arg(long, value_name = "N", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: u32,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+pub fn run(args: &TargetArgs) -> Result<(), Failure> {
+    let tls = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => Some(TlsServer::from_files(cert, key)),
+        _ if args.tls => Some(TlsServer::self_signed()),
+        _ => None,
+    };
+    let tls = tls.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    if let (Some(path), Some(tls)) = (&args.write_cert, &tls)
+        && let Some(pem) = &tls.certificate_pem
+    {
+        std::fs::write(path, pem).map_err(|error| {
+            Failure::Environment(format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    let wanted = u64::from(args.max_connections) * u64::from(args.threads) + SPARE_FILES;
+    let files = system::raise_open_files(wanted);
+    if files < wanted {
+        eprintln!("tare target: {files} open files allowed, fewer than {wanted}: connections beyond that are refused (ulimit -n)");
+    }
+    let plan = TargetPlan {
+        listen: listen_address(&args.listen)?,
+        behaviour: behaviour(args)?,
+        tls,
+        threads: args.threads,
+        cpus: args.cpus.clone().unwrap_or_default(),
+        reactor: args.reactor,
+        slots: args.max_connections,
+    };
+    let mut target = Target::start(&plan)?;
+    crate::load::interrupt::on_interrupt(target.stopper())?;
+    let scheme = if args.tls { "https" } else { "http" };
+    match &target.listens {
+        Endpoint::Tcp(address) => println!("{scheme}://{address}/"),
+        Endpoint::Unix(path) => println!("unix:{}", path.display()),
+    }
+    let waited = target.wait();
+    if let Endpoint::Unix(path) = &target.listens {
+        let _ = std::fs::remove_file(path);
+    }
+    waited?;
+    eprint!("{}", target.stats.json());
+    Ok(())
+}
+
+/// Files open beside connections: rings, listeners, standard streams.
+const SPARE_FILES: u64 = 64;
+
+fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
+    let delay = match &args.delay {
+        Some(text) => Delay::parse(text)
+            .map_err(|error| Failure::Usage(format!("--delay: {error}")))?,
+        None => Delay::Fixed(DurationNs::ZERO),
+    };
+    let stall = match (args.stall, args.every) {
+        (Some(length), Some(every)) if length < every => Some(Stall { length, every }),
+        (Some(length), Some(every)) => {
+            return Err(Failure::flag("--stall", &length.to_string(), format!("must be shorter than --every {every}")));
+        }
+        _ => None,
+    };
+    Ok(Behaviour {
+        delay,
+        service: args.service_time.map(|time| Service { time, workers: args.workers }),
+        busy: args.busy.unwrap_or_default(),
+        stall,
+        body_bytes: args.body,
+        chunked: args.chunked,
+        close_after: args.close_after,
+        error_rate: args.error_rate,
+        error_status: args.status,
+        reset_rate: args.reset_rate,
+        slow_head: args.slow_head,
+        defect: args.defect,
+        seed: args.seed,
+    })
+}
+
+fn listen_address(text: &str) -> Result<Endpoint, Failure> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Endpoint::Unix(path.into()));
+    }
+    let address = text.parse().map_err(|_| {
+        Failure::flag("--listen", text, "not an address; write 127.0.0.1:8080, [::1]:8080 or unix:PATH")
+    })?;
+    Ok(Endpoint::Tcp(address))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "write a share from 0 to 1".to_owned())
+}
+
+fn defect(text: &str) -> Result<Defect, String> {
+    Defect::parse(text).ok_or_else(|| {
+        let names: Vec<_> = Defect::ALL.iter().map(|(name, _)| *name).collect();
+        format!("choose among {}", names.join(", "))
+    })
+}

@@ -1,0 +1,64 @@
+//! Why a command ends without success: sorted by who must act, which is also the exit code.
+
+use std::fmt;
+
+use tare_io::SetupError;
+use tare_load::LoadError;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The user's words or file.
+    Usage(String),
+    /// A missing program or permission, a port taken, a disk full.
+    Environment(String),
+    /// The server: refused, reset, wrong answer.
+    Target(String),
+    /// The user stopped it; what was measured has been printed.
+    Interrupted,
+    /// Ours.
+    Bug(String),
+}
+
+impl Failure {
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Environment(_) => 3,
+            Self::Target(_) => 4,
+            Self::Bug(_) => 70,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The user gave `value` for `flag`, and it cannot be used.
+    pub fn flag(flag: &str, value: &str, allowed: impl fmt::Display) -> Self {
+        Self::Usage(format!("{flag} {value}: {allowed}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Environment(text) | Self::Target(text) | Self::Bug(text) => {
+                f.write_str(text)
+            }
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Setup(error) => error.into(),
+            LoadError::NoConnection { .. } => Self::Target(error.to_string()),
+            LoadError::WorkerLost => Self::Bug(error.to_string()),
+        }
+    }
+}

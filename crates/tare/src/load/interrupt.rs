@@ -1,0 +1,31 @@
+//! Ctrl-C: once, to stop and print what was measured; twice, to end at once.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::failure::Failure;
+
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Sets `stop` on SIGINT and SIGTERM. The second signal ends the process as it would have.
+pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
+    if STOP.set(stop).is_err() {
+        return Err(Failure::Bug("interrupts are already taken".into()));
+    }
+    tare_io::system::on_signals(&[libc::SIGINT, libc::SIGTERM], on_signal)
+        .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
+}
+
+/// Whether a signal came.
+pub fn was_interrupted() -> bool {
+    SIGNAL.load(Ordering::Relaxed) != 0
+}
+
+/// Runs in a signal handler: only loads and stores.
+extern "C" fn on_signal(signal: i32) {
+    SIGNAL.store(signal, Ordering::Relaxed);
+    if let Some(stop) = STOP.get() {
+        stop.store(true, Ordering::Relaxed);
+    }
+}

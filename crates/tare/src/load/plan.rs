@@ -1,0 +1,80 @@
+//! From what the user typed to a plan: names resolved, defaults filled in, limits raised.
+
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use tare_io::{Endpoint, system};
+
+use crate::failure::Failure;
+
+/// Which addresses of a name to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Any,
+    V4,
+    V6,
+}
+
+/// Files open beside connections: rings, certificates, outputs, standard streams.
+const SPARE_FILES: u64 = 64;
+/// For choosing among several addresses of one name.
+const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The address that `host` stands for. Of several, the first that accepts a connection: `localhost`
+/// is ::1 and 127.0.0.1, and servers often listen on one of them only.
+pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr, Failure> {
+    let found: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| {
+            let text = error.to_string();
+            let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+            Failure::Target(format!("cannot resolve {host}: {}", text.to_lowercase()))
+        })?
+        .filter(|address| match family {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        })
+        .collect();
+    match found.as_slice() {
+        [] => Err(Failure::Target(format!("{host} has no address of the family asked for"))),
+        [only] => Ok(*only),
+        several => Ok(several
+            .iter()
+            .find(|address| TcpStream::connect_timeout(address, CHOOSING_TIMEOUT).is_ok())
+            .copied()
+            .unwrap_or(several[0])),
+    }
+}
+
+/// Makes room for this many connections, or says what is missing, before any load starts.
+pub fn provide_files(connections: u32) -> Result<(), Failure> {
+    let wanted = u64::from(connections) + SPARE_FILES;
+    let allowed = system::raise_open_files(wanted);
+    if allowed >= wanted {
+        return Ok(());
+    }
+    Err(Failure::Environment(format!(
+        "{connections} connections need {wanted} open files, and this process may have {allowed}; \
+         raise the limit (ulimit -n {wanted}) or use fewer connections"
+    )))
+}
+
+/// Source addresses must be of the destination's family.
+pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure> {
+    for bind in binds {
+        let fits = match endpoint {
+            Endpoint::Tcp(address) => address.is_ipv4() == bind.is_ipv4(),
+            Endpoint::Unix(_) => false,
+        };
+        if !fits {
+            let text = bind.to_string();
+            return Err(Failure::flag("--bind", &text, format!("cannot be a source for {endpoint}")));
+        }
+        if let Err(error) = std::net::UdpSocket::bind((*bind, 0)) {
+            let text = bind.to_string();
+            return Err(Failure::flag("--bind", &text, format!("not an address of this machine ({error})")));
+        }
+    }
+    Ok(())
+}
