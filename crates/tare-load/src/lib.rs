@@ -4,6 +4,8 @@
 //! state machine, the [`engine::Engine`], over any [`tare_io::Reactor`]. A new mode is a new policy,
 //! never a new loop.
 
+#![forbid(unsafe_code)]
+
 mod deadlines;
 pub mod engine;
 pub mod failure;

@@ -3,6 +3,8 @@
 //! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed;
 //! [`server`] speaks HTTP over any reactor, real or simulated; [`serve`] runs it on threads.
 
+#![forbid(unsafe_code)]
+
 pub mod behaviour;
 mod request;
 pub mod serve;

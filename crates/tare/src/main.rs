@@ -2,6 +2,8 @@
 //!
 //! This crate only wires: one file a command, exit codes, and what is printed where.
 
+#![forbid(unsafe_code)]
+
 mod commands;
 mod failure;
 mod load;

@@ -1,0 +1,152 @@
+//! A worker in its steady state allocates nothing: shown by an allocator that counts.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::SocketAddr;
+
+use tare_io::epoll::EpollReactor;
+use tare_io::uring::UringReactor;
+use tare_io::{DurationNs, Endpoint, Reactor};
+use tare_load::engine::{Engine, IntervalSink, Next};
+use tare_load::pacer::{Arrivals, Pacer, RateProfile, Spacing};
+use tare_load::request::RequestParts;
+use tare_load::tls::{TlsClient, TlsOptions};
+use tare_load::{EngineConfig, Lifetime, StatusSet, Stretch, Tally, WaitPolicy};
+use tare_target::behaviour::Behaviour;
+use tare_target::serve::{Target, TargetPlan};
+use tare_target::tls::TlsServer;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Two tallies, used in turn, as a worker's channel does.
+struct TwoTallies(Box<Tally>, u64);
+
+impl IntervalSink for TwoTallies {
+    fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {
+        std::mem::swap(&mut self.0, tally);
+        self.1 += 1;
+        true
+    }
+}
+
+struct Steady {
+    allocations: u64,
+    intervals: u64,
+}
+
+/// Allocations of the measuring thread after the first tenth of the requests.
+fn measure<R: Reactor>(mut io: R, mut engine: Engine, requests: u64) -> Steady {
+    let mut happened = Vec::with_capacity(8192);
+    let mut sink = TwoTallies(Box::new(Tally::for_series(engine.series())), 0);
+    engine.open(&mut io);
+    while let Next::Wait(wait) = engine.turn(&mut io, &mut happened, &mut sink) {
+        io.wait(wait, &mut happened).unwrap();
+    }
+    let stretch = |requests| Stretch {
+        ramp: DurationNs::ZERO,
+        window: DurationNs::from_secs(600),
+        requests: Some(requests),
+        interval: DurationNs::from_ms(1),
+    };
+    let mut run = |requests| {
+        engine.begin(stretch(requests), io.now());
+        while let Next::Wait(wait) = engine.turn(&mut io, &mut happened, &mut sink) {
+            io.wait(wait, &mut happened).unwrap();
+        }
+    };
+    run(requests / 10);
+    let before = ALLOCATIONS.with(Cell::get);
+    run(requests);
+    let allocations = ALLOCATIONS.with(Cell::get) - before;
+    Steady { allocations, intervals: sink.1 }
+}
+
+fn start(tls: Option<TlsServer>) -> Target {
+    Target::start(&TargetPlan {
+        listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+        behaviour: Behaviour::default(),
+        tls,
+        threads: 1,
+        cpus: Vec::new(),
+        reactor: None,
+        slots: 64,
+    })
+    .unwrap()
+}
+
+fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
+    let config = EngineConfig {
+        endpoint,
+        bind: Vec::new(),
+        connections: 8,
+        max_connections: 8,
+        lifetime: Lifetime::Kept,
+        tls,
+        timeout: DurationNs::from_secs(60),
+        expected: StatusSet::success(),
+        wait: WaitPolicy {
+            batch_max: 8,
+            linger: DurationNs::from_us(50),
+            spin: DurationNs::from_us(20),
+        },
+    };
+    let request = RequestParts {
+        method: "GET".into(),
+        target: "/".into(),
+        host: "localhost".into(),
+        ..Default::default()
+    };
+    Engine::new(config, Box::new(request.build().unwrap()), pacer)
+}
+
+#[test]
+fn plain_requests_allocate_nothing() {
+    let target = start(None);
+    let open = || {
+        let profile = RateProfile::constant(20_000.0).unwrap();
+        Pacer::Open(Arrivals::new(profile, 1.0, Spacing::Even { phase: 0.0 }))
+    };
+    for pacer in [|| Pacer::Closed, open] {
+        let engine = || engine(target.listens.clone(), None, pacer());
+        let on_uring = measure(UringReactor::new(8).unwrap(), engine(), 20_000);
+        let on_epoll = measure(EpollReactor::new(8).unwrap(), engine(), 20_000);
+        for steady in [on_uring, on_epoll] {
+            assert!(steady.intervals > 10, "intervals were exchanged: {}", steady.intervals);
+            assert_eq!(steady.allocations, 0);
+        }
+    }
+}
+
+#[test]
+fn tls_requests_allocate_only_what_rustls_does() {
+    // rustls makes a buffer for each record that it encrypts and each that it decrypts. Ours adds
+    // nothing: 20,000 requests of one record each way stay within its own few.
+    let target = start(Some(TlsServer::self_signed().unwrap()));
+    let options = TlsOptions { name: "localhost".into(), insecure: true, ..Default::default() };
+    let tls = TlsClient::new(&options).unwrap();
+    let engine = engine(target.listens.clone(), Some(tls), Pacer::Closed);
+    let steady = measure(UringReactor::new(8).unwrap(), engine, 20_000);
+    let per_request = steady.allocations as f64 / 20_000.0;
+    assert!(per_request <= 3.0, "{per_request} allocations a request");
+}

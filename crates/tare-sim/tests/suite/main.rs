@@ -1,0 +1,8 @@
+//! What the load engine does with every kind of server. One suite, three worlds: io_uring, epoll,
+//! simulation. Nothing here depends on how fast the machine is.
+
+mod behaviour;
+mod defects;
+mod tls;
+mod truth;
+mod worlds;

@@ -1,0 +1,138 @@
+//! HTTPS: handshakes counted, verified, resumed only when asked, and every failure named.
+
+use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
+use tare_load::{FailureKind, Lifetime};
+use tare_sim::net::NetOptions;
+use tare_target::behaviour::Behaviour;
+use tare_target::stats::Counter;
+use tare_target::tls::TlsServer;
+
+use crate::worlds::Case;
+
+fn options() -> TlsOptions {
+    TlsOptions { name: "localhost".into(), insecure: true, ..Default::default() }
+}
+
+fn case(options: &TlsOptions) -> Case {
+    Case {
+        server_tls: Some(TlsServer::self_signed().unwrap()),
+        client_tls: Some(TlsClient::new(options).unwrap()),
+        tls_resume: options.resume,
+        requests: Some(40),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn kept_connections_shake_hands_once() {
+    for version in [None, Some(TlsVersion::V1_2), Some(TlsVersion::V1_3)] {
+        let mut case = case(&TlsOptions { version, ..options() });
+        case.behaviour = Behaviour { body_bytes: 100_000, chunked: true, ..Default::default() };
+        case.net = NetOptions { piece_max_bytes: 5000, ..Default::default() };
+        case.everywhere(|found| {
+            assert_eq!((found.tally.good, found.tally.body_bytes), (40, 4_000_000));
+            assert_eq!(found.tally.connections.handshakes_full, 4);
+            assert_eq!(found.stat(Counter::HandshakesFull), 4);
+        });
+    }
+}
+
+#[test]
+fn sessions_are_resumed_only_when_asked() {
+    for resume in [false, true] {
+        let mut case = case(&TlsOptions { resume, ..options() });
+        case.lifetime = Lifetime::PerRequest;
+        case.everywhere(|found| {
+            let connections = found.tally.connections;
+            assert_eq!((found.tally.good, connections.opened), (40, 40));
+            assert_eq!(connections.handshakes_full + connections.handshakes_resumed, 40);
+            assert_eq!(connections.handshakes_resumed > 0, resume, "{connections:?}");
+            assert_eq!(found.stat(Counter::HandshakesResumed), connections.handshakes_resumed);
+            assert_eq!(found.tally.latency.tls.count(), 40);
+        });
+    }
+}
+
+#[test]
+fn certificates_are_verified_unless_told_otherwise() {
+    let mut trusting = case(&options());
+    let pem = trusting.server_tls.as_ref().unwrap().certificate_pem.clone().unwrap();
+    let path = std::env::temp_dir().join(format!("tare-test-{}.pem", std::process::id()));
+    std::fs::write(&path, pem).unwrap();
+    let verified = TlsOptions { insecure: false, ca_file: Some(path.clone()), ..options() };
+    trusting.client_tls = Some(TlsClient::new(&verified).unwrap());
+    trusting.everywhere(|found| assert_eq!(found.tally.good, 40));
+
+    let wrong_name = TlsOptions { name: "example.org".into(), ..verified.clone() };
+    let other_authority = case(&options()).server_tls.unwrap().certificate_pem.unwrap();
+    let other = path.with_extension("other.pem");
+    std::fs::write(&other, other_authority).unwrap();
+    let stranger = TlsOptions { ca_file: Some(other.clone()), ..verified };
+    for (options, text) in [
+        (wrong_name, "TLS: invalid peer certificate: certificate not valid for name"),
+        (stranger, "TLS: invalid peer certificate: "),
+    ] {
+        let mut case = case(&options);
+        case.server_tls = trusting.server_tls.clone();
+        case.lifetime = Lifetime::PerRequest;
+        case.requests = Some(4);
+        case.everywhere(|found| {
+            let failures = found.failures();
+            assert_eq!((failures.len(), failures[0].0, failures[0].1), (1, FailureKind::Tls, 4));
+            assert!(failures[0].2.starts_with(text), "{}", failures[0].2);
+            assert_eq!(found.tally.connections.handshakes_full, 0);
+        });
+    }
+    for path in [path, other] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_named_as_such() {
+    let mut case = case(&options());
+    case.server_tls = None;
+    case.lifetime = Lifetime::PerRequest;
+    case.requests = Some(4);
+    case.everywhere(|found| {
+        let text = "TLS: received corrupt message of type InvalidContentType".to_owned();
+        assert_eq!(found.failures(), [(FailureKind::Tls, 4, text)]);
+        assert_eq!(found.stat(Counter::BadRequests), 4);
+    });
+}
+
+#[test]
+fn a_client_without_tls_gets_an_error_not_a_hang() {
+    let mut case = case(&options());
+    case.client_tls = None;
+    case.lifetime = Lifetime::PerRequest;
+    case.requests = Some(4);
+    case.everywhere(|found| {
+        assert_eq!((found.tally.failed, found.stat(Counter::HandshakesFailed)), (4, 4));
+    });
+}
+
+#[test]
+fn options_that_cannot_work_say_so() {
+    let missing = std::path::PathBuf::from("/nonexistent.pem");
+    for (options, text) in [
+        (TlsOptions { name: "a b".into(), ..options() }, "'a b' is not a host name for TLS"),
+        (
+            TlsOptions { ca_file: Some(missing.clone()), insecure: false, ..options() },
+            "cannot read certificates (PEM) from /nonexistent.pem",
+        ),
+        (
+            TlsOptions { cert_file: Some(missing), ..options() },
+            "--cert and --key belong together; give both",
+        ),
+        (
+            TlsOptions { ciphers: vec!["RC4".into()], ..options() },
+            "--ciphers: 'RC4' is not known; choose among TLS_AES",
+        ),
+    ] {
+        let error = TlsClient::new(&options).unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+    }
+    let suite = TlsOptions { ciphers: vec!["TLS_CHACHA20_POLY1305_SHA256".into()], ..options() };
+    case(&suite).everywhere(|found| assert_eq!(found.tally.good, 40));
+}

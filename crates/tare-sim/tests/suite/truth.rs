@@ -1,0 +1,113 @@
+//! Latencies against arithmetic, in simulation: here time is exact, so the truth is too.
+
+use tare_io::{DurationNs, ReactorKind};
+use tare_load::pacer::RateProfile;
+use tare_target::behaviour::{Behaviour, Delay, Service, Stall};
+
+use crate::worlds::{Case, Found};
+
+/// A network that takes no time, so that only the server's truth is left.
+fn simulate(case: Case) -> Found {
+    let mut case = case;
+    case.net.latency = DurationNs::ZERO;
+    case.run(ReactorKind::Simulated).unwrap()
+}
+
+fn at_rate(per_s: f64, seconds: u64) -> Case {
+    Case {
+        rate: Some(RateProfile::constant(per_s).unwrap()),
+        requests: None,
+        window: DurationNs::from_secs(seconds),
+        connections: 500,
+        max_connections: 500,
+        ..Default::default()
+    }
+}
+
+fn close(got: DurationNs, wanted_ms: f64, tolerance: f64) {
+    let got_ms = got.as_ns() as f64 / 1e6;
+    assert!((got_ms / wanted_ms - 1.0).abs() <= tolerance, "{got_ms} ms, wanted {wanted_ms} ms");
+}
+
+#[test]
+fn a_fixed_delay_is_measured_as_it_is() {
+    let behaviour =
+        Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() };
+    let found = simulate(Case { behaviour, ..at_rate(2000.0, 5) });
+    let latency = &found.tally.latency;
+    assert_eq!(found.tally.started, 10_000);
+    for q in [0.01, 0.5, 0.99, 1.0] {
+        close(latency.from_due.quantile(q), 5.0, 0.001);
+    }
+    assert_eq!(latency.send_lag.max(), DurationNs::ZERO, "nothing holds a request back here");
+}
+
+#[test]
+fn poisson_arrivals_at_one_worker_follow_the_md1_formula() {
+    let service = Service { time: DurationNs::from_ms(1), workers: 1 };
+    let load = 0.7;
+    let case = Case {
+        behaviour: Behaviour { service: Some(service), ..Default::default() },
+        poisson: true,
+        ..at_rate(load * 1000.0, 600)
+    };
+    let found = simulate(case);
+    // Mean time in an M/D/1 system: service × (1 + load / (2 (1 − load))).
+    close(found.tally.latency.from_due.mean(), 1.0 + load / (2.0 * (1.0 - load)), 0.05);
+}
+
+#[test]
+fn a_stall_is_seen_whole_from_due_and_hidden_from_sent() {
+    let stall =
+        Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) };
+    let behaviour = Behaviour { stall: Some(stall), ..Default::default() };
+    // Few connections, as closed-loop tools have: most requests of a stall wait to be sent.
+    let case = Case { behaviour, connections: 5, max_connections: 5, ..at_rate(1000.0, 100) };
+    let found = simulate(case);
+    let latency = &found.tally.latency;
+    // Of the 1,000 requests of a second, the 100 of the stall wait 100 … 1 ms; there is no stall in
+    // the first of the 100 seconds. So 5 % × 0.99 wait over 50 ms, and 1 % of all wait over 90 ms.
+    let over_50_ms = 1.0 - latency.from_due.share_up_to(DurationNs::from_ms(50));
+    assert!((over_50_ms / 0.0495 - 1.0).abs() < 0.05, "{over_50_ms}");
+    close(latency.from_due.quantile(0.99), 90.0, 0.05);
+    // From sent, only the five that were under way saw the stall: half a percent of all.
+    let hidden = 1.0 - latency.from_sent.share_up_to(DurationNs::from_ms(50));
+    assert!(hidden < 0.006, "{hidden}");
+    close(latency.send_lag.max(), 95.0, 0.05);
+}
+
+#[test]
+fn percentiles_of_a_known_distribution_come_back() {
+    let delay = Delay::parse("50:1ms,99:20ms,100:100ms").unwrap();
+    let found = simulate(Case {
+        behaviour: Behaviour { delay, seed: 9, ..Default::default() },
+        ..at_rate(1000.0, 200)
+    });
+    for (q, ms) in [(0.5, 1.0), (0.99, 20.0), (0.995, 60.0)] {
+        close(found.tally.latency.from_due.quantile(q), ms, 0.05);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let case = || Case {
+        behaviour: Behaviour {
+            delay: Delay::Exponential(DurationNs::from_ms(1)),
+            error_rate: 0.1,
+            reset_rate: 0.05,
+            seed: 4,
+            ..Default::default()
+        },
+        poisson: true,
+        ..at_rate(1000.0, 5)
+    };
+    let summary = |found: &Found| {
+        let latency = &found.tally.latency;
+        let values: Vec<_> = latency.from_due.recorded().collect();
+        (values, found.tally.status.sorted(), found.failures())
+    };
+    let (a, b) = (simulate(case()), simulate(case()));
+    assert_eq!(summary(&a), summary(&b));
+    let other = simulate(Case { seed: 2, ..case() });
+    assert_ne!(summary(&a), summary(&other));
+}

@@ -1,0 +1,216 @@
+//! The three worlds behind one door.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_load::engine::Engine;
+use tare_load::pacer::{Arrivals, Pacer, RateProfile, Spacing};
+use tare_load::request::RequestParts;
+use tare_load::source::FixedRequest;
+use tare_load::tls::TlsClient;
+use tare_load::{
+    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, PlannedSource, StatusSet, Stretch,
+    Tally, WaitPolicy,
+};
+use tare_sim::net::NetOptions;
+use tare_sim::world::{self, World};
+use tare_target::behaviour::Behaviour;
+use tare_target::serve::{Target, TargetPlan};
+use tare_target::stats::{Counter, Stats};
+use tare_target::tls::TlsServer;
+
+pub const KINDS: [ReactorKind; 3] =
+    [ReactorKind::IoUring, ReactorKind::Epoll, ReactorKind::Simulated];
+
+/// One load on one target; the same in every world.
+#[derive(Clone)]
+pub struct Case {
+    pub behaviour: Behaviour,
+    pub net: NetOptions,
+    pub listening: bool,
+    pub server_tls: Option<TlsServer>,
+    pub client_tls: Option<TlsClient>,
+    pub tls_resume: bool,
+    pub method: &'static str,
+    pub body: Vec<u8>,
+    pub connections: u32,
+    pub max_connections: u32,
+    pub lifetime: Lifetime,
+    pub rate: Option<RateProfile>,
+    pub poisson: bool,
+    pub requests: Option<u64>,
+    pub window: DurationNs,
+    pub timeout: DurationNs,
+    pub seed: u64,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            behaviour: Behaviour::default(),
+            net: NetOptions::default(),
+            listening: true,
+            server_tls: None,
+            client_tls: None,
+            tls_resume: false,
+            method: "GET",
+            body: Vec::new(),
+            connections: 4,
+            max_connections: 4,
+            lifetime: Lifetime::Kept,
+            rate: None,
+            poisson: false,
+            requests: Some(400),
+            window: DurationNs::from_secs(600),
+            timeout: DurationNs::from_secs(60),
+            seed: 1,
+        }
+    }
+}
+
+/// What came of it, connections opened beforehand included.
+pub struct Found {
+    pub tally: Tally,
+    pub stats: Stats,
+}
+
+impl Found {
+    pub fn stat(&self, counter: Counter) -> u64 {
+        self.stats.get(counter)
+    }
+
+    /// The kinds of failures, how many, and the first of each in words.
+    pub fn failures(&self) -> Vec<(FailureKind, u64, String)> {
+        self.tally.failures.seen().map(|(kind, n, text)| (kind, n, text.to_owned())).collect()
+    }
+}
+
+impl Case {
+    /// Runs in one world. The counters close, whatever happened: that is checked in every case.
+    pub fn run(&self, kind: ReactorKind) -> Result<Found, LoadError> {
+        let found = match kind {
+            ReactorKind::Simulated => self.simulate(),
+            real => self.run_for_real(real)?,
+        };
+        found.tally.assert_closed();
+        Ok(found)
+    }
+
+    /// Runs in every world and checks each.
+    pub fn everywhere(&self, check: impl Fn(&Found)) {
+        for kind in KINDS {
+            println!("on {}", kind.name());
+            match self.run(kind) {
+                Ok(found) => check(&found),
+                Err(error) => panic!("on {}: {error}", kind.name()),
+            }
+        }
+    }
+
+    fn engine(&self, endpoint: Endpoint) -> EngineConfig {
+        EngineConfig {
+            endpoint,
+            bind: Vec::new(),
+            connections: self.connections,
+            max_connections: self.max_connections,
+            lifetime: self.lifetime,
+            tls: self.client_tls.clone(),
+            timeout: self.timeout,
+            expected: StatusSet::success(),
+            wait: WaitPolicy {
+                batch_max: 8,
+                linger: DurationNs::from_us(50),
+                spin: DurationNs::from_us(20),
+            },
+        }
+    }
+
+    fn stretch(&self) -> Stretch {
+        Stretch {
+            ramp: DurationNs::ZERO,
+            window: self.window,
+            requests: self.requests,
+            interval: DurationNs::from_secs(1),
+        }
+    }
+
+    fn request(&self) -> FixedRequest {
+        let parts = RequestParts {
+            method: self.method.into(),
+            target: "/".into(),
+            host: "localhost".into(),
+            body: self.body.clone(),
+            close: self.lifetime == Lifetime::PerRequest,
+            ..Default::default()
+        };
+        parts.build().unwrap()
+    }
+
+    fn simulate(&self) -> Found {
+        let pacer = match &self.rate {
+            None => Pacer::Closed,
+            Some(profile) => {
+                let random = tare_io::Random::stream(self.seed, "arrivals", 0);
+                let spacing = match self.poisson {
+                    true => Spacing::Poisson(random),
+                    false => Spacing::Even { phase: 0.0 },
+                };
+                Pacer::Open(Arrivals::new(profile.clone(), 1.0, spacing))
+            }
+        };
+        let mut config = self.engine(world::endpoint());
+        config.tls = self.client_tls.as_ref().map(|tls| tls.for_worker(self.tls_resume));
+        let engine = Engine::new(config, Box::new(self.request()), pacer);
+        let world = World {
+            net: self.net.clone(),
+            behaviour: self.behaviour.clone(),
+            tls: self.server_tls.clone(),
+            listening: self.listening,
+        };
+        let outcome = world.run(engine, self.stretch());
+        let mut tally = outcome.tally;
+        tally.connections += outcome.opening.connections;
+        tally.failures.merge(&outcome.opening.failures);
+        Found { tally, stats: outcome.stats }
+    }
+
+    fn run_for_real(&self, kind: ReactorKind) -> Result<Found, LoadError> {
+        let target = Target::start(&TargetPlan {
+            listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            behaviour: self.behaviour.clone(),
+            tls: self.server_tls.clone(),
+            threads: 1,
+            cpus: Vec::new(),
+            reactor: Some(kind),
+            slots: 4096,
+        })?;
+        let (endpoint, stats) = (target.listens.clone(), target.stats.clone());
+        let target = self.listening.then_some(target);
+        let result = tare_load::run(&self.plan(kind, endpoint), &stop(), &mut |_| {})?;
+        assert_eq!(result.reactor, kind);
+        // Joins the target's threads, so that its counters are final.
+        drop(target);
+        Ok(Found { tally: result.total, stats })
+    }
+
+    pub fn plan(&self, kind: ReactorKind, endpoint: Endpoint) -> LoadPlan {
+        LoadPlan {
+            engine: self.engine(endpoint),
+            source: PlannedSource::Fixed(self.request()),
+            rate: self.rate.clone(),
+            poisson: self.poisson,
+            stretch: self.stretch(),
+            workers: 1,
+            cpus: Vec::new(),
+            reactor: Some(kind),
+            tls_resume: self.tls_resume,
+            seed: self.seed,
+        }
+    }
+}
+
+pub fn stop() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}
