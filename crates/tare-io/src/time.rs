@@ -110,22 +110,13 @@ impl Add for DurationNs {
     }
 }
 
-/// Three significant digits and a unit a person would choose: `87.0µs`, `1.24ms`, `12s`.
+/// Exact, in the largest unit that is whole: `90s`, `1500us`. As a user would write it back.
 impl fmt::Display for DurationNs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0 as f64;
-        let (value, unit) = match self.0 {
-            0..1_000 => return f.pad(&format!("{}ns", self.0)),
-            1_000..999_500 => (ns / 1e3, "µs"),
-            999_500..999_500_000 => (ns / 1e6, "ms"),
-            _ => (ns / 1e9, "s"),
-        };
-        let decimals = match value {
-            v if v < 9.995 => 2,
-            v if v < 99.95 => 1,
-            _ => 0,
-        };
-        f.pad(&format!("{value:.decimals$}{unit}"))
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+        let whole = units.iter().find(|(scale, _)| self.0.is_multiple_of(*scale));
+        let (scale, unit) = whole.unwrap_or(&(1, "ns"));
+        write!(f, "{}{unit}", self.0 / scale)
     }
 }
 
@@ -173,17 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn display_keeps_three_digits() {
-        for (ns, text) in [
-            (999, "999ns"),
-            (87_000, "87.0µs"),
-            (999_499, "999µs"),
-            (999_500, "1.00ms"),
-            (9_995_000, "10.0ms"),
-            (1_240_000, "1.24ms"),
-            (12_000_000_000, "12.0s"),
-        ] {
-            assert_eq!(DurationNs(ns).to_string(), text);
+    fn display_is_exact_and_reads_back() {
+        for text in ["999ns", "87us", "1500us", "90s", "0s"] {
+            assert_eq!(DurationNs::parse(text).unwrap().to_string(), text);
         }
     }
 }

@@ -23,8 +23,25 @@ enum Command {
 }
 
 pub fn run() -> Result<(), Failure> {
-    match Tare::parse().command {
+    let tare = Tare::try_parse().map_err(one_line)?;
+    match tare.command {
         Command::Load(args) => load::run(&args),
         Command::Target(args) => target::run(&args),
     }
+}
+
+/// Help and version are printed as they are; a mistake becomes one line.
+pub fn one_line(error: clap::Error) -> Failure {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::Usage("say what to do; try 'tare --help'".into());
+    }
+    let text = error.render().to_string();
+    // What follows is the usage and a pointer to --help.
+    let text = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let text = text.split("\n\nFor more information").next().unwrap_or(text);
+    let words: Vec<&str> = text.trim_start_matches("error:").split_whitespace().collect();
+    Failure::Usage(words.join(" "))
 }

@@ -1,5 +1,8 @@
 //! What `tare load` and `tare wrk` share: reading arguments, making the plan, showing results.
 
 pub mod arguments;
+pub mod describe;
 pub mod interrupt;
+pub mod live;
+pub mod outputs;
 pub mod plan;

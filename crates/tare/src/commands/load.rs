@@ -6,18 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
 use tare_load::request::{RequestParts, parse_header};
 use tare_load::source::FixedRequest;
 use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
 use tare_load::{
-    EngineConfig, Lifetime, LoadPlan, PlannedSource, StatusSet, Stretch, WaitPolicy,
+    EngineConfig, Lifetime, LoadPlan, PlannedSource, StatusSet, Stretch, Tally, WaitPolicy,
 };
+use tare_report::load::{Interval, LoadReport};
+use tare_report::{hdr_log, load_text};
 
 use crate::failure::Failure;
 use crate::load::arguments::{count, cpu_list, duration, positive_duration, reactor, si_number};
+use crate::load::describe::{Request, TimeSeries, describe};
 use crate::load::interrupt;
+use crate::load::live::Live;
+use crate::load::outputs::{Output, print};
 use crate::load::plan::{Family, check_binds, provide_files, resolve};
 use crate::url::Url;
 
@@ -137,6 +143,18 @@ pub struct Load {
     /// How to talk to the kernel: io_uring or epoll; the first that works when left out
     #[arg(long, value_name = "NAME", value_parser = reactor)]
     reactor: Option<ReactorKind>,
+    /// Write results as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the time series as CSV to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write an HdrHistogram log, a line an interval, to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+    /// Length of an interval of the time series
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    interval: DurationNs,
     /// Seed of every random choice; a random one is printed when left out
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -144,17 +162,109 @@ pub struct Load {
 
 pub fn run(args: &Load) -> Result<(), Failure> {
     let plan = plan(args)?;
+    let mut outputs = Outputs::create(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let result = tare_load::run(&plan, &stop, &mut |_| {})?;
-    let t = &result.total;
-    println!("{} good/s {:.0} p50 {} p99 {} lag p50 {} p99 {} cpu/req {:.2}us user {:.2} conns {:?} failed {} unfinished {:?} {:?}",
-        result.reactor.name(), t.good_per_s(), t.latency.headline().quantile(0.5), t.latency.headline().quantile(0.99),
-        t.latency.send_lag.quantile(0.5), t.latency.send_lag.quantile(0.99),
-        result.cpu.total().as_ns() as f64 / 1e3 / t.completed.max(1) as f64,
-        result.cpu.user.as_ns() as f64 / 1e3 / t.completed.max(1) as f64,
-        t.connections, t.failed, t.unfinished, t.failures);
-    if interrupt::was_interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
+    let live = Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window));
+    let mut series = TimeSeries::new(args.interval);
+    let mut hdr_log = hdr_log::head(env!("CARGO_PKG_VERSION"), wall_unix_ms());
+    let result = tare_load::run(&plan, &stop, &mut |progress| {
+        live.draw(progress.elapsed, progress.interval, progress.total);
+        log_interval(&mut hdr_log, series.add(progress.interval));
+    });
+    live.clear();
+    log_interval(&mut hdr_log, series.flush());
+    let result = result?;
+    let urls = urls(args)?;
+    let request = Request {
+        url: &args.urls.as_ref().map_or_else(
+            || args.url.clone().unwrap_or_default(),
+            |path| format!("{} URLs of {}", urls.len(), path.display()),
+        ),
+        method: &method(args),
+    };
+    let interrupted = interrupt::was_interrupted();
+    let report = describe(&request, &plan, &result, series.intervals, interrupted);
+    outputs.write(&report, &hdr_log)?;
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    nothing_good(&report)
+}
+
+/// A run without one good reply measured nothing.
+fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
+    if report.requests.good > 0 || report.requests.started == 0 {
+        return Ok(());
+    }
+    let why = match report.errors.values().next() {
+        Some(error) => error.first.clone(),
+        None if report.requests.completed > 0 => {
+            let statuses: Vec<_> = report.status.keys().map(String::as_str).collect();
+            format!("every reply has status {} (see --expect-status)", statuses.join(" or "))
+        }
+        None => "no request was answered in the time measured".to_owned(),
+    };
+    Err(Failure::Target(format!("not one good reply from {}: {why}", report.asked.address)))
+}
+
+fn log_interval(log: &mut String, interval: Option<(&Interval, &Tally)>) {
+    if let Some((interval, tally)) = interval
+        && let Some(histogram) = tally.latency.headline().hdr()
+    {
+        log.push_str(&hdr_log::line(&hdr_log::LoggedInterval {
+            start_s: interval.start_ns as f64 / 1e9,
+            length_s: (interval.end_ns - interval.start_ns) as f64 / 1e9,
+            histogram,
+        }));
+    }
+}
+
+/// Where results go.
+struct Outputs {
+    json: Option<Output>,
+    csv: Option<Output>,
+    hdr: Option<Output>,
+}
+
+impl Outputs {
+    fn create(args: &Load) -> Result<Self, Failure> {
+        let create = |flag: &str, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| Output::create(flag, path)).transpose()
+        };
+        let outputs = Self {
+            json: create("--json", &args.json)?,
+            csv: create("--csv", &args.csv)?,
+            hdr: create("--hdr", &args.hdr)?,
+        };
+        if outputs.all().filter(|output| output.is_stdout()).count() > 1 {
+            let text = "--json, --csv and --hdr: only one of them can be - (standard output)";
+            return Err(Failure::Usage(text.into()));
+        }
+        Ok(outputs)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Output> {
+        [&self.json, &self.csv, &self.hdr].into_iter().flatten()
+    }
+
+    /// The text goes to standard output, unless something else has that.
+    fn write(&mut self, report: &LoadReport, hdr_log: &str) -> Result<(), Failure> {
+        if !self.all().any(Output::is_stdout) {
+            print(&load_text::render(report))
+                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        }
+        for (output, text) in [
+            (&mut self.json, report.json()),
+            (&mut self.csv, report.csv()),
+            (&mut self.hdr, hdr_log.to_owned()),
+        ] {
+            if let Some(output) = output {
+                output.write(&text)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn plan(args: &Load) -> Result<LoadPlan, Failure> {
@@ -199,7 +309,7 @@ fn plan(args: &Load) -> Result<LoadPlan, Failure> {
             ramp: args.warmup.unwrap_or_default(),
             window,
             requests: args.requests,
-            interval: DurationNs::from_secs(1),
+            interval: TICK.min(args.interval),
         },
         workers: args.threads.unwrap_or((cpus / 2).max(1)),
         cpus: args.cpus.clone().unwrap_or_default(),
@@ -209,6 +319,8 @@ fn plan(args: &Load) -> Result<LoadPlan, Failure> {
     })
 }
 
+/// How often workers hand over what they counted; the live line is drawn as often.
+const TICK: DurationNs = DurationNs::from_ms(250);
 const DEFAULT_DURATION: DurationNs = DurationNs::from_secs(10);
 /// With --requests alone; the requests end it, or their timeouts do.
 const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
@@ -263,11 +375,7 @@ fn source(args: &Load, urls: &[Url]) -> Result<PlannedSource, Failure> {
             .map_err(|error| Failure::Usage(format!("--body-file {}: {error}", path.display())))?,
         (None, None) => Vec::new(),
     };
-    let method = match &args.method {
-        Some(method) => method.clone(),
-        None if body.is_empty() => "GET".to_owned(),
-        None => "POST".to_owned(),
-    };
+    let method = method(args);
     let headers = args
         .headers
         .iter()
@@ -289,6 +397,11 @@ fn source(args: &Load, urls: &[Url]) -> Result<PlannedSource, Failure> {
     }
     let requests = urls.iter().map(request).collect::<Result<Vec<_>, _>>()?;
     Ok(PlannedSource::Listed { requests: requests.into(), random: args.random_order })
+}
+
+fn method(args: &Load) -> String {
+    let has_body = args.body.is_some() || args.body_file.is_some();
+    args.method.clone().unwrap_or_else(|| if has_body { "POST" } else { "GET" }.to_owned())
 }
 
 fn rate(args: &Load) -> Result<Option<RateProfile>, Failure> {
@@ -335,6 +448,11 @@ fn random_seed() -> u64 {
 fn status_set(text: &str) -> Result<StatusSet, String> {
     StatusSet::parse(text)
         .ok_or_else(|| "write 200, 2xx, 200-399, or a list of these".to_owned())
+}
+
+fn interval(text: &str) -> Result<DurationNs, String> {
+    let interval = duration(text)?;
+    if interval < DurationNs::from_ms(10) { Err("must be at least 10ms".into()) } else { Ok(interval) }
 }
 
 fn tls_version(text: &str) -> Result<TlsVersion, String> {

@@ -1,0 +1,10 @@
+//! Turns measurements into text, JSON, CSV and HDR logs. Pure functions: no sockets, no clock, no
+//! files.
+
+#![forbid(unsafe_code)]
+
+pub mod guards;
+pub mod hdr_log;
+pub mod load;
+pub mod load_text;
+pub mod units;

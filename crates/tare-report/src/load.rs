@@ -1,0 +1,362 @@
+//! What `tare load` found, as data: the JSON is this, the text is made from this.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::guards::Guard;
+
+pub const SCHEMA: &str = "tare.load/1";
+
+/// One run of load. Durations are in nanoseconds unless the key says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadReport {
+    pub schema: String,
+    pub tare_version: String,
+    pub asked: Asked,
+    pub interrupted: bool,
+    pub elapsed_ns: u64,
+    pub throughput_per_s: f64,
+    pub requests: Requests,
+    /// Replies by status code.
+    pub status: BTreeMap<String, u64>,
+    /// Failed requests and connections by kind.
+    pub errors: BTreeMap<String, ErrorCount>,
+    pub bytes: Bytes,
+    pub connections: Connections,
+    pub latency: Latency,
+    pub client: Client,
+    pub intervals: Vec<Interval>,
+    pub guards: Vec<Guard>,
+}
+
+/// The load as it was resolved; with `seed`, enough to repeat it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    pub url: String,
+    pub address: String,
+    pub method: String,
+    /// "closed" or "open".
+    pub pacing: String,
+    /// Requests a second at its highest, open loop only.
+    pub rate_per_s: Option<f64>,
+    /// Requests that the schedule holds in the time measured, open loop only.
+    pub due_requests: Option<f64>,
+    pub poisson: bool,
+    pub connections: u32,
+    pub max_connections: u32,
+    pub new_connections: bool,
+    pub timeout_ns: u64,
+    pub workers: u32,
+    /// "io_uring" or "epoll".
+    pub reactor: String,
+    /// Why io_uring was not used.
+    pub reactor_note: Option<String>,
+    /// Closed loop on io_uring: a reply may lie this long until it is seen.
+    pub reap_linger_ns: Option<u64>,
+    pub tls: bool,
+    pub tls_resume: bool,
+    pub seed: u64,
+}
+
+/// started = completed + failed + unfinished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    pub started: u64,
+    pub completed: u64,
+    /// Completed with an expected status: the throughput.
+    pub good: u64,
+    pub failed: u64,
+    pub unfinished: u64,
+    pub unfinished_drained: u64,
+    pub unfinished_cut: u64,
+    pub unfinished_unsent: u64,
+    pub unfinished_oldest_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorCount {
+    pub count: u64,
+    /// The first of them, in words.
+    pub first: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bytes {
+    /// Bodies, without chunk framing.
+    pub body: u64,
+    /// On the connections: heads, framing and TLS included.
+    pub received: u64,
+    pub sent: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connections {
+    pub opened: u64,
+    pub not_opened: u64,
+    pub closed_by_server: u64,
+    pub closed_by_client: u64,
+    pub handshakes_full: u64,
+    pub handshakes_resumed: u64,
+}
+
+/// Series of latencies; those that the mode does not have are null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Which series the percentiles above the fold are of: "from_sent" or "from_due".
+    pub headline: String,
+    pub from_sent: Option<Series>,
+    pub from_due: Option<Series>,
+    pub send_lag: Option<Series>,
+    pub connect: Option<Series>,
+    pub tls: Option<Series>,
+    pub first_byte: Option<Series>,
+    pub unexpected_status: Option<Series>,
+    pub failed_after: Option<Series>,
+    /// The headline's shape: how many values lie up to each edge, and above the one before.
+    pub bars: Vec<Bar>,
+}
+
+impl Latency {
+    pub fn headline(&self) -> Option<&Series> {
+        if self.headline == "from_due" { self.from_due.as_ref() } else { self.from_sent.as_ref() }
+    }
+}
+
+/// A percentile that the sample is too small for (fewer than ten values beyond it) is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    pub count: u64,
+    pub ns_min: u64,
+    pub ns_mean: u64,
+    pub ns_stdev: u64,
+    pub ns_max: u64,
+    pub ns_p50: Option<u64>,
+    pub ns_p75: Option<u64>,
+    pub ns_p90: Option<u64>,
+    pub ns_p99: Option<u64>,
+    pub ns_p99_9: Option<u64>,
+    pub ns_p99_99: Option<u64>,
+}
+
+impl Series {
+    /// The percentiles that there are, with their names.
+    pub fn percentiles(&self) -> Vec<(&'static str, u64)> {
+        [
+            ("p50", self.ns_p50),
+            ("p75", self.ns_p75),
+            ("p90", self.ns_p90),
+            ("p99", self.ns_p99),
+            ("p99.9", self.ns_p99_9),
+            ("p99.99", self.ns_p99_99),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bar {
+    pub ns_up_to: u64,
+    pub count: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    pub cpu_user_ns: u64,
+    pub cpu_system_ns: u64,
+    /// Per completed request; null where polling for due times is part of it.
+    pub cpu_ns_per_request: Option<f64>,
+    /// CPU over wall time of the busiest worker.
+    pub busiest_worker_share: f64,
+}
+
+/// A stretch of the time series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub good_per_s: f64,
+    pub ns_p50: Option<u64>,
+    pub ns_p99: Option<u64>,
+    pub failed: u64,
+    pub unexpected_status: u64,
+}
+
+impl LoadReport {
+    pub fn json(&self) -> String {
+        // Plain data with string keys: there is nothing in it that JSON cannot hold.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// The time series.
+    pub fn csv(&self) -> String {
+        let mut text = String::from(
+            "start_s,end_s,good_per_s,latency_us_p50,latency_us_p99,failed,unexpected_status\n",
+        );
+        let us = |ns: Option<u64>| ns.map_or(String::new(), |ns| format!("{:.1}", ns as f64 / 1e3));
+        for interval in &self.intervals {
+            text.push_str(&format!(
+                "{:.3},{:.3},{:.1},{},{},{},{}\n",
+                interval.start_ns as f64 / 1e9,
+                interval.end_ns as f64 / 1e9,
+                interval.good_per_s,
+                us(interval.ns_p50),
+                us(interval.ns_p99),
+                interval.failed,
+                interval.unexpected_status,
+            ));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn series(count: u64, ns_p50: u64) -> Series {
+        Series {
+            count,
+            ns_min: ns_p50 / 2,
+            ns_mean: ns_p50 + 1_000,
+            ns_stdev: 10_000,
+            ns_max: ns_p50 * 20,
+            ns_p50: Some(ns_p50),
+            ns_p75: Some(ns_p50 * 2),
+            ns_p90: Some(ns_p50 * 3),
+            ns_p99: Some(ns_p50 * 5),
+            ns_p99_9: Some(ns_p50 * 9),
+            ns_p99_99: None,
+        }
+    }
+
+    pub fn report() -> LoadReport {
+        let interval = |second: u64| Interval {
+            start_ns: second * 1_000_000_000,
+            end_ns: (second + 1) * 1_000_000_000,
+            good_per_s: 10_000.0,
+            ns_p50: Some(144_000),
+            ns_p99: if second == 0 { Some(720_500) } else { None },
+            failed: second,
+            unexpected_status: 0,
+        };
+        LoadReport {
+            schema: SCHEMA.into(),
+            tare_version: "0.1.0".into(),
+            asked: Asked {
+                url: "http://localhost:8080/".into(),
+                address: "127.0.0.1:8080".into(),
+                method: "GET".into(),
+                pacing: "closed".into(),
+                rate_per_s: None,
+                due_requests: None,
+                poisson: false,
+                connections: 20,
+                max_connections: 20,
+                new_connections: false,
+                timeout_ns: 10_000_000_000,
+                workers: 1,
+                reactor: "io_uring".into(),
+                reactor_note: None,
+                reap_linger_ns: Some(50_000),
+                tls: false,
+                tls_resume: false,
+                seed: 42,
+            },
+            interrupted: false,
+            elapsed_ns: 2_000_000_000,
+            throughput_per_s: 10_000.0,
+            requests: Requests {
+                started: 20_021,
+                completed: 20_000,
+                good: 20_000,
+                failed: 1,
+                unfinished: 20,
+                unfinished_drained: 20,
+                unfinished_cut: 0,
+                unfinished_unsent: 0,
+                unfinished_oldest_ns: 1_300_000,
+            },
+            status: BTreeMap::from([("200".into(), 20_000)]),
+            errors: BTreeMap::from([(
+                "reset".into(),
+                ErrorCount { count: 1, first: "connection reset by peer".into() },
+            )]),
+            bytes: Bytes { body: 12_240_000, received: 17_000_000, sent: 1_600_000 },
+            connections: Connections {
+                opened: 21,
+                not_opened: 0,
+                closed_by_server: 1,
+                closed_by_client: 0,
+                handshakes_full: 0,
+                handshakes_resumed: 0,
+            },
+            latency: Latency {
+                headline: "from_sent".into(),
+                from_sent: Some(series(20_000, 144_000)),
+                from_due: None,
+                send_lag: None,
+                connect: None,
+                tls: None,
+                first_byte: None,
+                unexpected_status: None,
+                failed_after: Some(Series {
+                    ns_p50: None,
+                    ns_p75: None,
+                    ns_p90: None,
+                    ns_p99: None,
+                    ns_p99_9: None,
+                    ..series(1, 90_000)
+                }),
+                bars: vec![
+                    Bar { ns_up_to: 100_000, count: 4_000 },
+                    Bar { ns_up_to: 200_000, count: 12_000 },
+                    Bar { ns_up_to: 500_000, count: 3_990 },
+                    Bar { ns_up_to: 1_000_000, count: 10 },
+                ],
+            },
+            client: Client {
+                cpu_user_ns: 10_000_000,
+                cpu_system_ns: 100_000_000,
+                cpu_ns_per_request: Some(5_500.0),
+                busiest_worker_share: 0.055,
+            },
+            intervals: vec![interval(0), interval(1)],
+            guards: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn json_reads_back_and_refuses_unknown_fields() {
+        let json = report().json();
+        assert_eq!(serde_json::from_str::<LoadReport>(&json).unwrap(), report());
+        let more = json.replacen("\"elapsed_ns\"", "\"surprise\": 1, \"elapsed_ns\"", 1);
+        let error = serde_json::from_str::<LoadReport>(&more).unwrap_err().to_string();
+        assert!(error.contains("unknown field `surprise`"), "{error}");
+    }
+
+    #[test]
+    fn csv_is_the_time_series() {
+        assert_eq!(
+            report().csv(),
+            "start_s,end_s,good_per_s,latency_us_p50,latency_us_p99,failed,unexpected_status\n\
+             0.000,1.000,10000.0,144.0,720.5,0,0\n\
+             1.000,2.000,10000.0,144.0,,1,0\n"
+        );
+    }
+}

@@ -1,0 +1,312 @@
+//! From what the engine found to what the report says.
+
+use std::collections::BTreeMap;
+
+use tare_io::{DurationNs, ReactorKind};
+use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
+use tare_report::guards;
+use tare_report::load::{
+    Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
+    SCHEMA, Series,
+};
+
+/// What the plan does not know of itself.
+pub struct Request<'a> {
+    pub url: &'a str,
+    pub method: &'a str,
+}
+
+pub fn describe(
+    request: &Request<'_>,
+    plan: &LoadPlan,
+    result: &LoadResult,
+    intervals: Vec<Interval>,
+    interrupted: bool,
+) -> LoadReport {
+    let total = &result.total;
+    let open_loop = plan.rate.is_some();
+    let cpu = result.cpu;
+    let mut report = LoadReport {
+        schema: SCHEMA.into(),
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        asked: asked(request, plan, result),
+        interrupted,
+        elapsed_ns: total.elapsed().as_ns(),
+        throughput_per_s: total.good_per_s(),
+        requests: requests(total),
+        status: total.status.sorted().into_iter().map(|(s, n)| (s.to_string(), n)).collect(),
+        errors: errors(total),
+        bytes: Bytes {
+            body: total.body_bytes,
+            received: total.received_bytes,
+            sent: total.sent_bytes,
+        },
+        connections: Connections {
+            opened: total.connections.opened,
+            not_opened: total.connections.not_opened,
+            closed_by_server: total.connections.closed_by_server,
+            closed_by_client: total.connections.closed_by_client,
+            handshakes_full: total.connections.handshakes_full,
+            handshakes_resumed: total.connections.handshakes_resumed,
+        },
+        latency: latency(total, open_loop),
+        client: Client {
+            cpu_user_ns: cpu.user.as_ns(),
+            cpu_system_ns: cpu.system.as_ns(),
+            cpu_ns_per_request: (!open_loop && total.completed > 0)
+                .then(|| cpu.total().as_ns() as f64 / total.completed as f64),
+            busiest_worker_share: result.busiest_worker(),
+        },
+        intervals,
+        guards: Vec::new(),
+    };
+    report.guards = guards::of_load(&report);
+    report
+}
+
+fn asked(request: &Request<'_>, plan: &LoadPlan, result: &LoadResult) -> Asked {
+    let seconds = result.total.elapsed().as_secs_f64();
+    // With --requests the schedule ends when they do; then there is no rate to miss.
+    let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
+    let batched = plan.rate.is_none() && result.reactor == ReactorKind::IoUring;
+    let batched = batched && plan.engine.connections > 2;
+    Asked {
+        url: request.url.to_owned(),
+        address: plan.engine.endpoint.to_string(),
+        method: request.method.to_owned(),
+        pacing: if plan.rate.is_some() { "open" } else { "closed" }.into(),
+        rate_per_s: plan.rate.as_ref().map(|rate| rate.peak_per_s()),
+        due_requests: due.map(|rate| rate.requests_within(seconds)),
+        poisson: plan.poisson,
+        connections: plan.engine.connections,
+        max_connections: plan.engine.max_connections,
+        new_connections: plan.engine.lifetime == Lifetime::PerRequest,
+        timeout_ns: plan.engine.timeout.as_ns(),
+        workers: result.workers.len() as u32,
+        reactor: result.reactor.name().into(),
+        reactor_note: result.reactor_note.clone(),
+        reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
+        tls: plan.engine.tls.is_some(),
+        tls_resume: plan.tls_resume,
+        seed: plan.seed,
+    }
+}
+
+fn requests(total: &Tally) -> Requests {
+    Requests {
+        started: total.started,
+        completed: total.completed,
+        good: total.good,
+        failed: total.failed,
+        unfinished: total.unfinished.total(),
+        unfinished_drained: total.unfinished.drained,
+        unfinished_cut: total.unfinished.cut,
+        unfinished_unsent: total.unfinished.unsent,
+        unfinished_oldest_ns: total.latency.unfinished_age.max().as_ns(),
+    }
+}
+
+fn errors(total: &Tally) -> BTreeMap<String, ErrorCount> {
+    total
+        .failures
+        .seen()
+        .map(|(kind, count, first)| {
+            (kind.name().to_owned(), ErrorCount { count, first: first.to_owned() })
+        })
+        .collect()
+}
+
+fn latency(total: &Tally, open_loop: bool) -> Latency {
+    let latency = &total.latency;
+    let headline = if open_loop { "from_due" } else { "from_sent" };
+    Latency {
+        headline: headline.into(),
+        from_sent: series(&latency.from_sent),
+        from_due: series(&latency.from_due),
+        send_lag: series(&latency.send_lag),
+        connect: series(&latency.connect),
+        tls: series(&latency.tls),
+        first_byte: series(&latency.first_byte),
+        unexpected_status: series(&latency.unexpected),
+        failed_after: series(&latency.failed_after),
+        bars: bars(latency.headline()),
+    }
+}
+
+fn series(histogram: &Histogram) -> Option<Series> {
+    if histogram.count() == 0 {
+        return None;
+    }
+    let quantile = |q| histogram.holds(q).then(|| histogram.quantile(q).as_ns());
+    Some(Series {
+        count: histogram.count(),
+        ns_min: histogram.min().as_ns(),
+        ns_mean: histogram.mean().as_ns(),
+        ns_stdev: histogram.stdev().as_ns(),
+        ns_max: histogram.max().as_ns(),
+        ns_p50: quantile(0.5),
+        ns_p75: quantile(0.75),
+        ns_p90: quantile(0.9),
+        ns_p99: quantile(0.99),
+        ns_p99_9: quantile(0.999),
+        ns_p99_99: quantile(0.9999),
+    })
+}
+
+/// Rows of the chart between its first and its last.
+const BARS_MAX: usize = 12;
+
+/// The shape of a histogram: fine where nearly all values are, one row for what lies below, one for
+/// the tail above.
+fn bars(histogram: &Histogram) -> Vec<Bar> {
+    if histogram.count() == 0 {
+        return Vec::new();
+    }
+    let edges = edges(histogram.quantile(0.005).as_ns(), histogram.quantile(0.995).as_ns());
+    let mut bars: Vec<Bar> =
+        edges.into_iter().map(|ns_up_to| Bar { ns_up_to, count: 0 }).collect();
+    let highest = histogram.max().as_ns();
+    if bars.last().is_none_or(|bar| bar.ns_up_to < highest) {
+        bars.push(Bar { ns_up_to: highest, count: 0 });
+    }
+    let mut at = 0;
+    for (value, n) in histogram.recorded() {
+        while at + 1 < bars.len() && value.as_ns() > bars[at].ns_up_to {
+            at += 1;
+        }
+        bars[at].count += n;
+    }
+    bars
+}
+
+/// Round numbers from `low` to `high` and one beyond: evenly spaced where the two are near each
+/// other, else in ratios.
+fn edges(low: u64, high: u64) -> Vec<u64> {
+    let decades = || (0..12).map(|power| 10u64.pow(power));
+    if high < low.saturating_mul(4) {
+        let steps = decades().flat_map(|decade| [1, 2, 5].map(|step| step * decade));
+        let fits = |step: &u64| (high / step - low / step) as usize + 1 <= BARS_MAX;
+        let step = steps.into_iter().find(fits).unwrap_or(1);
+        return (low / step..=high / step).map(|n| (n + 1) * step).collect();
+    }
+    let all: [&[u64]; 4] = [&[10, 12, 15, 20, 25, 30, 40, 50, 60, 80], &[10, 15, 20, 30, 50, 70], &[10, 20, 50], &[10]];
+    let over = |steps: &[u64]| -> Vec<u64> {
+        let edges = decades().flat_map(|decade| steps.iter().map(move |step| step * decade / 10));
+        let mut beyond = false;
+        edges
+            .filter(|edge| *edge >= low.max(1))
+            .take_while(|edge| !std::mem::replace(&mut beyond, *edge >= high))
+            .collect()
+    };
+    all.iter().map(|steps| over(steps)).find(|edges| edges.len() <= BARS_MAX).unwrap_or_else(|| over(&[10]))
+}
+
+/// Collects ticks into intervals of the length the user asked for.
+pub struct TimeSeries {
+    length: DurationNs,
+    origin: Option<tare_io::Instant>,
+    current: Tally,
+    /// The interval completed last, for those who write histograms.
+    last: Tally,
+    pub intervals: Vec<Interval>,
+}
+
+impl TimeSeries {
+    pub fn new(length: DurationNs) -> Self {
+        Self {
+            length,
+            origin: None,
+            current: Tally::default(),
+            last: Tally::default(),
+            intervals: Vec::new(),
+        }
+    }
+
+    /// Takes in a tick; the interval that it completes, if it does.
+    pub fn add(&mut self, tick: &Tally) -> Option<(&Interval, &Tally)> {
+        self.origin.get_or_insert(tick.start);
+        self.current.merge(tick);
+        // Ticks end when the engine gets to it; a little early is still this interval's end.
+        let slack = DurationNs::from_ms(20);
+        if self.current.elapsed() + slack < self.length {
+            return None;
+        }
+        self.flush()
+    }
+
+    /// Ends the interval under way, where anything is in it.
+    pub fn flush(&mut self) -> Option<(&Interval, &Tally)> {
+        let tally = std::mem::take(&mut self.current);
+        if tally.elapsed() < MIN_INTERVAL {
+            return None;
+        }
+        let origin = self.origin?;
+        let headline = tally.latency.headline();
+        let quantile = |q| headline.holds(q).then(|| headline.quantile(q).as_ns());
+        self.intervals.push(Interval {
+            start_ns: tally.start.since(origin).as_ns(),
+            end_ns: tally.end.since(origin).as_ns(),
+            good_per_s: tally.good_per_s(),
+            ns_p50: quantile(0.5),
+            ns_p99: quantile(0.99),
+            failed: tally.failed,
+            unexpected_status: tally.completed - tally.good,
+        });
+        self.last = tally;
+        Some((self.intervals.last()?, &self.last))
+    }
+}
+
+/// A last piece shorter than this has no rate worth a line.
+const MIN_INTERVAL: DurationNs = DurationNs::from_ms(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_hold_every_value_and_fit() {
+        let mut histogram = Histogram::default();
+        let mut n = 0;
+        for us in (1..100_000).step_by(7) {
+            histogram.record(DurationNs::from_us(us));
+            n += 1;
+        }
+        let bars = bars(&histogram);
+        assert!(bars.len() <= BARS_MAX + 1 && bars.len() > 5, "{}", bars.len());
+        assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), n);
+        assert!(bars.windows(2).all(|pair| pair[0].ns_up_to < pair[1].ns_up_to));
+        assert_eq!(series(&Histogram::default()), None);
+    }
+
+    #[test]
+    fn edges_are_round_and_cover() {
+        assert_eq!(edges(47_100, 56_000), [48_000, 49_000, 50_000, 51_000, 52_000, 53_000, 54_000, 55_000, 56_000, 57_000]);
+        assert_eq!(edges(14_000, 400_000), [15_000, 20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000]);
+        assert_eq!(edges(0, 0), [1]);
+        for (low, high) in [(1, 60_000_000_000), (999, 1_000), (5, 5), (7, 27), (7, 28)] {
+            let edges = edges(low, high);
+            assert!(edges.len() <= BARS_MAX && *edges.last().unwrap() >= high, "{low} {high}: {edges:?}");
+            assert!(edges.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+    }
+
+    #[test]
+    fn ticks_become_intervals_of_the_asked_length() {
+        let tick = |at_ms: u64, good: u64| Tally {
+            start: tare_io::Instant::ZERO + DurationNs::from_ms(at_ms),
+            end: tare_io::Instant::ZERO + DurationNs::from_ms(at_ms + 250),
+            started: good,
+            completed: good,
+            good,
+            ..Default::default()
+        };
+        let mut series = TimeSeries::new(DurationNs::from_secs(1));
+        for at in 0..6 {
+            series.add(&tick(5000 + at * 250, 10));
+        }
+        series.flush();
+        let got: Vec<_> = series.intervals.iter().map(|i| (i.start_ns, i.end_ns, i.good_per_s)).collect();
+        assert_eq!(got, [(0, 1_000_000_000, 40.0), (1_000_000_000, 1_500_000_000, 40.0)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The line that shows how a run is going: one place on the terminal, drawn again and again.
+
+use std::io::{IsTerminal, Write};
+
+use tare_io::DurationNs;
+use tare_load::Tally;
+use tare_report::units::{count, duration, rate};
+
+/// Draws only where standard error is a terminal.
+pub struct Live {
+    on: bool,
+    length: Option<DurationNs>,
+}
+
+impl Live {
+    /// `length` is how long the run takes, where that is known.
+    pub fn new(length: Option<DurationNs>) -> Self {
+        Self { on: std::io::stderr().is_terminal(), length }
+    }
+
+    pub fn draw(&self, elapsed: DurationNs, tick: &Tally, total: &Tally) {
+        if self.on {
+            // Back to the start, erase, write: the cursor never leaves the line.
+            eprint!("\r\x1b[2K{}", line(elapsed, self.length, tick, total));
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    pub fn clear(&self) {
+        if self.on {
+            eprint!("\r\x1b[2K");
+        }
+    }
+}
+
+fn line(elapsed: DurationNs, length: Option<DurationNs>, tick: &Tally, total: &Tally) -> String {
+    let latency = tick.latency.headline();
+    let quantile = |q| match latency.count() {
+        0 => "–".to_owned(),
+        _ => duration(latency.quantile(q).as_ns()),
+    };
+    let errors = total.failed + (total.completed - total.good);
+    let left = match length {
+        Some(length) => {
+            let left = length.as_secs_f64() - elapsed.as_secs_f64();
+            format!("{:.0} s left", left.max(0.0).ceil())
+        }
+        None => format!("{} done", count(total.completed)),
+    };
+    format!(
+        "{:>9}/s   p50 {:>7}   p99 {:>7}   {} errors   {left}",
+        rate(tick.good_per_s()),
+        quantile(0.5),
+        quantile(0.99),
+        count(errors),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_rate_latency_errors_and_time_left() {
+        let mut tick = Tally {
+            end: tare_io::Instant::ZERO + DurationNs::from_ms(250),
+            completed: 1000,
+            good: 1000,
+            ..Default::default()
+        };
+        tick.latency.from_sent.record_n(DurationNs::from_us(150), 1000);
+        let total = Tally { failed: 2, completed: 4000, good: 3997, ..tick.clone() };
+        let length = Some(DurationNs::from_secs(10));
+        assert_eq!(
+            line(DurationNs::from_ms(1500), length, &tick, &total),
+            "    4,000/s   p50   150µs   p99   150µs   5 errors   9 s left"
+        );
+        assert!(line(DurationNs::ZERO, None, &tick, &total).ends_with("4,000 done"));
+    }
+}
