@@ -21,11 +21,11 @@ pub struct BufferRing {
 const BUFFERS: u16 = 128;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// The kernel wants the ring page-aligned.
-const LAYOUT: Layout = match Layout::from_size_align(BUFFERS as usize * size_of::<BufRingEntry>(), 4096)
-{
-    Ok(layout) => layout,
-    Err(_) => panic!("a page-aligned ring of buffers"),
-};
+const LAYOUT: Layout =
+    match Layout::from_size_align(BUFFERS as usize * size_of::<BufRingEntry>(), 4096) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a page-aligned ring of buffers"),
+    };
 
 impl BufferRing {
     pub fn register(ring: &IoUring, group: u16) -> io::Result<Self> {
@@ -63,7 +63,8 @@ impl BufferRing {
         let start = &raw mut self.memory[index as usize * BUFFER_BYTES];
         // SAFETY: the masked position is inside the ring, and the kernel does not read the entry
         // before the tail moves past it.
-        let entry = unsafe { &mut *self.entries.as_ptr().add((self.tail & (BUFFERS - 1)) as usize) };
+        let entry =
+            unsafe { &mut *self.entries.as_ptr().add((self.tail & (BUFFERS - 1)) as usize) };
         entry.set_addr(start as u64);
         entry.set_len(BUFFER_BYTES as u32);
         entry.set_bid(index);

@@ -177,9 +177,10 @@ impl EpollReactor {
         let token = Token { slot, generation: connection.generation };
         if connection.connecting {
             connection.connecting = false;
-            let error = connection.fd.as_ref().and_then(|fd| {
-                socket2::SockRef::from(fd).take_error().unwrap_or_else(Some)
-            });
+            let error = connection
+                .fd
+                .as_ref()
+                .and_then(|fd| socket2::SockRef::from(fd).take_error().unwrap_or_else(Some));
             if let Some(error) = error {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 self.set_interest(slot, 0);
@@ -223,8 +224,7 @@ impl EpollReactor {
     /// Waits for events until the given time; the number seen.
     fn poll(&mut self, wait: Wait) -> Result<usize, SetupError> {
         let now = self.now();
-        let sleep =
-            if self.ready.is_empty() { wait.sleep_at(now) } else { Default::default() };
+        let sleep = if self.ready.is_empty() { wait.sleep_at(now) } else { Default::default() };
         let timeout = libc::timespec {
             tv_sec: (sleep.as_ns() / 1_000_000_000).min(3600) as i64,
             tv_nsec: (sleep.as_ns() % 1_000_000_000) as i64,

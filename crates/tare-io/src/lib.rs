@@ -14,8 +14,8 @@ pub mod time;
 pub mod uring;
 
 pub use endpoint::Endpoint;
+pub use random::Random;
 pub use reactor::{
     Accepted, Close, Completion, Happened, Outgoing, Reactor, ReactorKind, SetupError, Token, Wait,
 };
-pub use random::Random;
 pub use time::{DurationNs, Instant};

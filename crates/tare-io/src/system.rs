@@ -18,9 +18,8 @@ impl CpuTime {
     }
 
     pub fn since(self, earlier: Self) -> Self {
-        let minus = |a: DurationNs, b: DurationNs| {
-            DurationNs::from_ns(a.as_ns().saturating_sub(b.as_ns()))
-        };
+        let minus =
+            |a: DurationNs, b: DurationNs| DurationNs::from_ns(a.as_ns().saturating_sub(b.as_ns()));
         Self { user: minus(self.user, earlier.user), system: minus(self.system, earlier.system) }
     }
 
@@ -121,4 +120,14 @@ pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Waits for a child of this process to end; the most memory it ever had resident, in kilobytes.
+pub fn wait_for_peak_kb(pid: u32) -> io::Result<u64> {
+    // SAFETY: an all-zero rusage is valid, and the call fills it.
+    let (done, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::wait4(pid as i32, std::ptr::null_mut(), 0, &mut usage), usage)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(usage.ru_maxrss as u64) }
 }

@@ -192,10 +192,7 @@ impl UringReactor {
 
     fn on_completion(&mut self, entry: &cqueue::Entry, into: &mut Vec<Completion>) {
         let data = entry.user_data();
-        let token = Token {
-            slot: data as u32,
-            generation: (data >> 32) as u32 & GENERATION_MASK,
-        };
+        let token = Token { slot: data as u32, generation: (data >> 32) as u32 & GENERATION_MASK };
         let op = (data >> 56) as u8;
         if op == Op::Accept as u8 {
             return self.on_accept(entry, into);
@@ -297,7 +294,21 @@ impl UringReactor {
             && let Some(listener) = &self.listener
         {
             let fd = types::Fd(listener.as_raw_fd());
-            self.push(opcode::AcceptMulti::new(fd).build().user_data(user_data(Op::Accept, NOBODY)));
+            self.push(
+                opcode::AcceptMulti::new(fd).build().user_data(user_data(Op::Accept, NOBODY)),
+            );
+        }
+    }
+}
+
+impl Drop for UringReactor {
+    /// The kernel takes a ring down in the background, and until then its requests hold their
+    /// sockets open: a port would stay taken, a peer would wait. So they are shut down here.
+    fn drop(&mut self) {
+        let sockets = self.connections.iter().filter_map(|c| c.fd.as_ref()).chain(&self.listener);
+        for socket in sockets {
+            // Fails where the peer has gone already, which is just as well.
+            let _ = socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Both);
         }
     }
 }
@@ -316,10 +327,13 @@ impl Reactor for UringReactor {
         });
         match started {
             Ok(address) => {
-                let entry =
-                    opcode::Connect::new(types::Fixed(slot), address.as_ptr().cast(), address.len())
-                        .build()
-                        .user_data(user_data(Op::Connect, token));
+                let entry = opcode::Connect::new(
+                    types::Fixed(slot),
+                    address.as_ptr().cast(),
+                    address.len(),
+                )
+                .build()
+                .user_data(user_data(Op::Connect, token));
                 self.connections[slot as usize].address = Some(address);
                 self.push_for(slot, entry);
             }

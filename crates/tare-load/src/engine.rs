@@ -76,6 +76,10 @@ impl StatusSet {
         Self { ranges: vec![(200, 299)] }
     }
 
+    pub fn any() -> Self {
+        Self { ranges: vec![(100, 999)] }
+    }
+
     /// Reads `200`, `2xx`, `200-399` and lists of them.
     pub fn parse(text: &str) -> Option<Self> {
         let code = |text: &str| text.parse().ok().filter(|code| (100..=999).contains(code));
@@ -269,8 +273,7 @@ impl Engine {
 
     fn on_completion<R: Reactor>(&mut self, io: &mut R, completion: Completion, now: Instant) {
         let token = completion.token;
-        let current =
-            self.connections.get(token.slot as usize).is_some_and(|c| c.token == token);
+        let current = self.connections.get(token.slot as usize).is_some_and(|c| c.token == token);
         match completion.happened {
             Happened::Received(chunk) => {
                 if current {
@@ -294,12 +297,7 @@ impl Engine {
         }
     }
 
-    fn advance_phase<R: Reactor>(
-        &mut self,
-        io: &mut R,
-        now: Instant,
-        sink: &mut dyn IntervalSink,
-    ) {
+    fn advance_phase<R: Reactor>(&mut self, io: &mut R, now: Instant, sink: &mut dyn IntervalSink) {
         if let Phase::Ramp { until } = self.phase
             && (now >= until || self.stop_asked)
         {

@@ -120,9 +120,10 @@ impl Histogram {
 
     /// Distinct recorded values with their counts, smallest first.
     pub fn recorded(&self) -> impl Iterator<Item = (DurationNs, u64)> + '_ {
-        self.hdr().into_iter().flat_map(|hdr| hdr.iter_recorded()).map(|step| {
-            (DurationNs::from_ns(step.value_iterated_to()), step.count_at_value())
-        })
+        self.hdr()
+            .into_iter()
+            .flat_map(|hdr| hdr.iter_recorded())
+            .map(|step| (DurationNs::from_ns(step.value_iterated_to()), step.count_at_value()))
     }
 }
 
@@ -144,7 +145,10 @@ mod tests {
             histogram.record(DurationNs::from_us(us));
         }
         assert_eq!(histogram.mean(), DurationNs::from_ns(500_500));
-        assert_eq!((histogram.min(), histogram.max()), (DurationNs::from_us(1), DurationNs::from_ms(1)));
+        assert_eq!(
+            (histogram.min(), histogram.max()),
+            (DurationNs::from_us(1), DurationNs::from_ms(1))
+        );
         for (q, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
             let got = histogram.quantile(q).as_ns() as f64 / 1000.0;
             assert!((got / us - 1.0).abs() < 0.001, "q{q}: {got}");
@@ -153,7 +157,8 @@ mod tests {
 
     #[test]
     fn merging_equals_recording_into_one() {
-        let (mut a, mut b, mut both) = (Histogram::default(), Histogram::default(), Histogram::default());
+        let (mut a, mut b, mut both) =
+            (Histogram::default(), Histogram::default(), Histogram::default());
         for ns in [1, 1_000, 70_000_000_000] {
             a.record(DurationNs::from_ns(ns));
             both.record(DurationNs::from_ns(ns));

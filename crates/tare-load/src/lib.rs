@@ -22,5 +22,7 @@ mod worker;
 pub use engine::{EngineConfig, IntervalSink, Lifetime, StatusSet, Stretch, WaitPolicy};
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
-pub use run::{LoadError, LoadPlan, LoadResult, PlannedSource, Progress, run};
+pub use run::{
+    LoadError, LoadPlan, LoadResult, NoObserver, Observer, PlannedSource, Progress, run,
+};
 pub use tally::Tally;

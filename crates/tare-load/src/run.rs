@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use tare_io::system::CpuTime;
-use tare_io::{DurationNs, Random, ReactorKind, SetupError};
+use tare_io::{DurationNs, Endpoint, Random, ReactorKind, SetupError};
 
 use crate::engine::{EngineConfig, Stretch};
 use crate::pacer::{Arrivals, Pacer, RateProfile, Spacing};
@@ -19,6 +19,8 @@ pub struct LoadPlan {
     /// Shared by all workers; `connections` and `max_connections` are totals.
     pub engine: EngineConfig,
     pub source: PlannedSource,
+    /// Where each worker connects to, in turn; empty is the engine's endpoint for all.
+    pub worker_endpoints: Vec<Endpoint>,
     /// `None` is the closed loop.
     pub rate: Option<RateProfile>,
     pub poisson: bool,
@@ -36,18 +38,35 @@ pub struct LoadPlan {
 pub enum PlannedSource {
     Fixed(FixedRequest),
     /// A list, in order (each worker from a place of its own) or at random.
-    Listed { requests: Arc<[FixedRequest]>, random: bool },
+    Listed {
+        requests: Arc<[FixedRequest]>,
+        random: bool,
+    },
     /// Made by each worker in its own thread (a script's state cannot move between threads).
     Made(Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>),
 }
 
-/// One interval of all workers, for progress displays and time series.
+/// One interval of all workers, and everything so far.
 pub struct Progress<'a> {
     /// Since the start of the window.
     pub elapsed: DurationNs,
     pub interval: &'a Tally,
     pub total: &'a Tally,
 }
+
+/// Told what is measured while it is: for progress displays, time series, statistics.
+pub trait Observer {
+    /// One worker's interval.
+    fn worker_interval(&mut self, _tally: &Tally) {}
+
+    /// The same interval of all workers.
+    fn interval(&mut self, _progress: Progress<'_>) {}
+}
+
+/// Looks away.
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
 
 /// Everything a run of load found.
 #[derive(Debug)]
@@ -83,11 +102,11 @@ pub enum LoadError {
 /// Intervals of one worker that may wait to be merged.
 const SPARE_TALLIES: usize = 4;
 
-/// Runs the plan. `stop` ends it early; `on_progress` sees every interval.
+/// Runs the plan. `stop` ends it early; `observer` sees every interval.
 pub fn run(
     plan: &LoadPlan,
     stop: &Arc<AtomicBool>,
-    on_progress: &mut dyn FnMut(Progress<'_>),
+    observer: &mut dyn Observer,
 ) -> Result<LoadResult, LoadError> {
     let workers = plan.workers.clamp(1, plan.engine.connections.max(1));
     // Everything that comes from workers goes through one channel, in the order it happened.
@@ -105,7 +124,7 @@ pub fn run(
             });
         }
         drop(sender);
-        collect(workers, &receiver, stop, on_progress)
+        collect(workers, &receiver, stop, observer)
     })
 }
 
@@ -149,7 +168,7 @@ fn collect(
     workers: u32,
     receiver: &Receiver<Message>,
     stop: &AtomicBool,
-    on_progress: &mut dyn FnMut(Progress<'_>),
+    observer: &mut dyn Observer,
 ) -> Result<LoadResult, LoadError> {
     let mut total = Tally::default();
     // Tallies of the interval under way, until every worker has given its own.
@@ -161,13 +180,14 @@ fn collect(
     for message in receiver {
         match message {
             Message::Interval(tally, spares) => {
+                observer.worker_interval(&tally);
                 interval.merge(&tally);
                 total.merge(&tally);
                 let _ = spares.send(tally);
                 given += 1;
                 if given >= running {
                     let elapsed = total.elapsed();
-                    on_progress(Progress { elapsed, interval: &interval, total: &total });
+                    observer.interval(Progress { elapsed, interval: &interval, total: &total });
                     interval.reset(interval.end);
                     given = 0;
                 }
@@ -192,7 +212,7 @@ fn collect(
     let Some(first) = reports.first() else { return Err(LoadError::WorkerLost) };
     if total.elapsed() > DurationNs::ZERO {
         let elapsed = total.elapsed();
-        on_progress(Progress { elapsed, interval: &interval, total: &total });
+        observer.interval(Progress { elapsed, interval: &interval, total: &total });
     }
     for report in &reports {
         total.connections += report.opening.connections;
@@ -215,6 +235,10 @@ fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
         total / workers + u64::from(index < total % workers)
     };
     let mut engine = plan.engine.clone();
+    if !plan.worker_endpoints.is_empty() {
+        let at = index as usize % plan.worker_endpoints.len();
+        engine.endpoint = plan.worker_endpoints[at].clone();
+    }
     engine.connections = share(u64::from(plan.engine.connections)) as u32;
     engine.max_connections = share(u64::from(plan.engine.max_connections)) as u32;
     engine.tls = plan.engine.tls.as_ref().map(|tls: &TlsClient| tls.for_worker(plan.tls_resume));

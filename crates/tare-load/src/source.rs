@@ -15,9 +15,12 @@ pub trait Source {
         false
     }
 
-    /// A reply came. `false` asks the worker to stop.
-    fn on_reply(&mut self, _reply: &Reply, _capture: &Capture) -> bool {
-        true
+    /// A reply came.
+    fn on_reply(&mut self, _reply: &Reply, _capture: &Capture) {}
+
+    /// Whether this worker should end; asked after requests and replies.
+    fn wants_stop(&self) -> bool {
+        false
     }
 
     /// How long a connection rests before its next request (closed loop).

@@ -9,8 +9,8 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, HandshakeKind, RootCertStore,
-    SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, HandshakeKind,
+    RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 
 /// What the user asked of TLS.
@@ -49,8 +49,9 @@ pub struct TlsClient {
 impl TlsClient {
     pub fn new(options: &TlsOptions) -> Result<Self, TlsOptionsError> {
         let bad = |text: String| TlsOptionsError(text);
-        let name = ServerName::try_from(options.name.clone())
-            .map_err(|_| bad(format!("'{}' is not a host name for TLS; use --sni", options.name)))?;
+        let name = ServerName::try_from(options.name.clone()).map_err(|_| {
+            bad(format!("'{}' is not a host name for TLS; use --sni", options.name))
+        })?;
         let provider = Arc::new(provider(&options.ciphers)?);
         let versions: &[&SupportedProtocolVersion] = match options.version {
             Some(TlsVersion::V1_2) => &[&rustls::version::TLS12],

@@ -26,7 +26,17 @@ pub enum Severity {
 
 /// The guards that a run of load trips, gravest first.
 pub fn of_load(report: &LoadReport) -> Vec<Guard> {
-    let checks = [littles_law, rate_missed, errors, statuses, reconnects, client_bound, ports, resumed, unsent];
+    let checks = [
+        littles_law,
+        rate_missed,
+        errors,
+        statuses,
+        reconnects,
+        client_bound,
+        ports,
+        resumed,
+        unsent,
+    ];
     let mut guards: Vec<Guard> = checks.iter().filter_map(|check| check(report)).collect();
     guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
     guards

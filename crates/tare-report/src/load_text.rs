@@ -61,16 +61,21 @@ fn how(report: &LoadReport) -> String {
         }
     };
     let connections = match (asked.new_connections, asked.max_connections > asked.connections) {
-        (true, _) => format!("a new connection each, {} at a time", count(asked.connections.into())),
+        (true, _) => {
+            format!("a new connection each, {} at a time", count(asked.connections.into()))
+        }
         (false, false) => format!("{} kept connections", count(asked.connections.into())),
-        (false, true) => format!("{} to {} kept connections", asked.connections, asked.max_connections),
+        (false, true) => {
+            format!("{} to {} kept connections", asked.connections, asked.max_connections)
+        }
     };
     let tls = match (asked.tls, asked.tls_resume) {
         (false, _) => "",
         (true, false) => ", TLS",
         (true, true) => ", TLS resumed",
     };
-    let threads = if asked.workers == 1 { "1 thread" } else { &format!("{} threads", asked.workers) };
+    let threads =
+        if asked.workers == 1 { "1 thread" } else { &format!("{} threads", asked.workers) };
     format!("{pacing}, {connections}{tls}, {threads} on {}, seed {}", asked.reactor, asked.seed)
 }
 
@@ -122,7 +127,12 @@ fn write_bars(out: &mut String, bars: &[Bar]) -> std::fmt::Result {
     for bar in bars {
         let width = bar.count as f64 / most as f64 * BAR_WIDTH as f64;
         let share = percent(bar.count as f64 / total as f64);
-        writeln!(out, "  ≤ {:<10} {:<BAR_WIDTH$} {share:>8}", duration(bar.ns_up_to), block(width))?;
+        writeln!(
+            out,
+            "  ≤ {:<10} {:<BAR_WIDTH$} {share:>8}",
+            duration(bar.ns_up_to),
+            block(width)
+        )?;
     }
     Ok(())
 }

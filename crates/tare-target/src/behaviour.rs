@@ -182,10 +182,9 @@ impl Defect {
             Self::TwoLengths => {
                 (format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), false)
             }
-            Self::LengthAndChunked => (
-                format!("{head}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"),
-                false,
-            ),
+            Self::LengthAndChunked => {
+                (format!("{head}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"), false)
+            }
             Self::BadChunkSize => (format!("{chunked}xyz\r\n"), false),
             Self::BadChunkEnd => (format!("{chunked}2\r\nokNO"), false),
             Self::LongHead => (format!("{head}X: {}\r\n\r\n", "x".repeat(70_000)), false),
@@ -308,7 +307,8 @@ mod tests {
 
     #[test]
     fn stalls_hold_back_what_is_due_in_them() {
-        let stall = Some(Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) });
+        let stall =
+            Some(Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) });
         let mut brain = brain(Behaviour { stall, ..Default::default() });
         let at: Vec<_> = [50, 999, 1000, 1099, 1100, 2030].map(|t| brain.decide(ms(t)).at).into();
         assert_eq!(at, [ms(50), ms(999), ms(1100), ms(1100), ms(1100), ms(2100)]);
@@ -328,7 +328,8 @@ mod tests {
         let sum: f64 = (0..100_000).map(|_| exponential.draw(&mut random).as_secs_f64()).sum();
         assert!((sum / 100_000.0 / 0.005 - 1.0).abs() < 0.02, "{sum}");
         assert_eq!(Delay::parse("5ms"), Ok(Delay::Fixed(DurationNs::from_ms(5))));
-        for text in ["", "5", "exp:", "50:1ms", "50:2ms,100:1ms", "x:1ms,100:2ms", "99:1ms,50:2ms"] {
+        for text in ["", "5", "exp:", "50:1ms", "50:2ms,100:1ms", "x:1ms,100:2ms", "99:1ms,50:2ms"]
+        {
             let error = Delay::parse(text).unwrap_err().to_string();
             assert!(error.contains("is not a delay; write 5ms"), "{text}: {error}");
         }

@@ -157,7 +157,8 @@ mod tests {
         let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\n\
             abcHEAD /stats HTTP/1.1\r\nConnection: close\r\n\r\nPUT / HTTP/1.0\r\n\
             Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        let request = |is_head, wants_stats, keep_alive| Request { is_head, wants_stats, keep_alive };
+        let request =
+            |is_head, wants_stats, keep_alive| Request { is_head, wants_stats, keep_alive };
         let expected = [
             request(false, false, true),
             request(false, false, true),
@@ -180,7 +181,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["\u{1}\u{2}", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"] {
+        for text in
+            ["\u{1}\u{2}", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"]
+        {
             let mut input = text.as_bytes();
             assert_eq!(RequestParser::default().advance(&mut input), Err(BadRequest), "{text}");
         }

@@ -40,8 +40,7 @@ impl Target {
         let shared = plan.threads > 1;
         let stats = Stats::new(plan.threads as usize);
         let stop = Arc::new(AtomicBool::new(false));
-        let mut target =
-            Self { listens: plan.listen.clone(), stats, stop, threads: Vec::new() };
+        let mut target = Self { listens: plan.listen.clone(), stats, stop, threads: Vec::new() };
         for thread in 0..plan.threads as usize {
             // The first chooses the port where the user left it open; the others join it.
             let (listener, bound) = socket::listener(&target.listens, shared)?;

@@ -2,6 +2,10 @@
 
 mod load;
 mod target;
+mod wrk;
+
+use std::ffi::OsStr;
+use std::path::Path;
 
 use clap::{Parser, Subcommand};
 
@@ -20,13 +24,20 @@ struct Tare {
 enum Command {
     Load(load::Load),
     Target(target::TargetArgs),
+    Wrk(wrk::Wrk),
 }
 
 pub fn run() -> Result<(), Failure> {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if matches!(name, "wrk" | "wrk2") {
+        return wrk::run_linked(name);
+    }
     let tare = Tare::try_parse().map_err(one_line)?;
     match tare.command {
         Command::Load(args) => load::run(&args),
         Command::Target(args) => target::run(&args),
+        Command::Wrk(args) => wrk::run(&args),
     }
 }
 
@@ -43,5 +54,5 @@ pub fn one_line(error: clap::Error) -> Failure {
     let text = text.split("\n\nUsage:").next().unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text);
     let words: Vec<&str> = text.trim_start_matches("error:").split_whitespace().collect();
-    Failure::Usage(words.join(" "))
+    Failure::Usage(words.join(" ").replace(" tip: ", "; tip: "))
 }

@@ -8,6 +8,8 @@ pub struct Url {
     /// Without the brackets of an IPv6 address.
     pub host: String,
     pub port: u16,
+    /// The port, where the URL names it.
+    pub written_port: Option<u16>,
     /// Path and query, never empty.
     pub target: String,
 }
@@ -32,15 +34,16 @@ impl Url {
             return Err("user names in the URL are not sent; use -H 'Authorization: …'".into());
         }
         let (host, port) = split_port(authority)?;
-        let port = match port {
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|port| *port > 0)
-                .ok_or_else(|| format!("port '{port}' is not a number from 1 to 65535"))?,
-            None if tls => 443,
-            None => 80,
+        let written_port = match port {
+            Some(text) => Some(
+                text.parse()
+                    .ok()
+                    .filter(|port| *port > 0)
+                    .ok_or_else(|| format!("port '{text}' is not a number from 1 to 65535"))?,
+            ),
+            None => None,
         };
+        let port = written_port.unwrap_or(if tls { 443 } else { 80 });
         if host.is_empty() {
             return Err("the host is missing; write http://host:port/path".into());
         }
@@ -52,7 +55,7 @@ impl Url {
             Some('?') => format!("/{target}"),
             Some(_) => target.to_owned(),
         };
-        Ok(Self { tls, host: host.to_owned(), port, target })
+        Ok(Self { tls, host: host.to_owned(), port, written_port, target })
     }
 
     /// As in the Host header: the port only where it is not the scheme's own.
@@ -68,7 +71,8 @@ impl Url {
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
     if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("the bracket of the IPv6 address is open")?;
+        let (host, after) =
+            rest.split_once(']').ok_or("the bracket of the IPv6 address is open")?;
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(format!("'{host}' is not an IPv6 address"));
         }
@@ -91,8 +95,10 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
 mod tests {
     use super::*;
 
-    fn url(tls: bool, host: &str, port: u16, target: &str) -> Result<Url, String> {
-        Ok(Url { tls, host: host.into(), port, target: target.into() })
+    type Parts = (bool, String, u16, String);
+
+    fn url(tls: bool, host: &str, port: u16, target: &str) -> Result<Parts, String> {
+        Ok((tls, host.into(), port, target.into()))
     }
 
     #[test]
@@ -104,7 +110,8 @@ mod tests {
             ("http://[::1]:8080/", url(false, "::1", 8080, "/")),
             ("http://[::1]", url(false, "::1", 80, "/")),
         ] {
-            assert_eq!(Url::parse(text), expected, "{text}");
+            let parsed = Url::parse(text).map(|url| (url.tls, url.host, url.port, url.target));
+            assert_eq!(parsed, expected, "{text}");
         }
         assert_eq!(Url::parse("http://[::1]:8080/").unwrap().host_header(), "[::1]:8080");
         assert_eq!(Url::parse("https://a/").unwrap().host_header(), "a");

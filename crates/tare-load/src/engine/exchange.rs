@@ -47,6 +47,7 @@ impl Engine {
         let Some(flight) = &mut connection.flight else { return };
         connection.scratch.clear();
         let asked = self.source.next(&mut connection.scratch);
+        self.stop_asked |= self.source.wants_stop();
         flight.sent = now;
         flight.to_head = asked.to_head;
         flight.replies_left = asked.replies;
@@ -215,10 +216,9 @@ impl Engine {
     ) -> Connected {
         let connection = &mut self.connections[slot as usize];
         let Some(mut flight) = connection.flight.take() else { return Connected::No };
-        if let Some(capture) = connection.parser.capture()
-            && !self.source.on_reply(&reply, capture)
-        {
-            self.stop_asked = true;
+        if let Some(capture) = connection.parser.capture() {
+            self.source.on_reply(&reply, capture);
+            self.stop_asked |= self.source.wants_stop();
         }
         self.count_reply(&flight, &reply, now);
         flight.replies_left -= 1;

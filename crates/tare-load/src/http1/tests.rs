@@ -73,7 +73,8 @@ fn a_reply_to_head_has_no_body() {
 
 #[test]
 fn keep_alive_follows_version_and_header() {
-    let head = |version, header| format!("HTTP/{version} 200 OK\r\nContent-Length: 0\r\n{header}\r\n");
+    let head =
+        |version, header| format!("HTTP/{version} 200 OK\r\nContent-Length: 0\r\n{header}\r\n");
     check(&head("1.1", ""), &[reply(200, true, 0)], None);
     check(&head("1.1", "Connection: close\r\n"), &[reply(200, false, 0)], None);
     check(&head("1.0", ""), &[reply(200, false, 0)], None);
@@ -84,7 +85,11 @@ fn keep_alive_follows_version_and_header() {
 fn replies_follow_each_other() {
     let one = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
     let two = "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
-    check(&format!("{one}{two}{one}"), &[reply(200, true, 3), reply(404, true, 1), reply(200, true, 3)], None);
+    check(
+        &format!("{one}{two}{one}"),
+        &[reply(200, true, 3), reply(404, true, 1), reply(200, true, 3)],
+        None,
+    );
 }
 
 #[test]
@@ -108,13 +113,19 @@ fn every_defect_is_named() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let bad_length = |value: &str| ReplyDefect::BadContentLength { value: value.into() };
     for (text, defect) in [
-        (format!("{head}Content-Length: 5\r\n\r\nhel"), ReplyDefect::ClosedInBody { got_bytes: 3, expected_bytes: 5 }),
+        (
+            format!("{head}Content-Length: 5\r\n\r\nhel"),
+            ReplyDefect::ClosedInBody { got_bytes: 3, expected_bytes: 5 },
+        ),
         (format!("{head}Content-Le"), ReplyDefect::ClosedInHead { got_bytes: 27 }),
         (format!("{head}Content-Length: five\r\n\r\n"), bad_length("five")),
         (format!("{head}Content-Length: -1\r\n\r\n"), bad_length("-1")),
         (format!("{head}Content-Length: +1\r\n\r\n"), bad_length("+1")),
         (format!("{head}Content-Length: \r\n\r\n"), bad_length("")),
-        (format!("{head}Content-Length: 99999999999999999999\r\n\r\n"), bad_length("99999999999999999999")),
+        (
+            format!("{head}Content-Length: 99999999999999999999\r\n\r\n"),
+            bad_length("99999999999999999999"),
+        ),
         (
             format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
             ReplyDefect::TwoContentLengths { first: 1, second: 2 },
@@ -126,12 +137,18 @@ fn every_defect_is_named() {
         (format!("{chunked}xyz\r\n"), ReplyDefect::BadChunkSize { byte: b'x' }),
         (format!("{chunked}\r\n"), ReplyDefect::BadChunkSize { byte: b'\r' }),
         (format!("{chunked}5\r\nhelloX"), ReplyDefect::BadChunkEnd { byte: b'X' }),
-        (format!("{chunked}ffffffffffffffff\r\n"), ReplyDefect::ChunkTooLong { limit_bytes: 1 << 50 }),
+        (
+            format!("{chunked}ffffffffffffffff\r\n"),
+            ReplyDefect::ChunkTooLong { limit_bytes: 1 << 50 },
+        ),
         (format!("{chunked}5\r\nhel"), ReplyDefect::ClosedInChunks { got_bytes: 3 }),
         (format!("{chunked}0\r\n"), ReplyDefect::ClosedInChunks { got_bytes: 0 }),
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), ReplyDefect::SwitchedProtocols),
         ("HTTP/1.1 100 Continue\r\n\r\n".repeat(101), ReplyDefect::TooManyInterim { limit: 100 }),
-        ("SSH-2.0-OpenSSH_9.2\r\n\r\n".into(), ReplyDefect::BadHead { what: "invalid HTTP version".into() }),
+        (
+            "SSH-2.0-OpenSSH_9.2\r\n\r\n".into(),
+            ReplyDefect::BadHead { what: "invalid HTTP version".into() },
+        ),
         ("HTTP/1.1 000 Nil\r\n\r\n".into(), ReplyDefect::BadHead { what: "status 000".into() }),
     ] {
         let (_, got) = replies(text.as_bytes(), text.len(), false);
@@ -175,5 +192,8 @@ fn captures_hold_head_and_decoded_body() {
         parser.advance(&mut input, false, &mut HeadMemo::default()).unwrap();
     }
     let capture = parser.capture().unwrap();
-    assert_eq!((capture.head.as_slice(), capture.body.as_slice()), (head.as_bytes(), &b"abcde"[..]));
+    assert_eq!(
+        (capture.head.as_slice(), capture.body.as_slice()),
+        (head.as_bytes(), &b"abcde"[..])
+    );
 }

@@ -2,7 +2,7 @@
 
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
-use tare_load::{FailureKind, Lifetime, LoadError};
+use tare_load::{FailureKind, Lifetime, LoadError, NoObserver};
 use tare_sim::net::NetOptions;
 use tare_target::behaviour::{Behaviour, Delay, Service};
 use tare_target::serve::{Target, TargetPlan};
@@ -54,8 +54,7 @@ fn head_has_no_body_and_post_has_one() {
 
 #[test]
 fn slow_heads_are_waited_for() {
-    let behaviour =
-        Behaviour { slow_head: Some(DurationNs::from_ms(1)), ..Default::default() };
+    let behaviour = Behaviour { slow_head: Some(DurationNs::from_ms(1)), ..Default::default() };
     Case { behaviour, requests: Some(20), ..Default::default() }.everywhere(|found| {
         assert_eq!(found.tally.good, 20);
         assert!(found.tally.latency.from_sent.min() >= DurationNs::from_ms(4));
@@ -251,7 +250,7 @@ fn unix_sockets_and_ipv6() {
             })
             .unwrap();
             let plan = Case::default().plan(kind, target.listens.clone());
-            let result = tare_load::run(&plan, &stop(), &mut |_| {}).unwrap();
+            let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
             assert_eq!(result.total.good, 400, "{listen} on {}", kind.name());
         }
     }
@@ -274,12 +273,12 @@ fn source_addresses_are_used_in_turn() {
         let case = Case { lifetime: Lifetime::PerRequest, ..Default::default() };
         let mut plan = case.plan(kind, target.listens.clone());
         plan.engine.bind = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
-        let result = tare_load::run(&plan, &stop(), &mut |_| {}).unwrap();
+        let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
         assert_eq!(result.total.good, 400);
         // An address that this machine does not have is refused by the kernel, in words.
         plan.engine.bind = vec!["192.0.2.7".parse().unwrap()];
         plan.stretch.requests = Some(3);
-        let result = tare_load::run(&plan, &stop(), &mut |_| {}).unwrap();
+        let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
         assert_eq!(result.total.failures.count(FailureKind::NoLocalPort), 3);
     }
 }
@@ -300,7 +299,7 @@ fn several_workers_share_the_load_without_remainder() {
         let case = Case { connections: 7, requests: Some(401), ..Default::default() };
         let mut plan = case.plan(kind, target.listens.clone());
         plan.workers = 3;
-        let result = tare_load::run(&plan, &stop(), &mut |_| {}).unwrap();
+        let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
         assert_eq!((result.workers.len(), result.total.good), (3, 401));
         assert_eq!(result.total.connections.opened, 7);
     }

@@ -27,11 +27,7 @@ fn every_defect_has_its_kind_and_its_words() {
             "reply has both content-length and chunked transfer-encoding",
         ),
         ("bad-chunk-size", Malformed, "chunk size line is malformed at byte 0x78"),
-        (
-            "bad-chunk-end",
-            Malformed,
-            "chunk data is not followed by a line end but by byte 0x4e",
-        ),
+        ("bad-chunk-end", Malformed, "chunk data is not followed by a line end but by byte 0x4e"),
         ("long-head", Malformed, "reply head is over 65536 bytes"),
         ("many-headers", Malformed, "reply head has over 128 header lines"),
         ("switch-protocols", Malformed, "server switched protocols (101) unasked"),

@@ -31,8 +31,7 @@ fn close(got: DurationNs, wanted_ms: f64, tolerance: f64) {
 
 #[test]
 fn a_fixed_delay_is_measured_as_it_is() {
-    let behaviour =
-        Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() };
+    let behaviour = Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() };
     let found = simulate(Case { behaviour, ..at_rate(2000.0, 5) });
     let latency = &found.tally.latency;
     assert_eq!(found.tally.started, 10_000);
@@ -58,8 +57,7 @@ fn poisson_arrivals_at_one_worker_follow_the_md1_formula() {
 
 #[test]
 fn a_stall_is_seen_whole_from_due_and_hidden_from_sent() {
-    let stall =
-        Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) };
+    let stall = Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) };
     let behaviour = Behaviour { stall: Some(stall), ..Default::default() };
     // Few connections, as closed-loop tools have: most requests of a stall wait to be sent.
     let case = Case { behaviour, connections: 5, max_connections: 5, ..at_rate(1000.0, 100) };

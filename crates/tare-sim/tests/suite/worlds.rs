@@ -11,8 +11,8 @@ use tare_load::request::RequestParts;
 use tare_load::source::FixedRequest;
 use tare_load::tls::TlsClient;
 use tare_load::{
-    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, PlannedSource, StatusSet, Stretch,
-    Tally, WaitPolicy,
+    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, PlannedSource, StatusSet,
+    Stretch, Tally, WaitPolicy,
 };
 use tare_sim::net::NetOptions;
 use tare_sim::world::{self, World};
@@ -188,7 +188,7 @@ impl Case {
         })?;
         let (endpoint, stats) = (target.listens.clone(), target.stats.clone());
         let target = self.listening.then_some(target);
-        let result = tare_load::run(&self.plan(kind, endpoint), &stop(), &mut |_| {})?;
+        let result = tare_load::run(&self.plan(kind, endpoint), &stop(), &mut NoObserver)?;
         assert_eq!(result.reactor, kind);
         // Joins the target's threads, so that its counters are final.
         drop(target);
@@ -199,6 +199,7 @@ impl Case {
         LoadPlan {
             engine: self.engine(endpoint),
             source: PlannedSource::Fixed(self.request()),
+            worker_endpoints: Vec::new(),
             rate: self.rate.clone(),
             poisson: self.poisson,
             stretch: self.stretch(),

@@ -13,7 +13,7 @@ use tare_load::request::{RequestParts, parse_header};
 use tare_load::source::FixedRequest;
 use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
 use tare_load::{
-    EngineConfig, Lifetime, LoadPlan, PlannedSource, StatusSet, Stretch, Tally, WaitPolicy,
+    EngineConfig, Lifetime, LoadPlan, Observer, PlannedSource, Progress, StatusSet, Stretch, Tally,
 };
 use tare_report::load::{Interval, LoadReport};
 use tare_report::{hdr_log, load_text};
@@ -24,7 +24,7 @@ use crate::load::describe::{Request, TimeSeries, describe};
 use crate::load::interrupt;
 use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::{Family, check_binds, provide_files, resolve};
+use crate::load::plan::{Family, WAIT, check_binds, provide_files, random_seed, resolve};
 use crate::url::Url;
 
 /// Put load on one target, and say what it did
@@ -165,15 +165,14 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     let mut outputs = Outputs::create(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let live = Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window));
-    let mut series = TimeSeries::new(args.interval);
-    let mut hdr_log = hdr_log::head(env!("CARGO_PKG_VERSION"), wall_unix_ms());
-    let result = tare_load::run(&plan, &stop, &mut |progress| {
-        live.draw(progress.elapsed, progress.interval, progress.total);
-        log_interval(&mut hdr_log, series.add(progress.interval));
-    });
-    live.clear();
-    log_interval(&mut hdr_log, series.flush());
+    let mut watch = Watch {
+        live: Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window)),
+        series: TimeSeries::new(args.interval),
+        hdr_log: hdr_log::head(env!("CARGO_PKG_VERSION"), wall_unix_ms()),
+    };
+    let result = tare_load::run(&plan, &stop, &mut watch);
+    watch.live.clear();
+    log_interval(&mut watch.hdr_log, watch.series.flush());
     let result = result?;
     let urls = urls(args)?;
     let request = Request {
@@ -184,8 +183,8 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         method: &method(args),
     };
     let interrupted = interrupt::was_interrupted();
-    let report = describe(&request, &plan, &result, series.intervals, interrupted);
-    outputs.write(&report, &hdr_log)?;
+    let report = describe(&request, &plan, &result, watch.series.intervals, interrupted);
+    outputs.write(&report, &watch.hdr_log)?;
     if interrupted {
         return Err(Failure::Interrupted);
     }
@@ -206,6 +205,20 @@ fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
         None => "no request was answered in the time measured".to_owned(),
     };
     Err(Failure::Target(format!("not one good reply from {}: {why}", report.asked.address)))
+}
+
+/// Follows a run: the live line, the time series, the histogram log.
+struct Watch {
+    live: Live,
+    series: TimeSeries,
+    hdr_log: String,
+}
+
+impl Observer for Watch {
+    fn interval(&mut self, progress: Progress<'_>) {
+        self.live.draw(progress.elapsed, progress.interval, progress.total);
+        log_interval(&mut self.hdr_log, self.series.add(progress.interval));
+    }
 }
 
 fn log_interval(log: &mut String, interval: Option<(&Interval, &Tally)>) {
@@ -303,6 +316,7 @@ fn plan(args: &Load) -> Result<LoadPlan, Failure> {
             wait: WAIT,
         },
         source: source(args, &urls)?,
+        worker_endpoints: Vec::new(),
         rate,
         poisson: args.poisson,
         stretch: Stretch {
@@ -324,13 +338,6 @@ const TICK: DurationNs = DurationNs::from_ms(250);
 const DEFAULT_DURATION: DurationNs = DurationNs::from_secs(10);
 /// With --requests alone; the requests end it, or their timeouts do.
 const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
-/// Found by measuring (see docs/load.md): more adds latency and saves no more CPU.
-const WAIT: WaitPolicy = WaitPolicy {
-    batch_max: 16,
-    linger: DurationNs::from_us(50),
-    spin: DurationNs::from_us(50),
-};
-
 fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let parse = |text: &str, from: &str| {
         Url::parse(text).map_err(|why| Failure::Usage(format!("{from} '{text}': {why}")))
@@ -410,7 +417,9 @@ fn rate(args: &Load) -> Result<Option<RateProfile>, Failure> {
         (None, Some(stages)) => RateProfile::parse(stages).map_err(|error| ("--stages", error)),
         (None, None) if args.poisson || args.max_connections.is_some() => {
             let flag = if args.poisson { "--poisson" } else { "--max-connections" };
-            return Err(Failure::Usage(format!("{flag} needs an open loop: give --rate or --stages")));
+            return Err(Failure::Usage(format!(
+                "{flag} needs an open loop: give --rate or --stages"
+            )));
         }
         (None, None) => return Ok(None),
     };
@@ -439,20 +448,17 @@ fn family(args: &Load) -> Family {
     }
 }
 
-fn random_seed() -> u64 {
-    // Hash keys are seeded by the system; no crate is needed for one number.
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
-
 fn status_set(text: &str) -> Result<StatusSet, String> {
-    StatusSet::parse(text)
-        .ok_or_else(|| "write 200, 2xx, 200-399, or a list of these".to_owned())
+    StatusSet::parse(text).ok_or_else(|| "write 200, 2xx, 200-399, or a list of these".to_owned())
 }
 
 fn interval(text: &str) -> Result<DurationNs, String> {
     let interval = duration(text)?;
-    if interval < DurationNs::from_ms(10) { Err("must be at least 10ms".into()) } else { Ok(interval) }
+    if interval < DurationNs::from_ms(10) {
+        Err("must be at least 10ms".into())
+    } else {
+        Ok(interval)
+    }
 }
 
 fn tls_version(text: &str) -> Result<TlsVersion, String> {

@@ -91,10 +91,9 @@ pub struct TargetArgs {
     /// How to talk to the kernel: io_uring or epoll; the first that works when left out
     #[arg(long, value_name = "NAME", value_parser = reactor)]
     reactor: Option<ReactorKind>,
-    /// Open connections that a thread can hold
-    #[arg(long, value_name = "N", default_value_t = 16_384,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    max_connections: u32,
+    /// Open connections that a thread can hold; default 16384, or what the open-file limit allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: Option<u32>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -114,11 +113,6 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
             Failure::Environment(format!("cannot write {}: {error}", path.display()))
         })?;
     }
-    let wanted = u64::from(args.max_connections) * u64::from(args.threads) + SPARE_FILES;
-    let files = system::raise_open_files(wanted);
-    if files < wanted {
-        eprintln!("tare target: {files} open files allowed, fewer than {wanted}: connections beyond that are refused (ulimit -n)");
-    }
     let plan = TargetPlan {
         listen: listen_address(&args.listen)?,
         behaviour: behaviour(args)?,
@@ -126,7 +120,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         threads: args.threads,
         cpus: args.cpus.clone().unwrap_or_default(),
         reactor: args.reactor,
-        slots: args.max_connections,
+        slots: slots(args)?,
     };
     let mut target = Target::start(&plan)?;
     crate::load::interrupt::on_interrupt(target.stopper())?;
@@ -147,16 +141,43 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
 /// Files open beside connections: rings, listeners, standard streams.
 const SPARE_FILES: u64 = 64;
 
+/// Connections a thread can hold; files are made available for them.
+fn slots(args: &TargetArgs) -> Result<u32, Failure> {
+    let wanted = args.max_connections.unwrap_or(SLOTS_MAX_BY_DEFAULT);
+    let wanted_files = u64::from(wanted) * u64::from(args.threads) + SPARE_FILES;
+    let files = system::raise_open_files(wanted_files);
+    if files >= wanted_files {
+        return Ok(wanted);
+    }
+    if args.max_connections.is_some() {
+        let text = format!(
+            "needs {wanted_files} open files over {} threads, and this process may have {files} \
+             (ulimit -n)",
+            args.threads
+        );
+        return Err(Failure::flag("--max-connections", &wanted.to_string(), text));
+    }
+    let spare = files.saturating_sub(SPARE_FILES) / u64::from(args.threads);
+    Ok(u32::try_from(spare.max(1)).unwrap_or(wanted))
+}
+
+const SLOTS_MAX_BY_DEFAULT: u32 = 16_384;
+
 fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
     let delay = match &args.delay {
-        Some(text) => Delay::parse(text)
-            .map_err(|error| Failure::Usage(format!("--delay: {error}")))?,
+        Some(text) => {
+            Delay::parse(text).map_err(|error| Failure::Usage(format!("--delay: {error}")))?
+        }
         None => Delay::Fixed(DurationNs::ZERO),
     };
     let stall = match (args.stall, args.every) {
         (Some(length), Some(every)) if length < every => Some(Stall { length, every }),
         (Some(length), Some(every)) => {
-            return Err(Failure::flag("--stall", &length.to_string(), format!("must be shorter than --every {every}")));
+            return Err(Failure::flag(
+                "--stall",
+                &length.to_string(),
+                format!("must be shorter than --every {every}"),
+            ));
         }
         _ => None,
     };
@@ -182,7 +203,11 @@ fn listen_address(text: &str) -> Result<Endpoint, Failure> {
         return Ok(Endpoint::Unix(path.into()));
     }
     let address = text.parse().map_err(|_| {
-        Failure::flag("--listen", text, "not an address; write 127.0.0.1:8080, [::1]:8080 or unix:PATH")
+        Failure::flag(
+            "--listen",
+            text,
+            "not an address; write 127.0.0.1:8080, [::1]:8080 or unix:PATH",
+        )
     })?;
     Ok(Endpoint::Tcp(address))
 }

@@ -163,8 +163,7 @@ fn bars(histogram: &Histogram) -> Vec<Bar> {
         return Vec::new();
     }
     let edges = edges(histogram.quantile(0.005).as_ns(), histogram.quantile(0.995).as_ns());
-    let mut bars: Vec<Bar> =
-        edges.into_iter().map(|ns_up_to| Bar { ns_up_to, count: 0 }).collect();
+    let mut bars: Vec<Bar> = edges.into_iter().map(|ns_up_to| Bar { ns_up_to, count: 0 }).collect();
     let highest = histogram.max().as_ns();
     if bars.last().is_none_or(|bar| bar.ns_up_to < highest) {
         bars.push(Bar { ns_up_to: highest, count: 0 });
@@ -189,7 +188,12 @@ fn edges(low: u64, high: u64) -> Vec<u64> {
         let step = steps.into_iter().find(fits).unwrap_or(1);
         return (low / step..=high / step).map(|n| (n + 1) * step).collect();
     }
-    let all: [&[u64]; 4] = [&[10, 12, 15, 20, 25, 30, 40, 50, 60, 80], &[10, 15, 20, 30, 50, 70], &[10, 20, 50], &[10]];
+    let all: [&[u64]; 4] = [
+        &[10, 12, 15, 20, 25, 30, 40, 50, 60, 80],
+        &[10, 15, 20, 30, 50, 70],
+        &[10, 20, 50],
+        &[10],
+    ];
     let over = |steps: &[u64]| -> Vec<u64> {
         let edges = decades().flat_map(|decade| steps.iter().map(move |step| step * decade / 10));
         let mut beyond = false;
@@ -198,7 +202,10 @@ fn edges(low: u64, high: u64) -> Vec<u64> {
             .take_while(|edge| !std::mem::replace(&mut beyond, *edge >= high))
             .collect()
     };
-    all.iter().map(|steps| over(steps)).find(|edges| edges.len() <= BARS_MAX).unwrap_or_else(|| over(&[10]))
+    all.iter()
+        .map(|steps| over(steps))
+        .find(|edges| edges.len() <= BARS_MAX)
+        .unwrap_or_else(|| over(&[10]))
 }
 
 /// Collects ticks into intervals of the length the user asked for.
@@ -281,12 +288,21 @@ mod tests {
 
     #[test]
     fn edges_are_round_and_cover() {
-        assert_eq!(edges(47_100, 56_000), [48_000, 49_000, 50_000, 51_000, 52_000, 53_000, 54_000, 55_000, 56_000, 57_000]);
-        assert_eq!(edges(14_000, 400_000), [15_000, 20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000]);
+        assert_eq!(
+            edges(47_100, 56_000),
+            [48_000, 49_000, 50_000, 51_000, 52_000, 53_000, 54_000, 55_000, 56_000, 57_000]
+        );
+        assert_eq!(
+            edges(14_000, 400_000),
+            [15_000, 20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000]
+        );
         assert_eq!(edges(0, 0), [1]);
         for (low, high) in [(1, 60_000_000_000), (999, 1_000), (5, 5), (7, 27), (7, 28)] {
             let edges = edges(low, high);
-            assert!(edges.len() <= BARS_MAX && *edges.last().unwrap() >= high, "{low} {high}: {edges:?}");
+            assert!(
+                edges.len() <= BARS_MAX && *edges.last().unwrap() >= high,
+                "{low} {high}: {edges:?}"
+            );
             assert!(edges.windows(2).all(|pair| pair[0] < pair[1]));
         }
     }
@@ -306,7 +322,8 @@ mod tests {
             series.add(&tick(5000 + at * 250, 10));
         }
         series.flush();
-        let got: Vec<_> = series.intervals.iter().map(|i| (i.start_ns, i.end_ns, i.good_per_s)).collect();
+        let got: Vec<_> =
+            series.intervals.iter().map(|i| (i.start_ns, i.end_ns, i.good_per_s)).collect();
         assert_eq!(got, [(0, 1_000_000_000, 40.0), (1_000_000_000, 1_500_000_000, 40.0)]);
     }
 }

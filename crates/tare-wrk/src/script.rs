@@ -1,0 +1,331 @@
+//! A wrk script: one Lua state for the program, one for each worker, and their hooks.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mlua::{AnyUserData, Function, Lua, Table, Value};
+use tare_io::DurationNs;
+use tare_load::Tally;
+use tare_load::http1::{Capture, Reply};
+use tare_load::source::{Asked, AskedBytes, FixedRequest, Source};
+
+use crate::format::{socket_errors, status_errors};
+use crate::objects::{Address, StatisticObject, Thread, connect, lookup};
+use crate::statistics::Statistic;
+
+/// What the command line says that scripts can see.
+#[derive(Clone, Debug)]
+pub struct ScriptOptions {
+    pub path: Option<PathBuf>,
+    pub scheme: &'static str,
+    pub host: String,
+    /// As written in the URL.
+    pub port: Option<u16>,
+    pub target: String,
+    pub headers: Vec<(String, String)>,
+    /// The URL, then what follows `--`.
+    pub args: Vec<String>,
+    /// Where `wrk.addrs` starts: what the host name stands for and answers.
+    pub address: Option<SocketAddr>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    #[error("cannot read the script {path}: {source}")]
+    Unreadable { path: String, source: std::io::Error },
+    #[error("script: {0}")]
+    Lua(String),
+    #[error("script: request() does not give a whole HTTP request: {0}")]
+    Request(String),
+}
+
+impl From<mlua::Error> for ScriptError {
+    fn from(error: mlua::Error) -> Self {
+        // The first line says what and where; the rest is our own call stack.
+        let text = error.to_string();
+        Self::Lua(text.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+/// A script with its threads set up.
+pub struct Script {
+    main: Lua,
+    threads: Vec<Thread>,
+    /// Requests that one call of `request()` makes.
+    pipelined: u32,
+    errors: Arc<Mutex<Option<String>>>,
+}
+
+impl Script {
+    /// Loads the script for the program and every worker, and runs `setup` and `init`.
+    pub fn load(options: &ScriptOptions, threads: u32) -> Result<Self, ScriptError> {
+        let main = state(options)?;
+        let threads = (0..threads)
+            .map(|_| -> Result<Thread, ScriptError> {
+                let lua = state(options)?;
+                let address = Arc::new(Mutex::new(options.address));
+                Ok(Thread { lua, address, stop: Arc::new(AtomicBool::new(false)) })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let setup: Function = wrk(&main)?.get("setup")?;
+        for thread in &threads {
+            wrk(&thread.lua)?.set("thread", thread.clone())?;
+            setup.call::<()>(thread.clone())?;
+        }
+        for thread in &threads {
+            let args = thread.lua.create_table()?;
+            for (at, arg) in options.args.iter().enumerate() {
+                args.set(at, arg.as_str())?;
+            }
+            wrk(&thread.lua)?.get::<Function>("init")?.call::<()>(args)?;
+        }
+        let mut script = Self { main, threads, pipelined: 1, errors: Arc::default() };
+        // Once, as wrk does: to know how many replies a request calls for.
+        let first = request_function(&script.threads[0].lua)?.call::<mlua::String>(())?;
+        script.pipelined = requests_in(&first.as_bytes()).map_err(ScriptError::Request)?;
+        Ok(script)
+    }
+
+    /// Where each worker connects.
+    pub fn addresses(&self) -> Vec<Option<SocketAddr>> {
+        let address = |thread: &Thread| *thread.address.lock().unwrap_or_else(|e| e.into_inner());
+        self.threads.iter().map(address).collect()
+    }
+
+    pub fn is_pipelined(&self) -> bool {
+        self.pipelined > 1
+    }
+
+    /// The source of one worker's requests.
+    pub fn source(&self, worker: u32) -> Result<Box<dyn Source>, ScriptError> {
+        let thread = &self.threads[worker as usize % self.threads.len()];
+        let globals = thread.lua.globals();
+        let hook = |name: &str| globals.get::<Option<Function>>(name).ok().flatten();
+        let dynamic = hook("request").is_some();
+        let request = request_function(&thread.lua)?;
+        let fixed = match dynamic {
+            true => None,
+            false => Some(FixedRequest::new(request.call::<mlua::String>(())?.as_bytes().to_vec())),
+        };
+        Ok(Box::new(ScriptSource {
+            fixed,
+            request,
+            response: hook("response"),
+            delay: hook("delay"),
+            pipelined: self.pipelined,
+            thread: thread.clone(),
+            errors: self.errors.clone(),
+        }))
+    }
+
+    /// The first error that a hook raised during the run.
+    pub fn error(&self) -> Option<String> {
+        self.errors.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Calls `done`, where there is one.
+    pub fn done(
+        &self,
+        total: &Tally,
+        latency: Statistic,
+        requests: Statistic,
+        wrk2: bool,
+    ) -> Result<(), ScriptError> {
+        let Some(done) = self.main.globals().get::<Option<Function>>("done")? else {
+            return Ok(());
+        };
+        let summary = self.main.create_table()?;
+        summary.set("duration", total.elapsed().as_ns() / 1000)?;
+        summary.set("requests", total.completed)?;
+        summary.set("bytes", total.received_bytes)?;
+        let errors = self.main.create_table()?;
+        let socket = socket_errors(total);
+        errors.set("connect", socket.connect)?;
+        errors.set("read", socket.read)?;
+        errors.set("write", socket.write)?;
+        errors.set("timeout", socket.timeout)?;
+        errors.set("status", status_errors(total))?;
+        summary.set("errors", errors)?;
+        let latency = StatisticObject { statistic: latency, wrk2 };
+        let requests = StatisticObject { statistic: requests, wrk2 };
+        Ok(done.call::<()>((summary, latency, requests))?)
+    }
+}
+
+fn wrk(lua: &Lua) -> mlua::Result<Table> {
+    lua.globals().get("wrk")
+}
+
+/// The script's own `request`, or the fixed one.
+fn request_function(lua: &Lua) -> mlua::Result<Function> {
+    match lua.globals().get::<Option<Function>>("request")? {
+        Some(request) => Ok(request),
+        None => wrk(lua)?.get("request"),
+    }
+}
+
+fn state(options: &ScriptOptions) -> Result<Lua, ScriptError> {
+    let lua = Lua::new();
+    lua.load(include_str!("wrk.lua")).set_name("=wrk.lua").exec()?;
+    let wrk = wrk(&lua)?;
+    wrk.set("scheme", options.scheme)?;
+    wrk.set("host", options.host.as_str())?;
+    wrk.set("port", options.port.map(|port| port.to_string()))?;
+    wrk.set("path", options.target.as_str())?;
+    let headers: Table = wrk.get("headers")?;
+    for (name, value) in &options.headers {
+        headers.set(name.as_str(), value.as_str())?;
+    }
+    wrk.set("addrs", options.address.map(|address| vec![Address(address)]).unwrap_or_default())?;
+    let look =
+        lua.create_function(|_, (host, service): (String, Value)| Ok(lookup(&host, &service)))?;
+    wrk.set("lookup", look)?;
+    let try_connect =
+        lua.create_function(|_, address: AnyUserData| Ok(connect(&*address.borrow::<Address>()?)))?;
+    wrk.set("connect", try_connect)?;
+    let time_us =
+        lua.create_function(|_, ()| Ok(tare_io::time::monotonic_now().as_ns() as f64 / 1e3))?;
+    wrk.set("time_us", time_us)?;
+    if let Some(path) = &options.path {
+        let text = std::fs::read(path).map_err(|source| ScriptError::Unreadable {
+            path: path.display().to_string(),
+            source,
+        })?;
+        lua.load(text).set_name(format!("@{}", shown(path))).exec()?;
+    }
+    Ok(lua)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// How many whole requests these bytes are.
+fn requests_in(bytes: &[u8]) -> Result<u32, String> {
+    let mut rest = bytes;
+    let mut requests = 0;
+    while !rest.is_empty() {
+        let mut headers = [httparse::EMPTY_HEADER; 128];
+        let mut request = httparse::Request::new(&mut headers);
+        let used = match request.parse(rest).map_err(|error| error.to_string())? {
+            httparse::Status::Complete(used) => used,
+            httparse::Status::Partial => return Err("the head has no end".into()),
+        };
+        let mut body = 0;
+        for header in request.headers.iter() {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                let text = String::from_utf8_lossy(header.value);
+                body = text.trim().parse().map_err(|_| format!("content-length '{text}'"))?;
+            }
+        }
+        let after: &[u8] = &rest[used..];
+        rest = after.get(body..).ok_or("the body is shorter than its content-length")?;
+        requests += 1;
+    }
+    if requests == 0 { Err("it is empty".into()) } else { Ok(requests) }
+}
+
+struct ScriptSource {
+    /// Where the script has no `request` of its own.
+    fixed: Option<FixedRequest>,
+    request: Function,
+    response: Option<Function>,
+    delay: Option<Function>,
+    pipelined: u32,
+    thread: Thread,
+    errors: Arc<Mutex<Option<String>>>,
+}
+
+impl ScriptSource {
+    /// A hook failed: remembered for the end, and this worker stops.
+    fn fail(&self, error: mlua::Error) {
+        let mut first = self.errors.lock().unwrap_or_else(|e| e.into_inner());
+        first.get_or_insert(ScriptError::from(error).to_string());
+        self.thread.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn call_response(
+        &self,
+        response: &Function,
+        reply: &Reply,
+        capture: &Capture,
+    ) -> mlua::Result<()> {
+        let lua = &self.thread.lua;
+        let headers = lua.create_table()?;
+        let mut storage = [httparse::EMPTY_HEADER; 128];
+        let mut head = httparse::Response::new(&mut storage);
+        // It was parsed once already, by the engine.
+        let _ = head.parse(&capture.head);
+        for header in head.headers.iter() {
+            headers.set(header.name, lua.create_string(header.value)?)?;
+        }
+        response.call((reply.status, headers, lua.create_string(&capture.body)?))
+    }
+}
+
+impl Source for ScriptSource {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        if let Some(fixed) = &mut self.fixed {
+            return Asked { replies: self.pipelined, ..fixed.next(scratch) };
+        }
+        match self.request.call::<mlua::String>(()) {
+            Ok(bytes) => scratch.extend_from_slice(&bytes.as_bytes()),
+            Err(error) => {
+                self.fail(error);
+                // Something must be sent; the worker ends before another.
+                scratch.extend_from_slice(b"GET / HTTP/1.1\r\nHost: script-failed\r\n\r\n");
+            }
+        }
+        let to_head = scratch.starts_with(b"HEAD ");
+        Asked { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
+    }
+
+    fn wants_replies(&self) -> bool {
+        self.response.is_some()
+    }
+
+    fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
+        if let Some(response) = &self.response
+            && let Err(error) = self.call_response(response, reply, capture)
+        {
+            self.fail(error);
+        }
+    }
+
+    fn wants_stop(&self) -> bool {
+        self.thread.stop.load(Ordering::Relaxed)
+    }
+
+    fn rest(&mut self) -> DurationNs {
+        let Some(delay) = &self.delay else { return DurationNs::ZERO };
+        match delay.call::<f64>(()) {
+            Ok(ms) => DurationNs::from_secs_f64(ms / 1000.0),
+            Err(error) => {
+                self.fail(error);
+                DurationNs::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelined_requests_are_counted() {
+        let get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let post = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(requests_in(get.as_bytes()), Ok(1));
+        assert_eq!(requests_in(format!("{get}{post}{get}").as_bytes()), Ok(3));
+        assert_eq!(requests_in(b""), Err("it is empty".into()));
+        assert_eq!(requests_in(b"GET / HTTP/1.1\r\n"), Err("the head has no end".into()));
+        let cut = "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc";
+        assert_eq!(
+            requests_in(cut.as_bytes()),
+            Err("the body is shorter than its content-length".into())
+        );
+    }
+}

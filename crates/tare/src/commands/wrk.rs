@@ -1,0 +1,291 @@
+//! `tare wrk`: wrk's and wrk2's command lines and output, tare's numbers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Parser};
+use tare_io::{DurationNs, Endpoint};
+use tare_load::pacer::RateProfile;
+use tare_load::request::parse_header;
+use tare_load::tls::{TlsClient, TlsOptions};
+use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, PlannedSource, StatusSet, Stretch};
+use tare_wrk::format::{self, Flavour, Shown};
+use tare_wrk::script::{Script, ScriptError, ScriptOptions};
+use tare_wrk::statistics::{RateSamples, Statistic};
+
+use crate::failure::Failure;
+use crate::load::arguments::{count, si_number};
+use crate::load::interrupt;
+use crate::load::outputs::print;
+use crate::load::plan::{Family, WAIT, provide_files, random_seed, resolve};
+use crate::url::Url;
+
+/// wrk's and wrk2's flags, scripts and output, with tare's measurement behind them
+///
+/// No sample is corrected or invented: latency is what each request took, with -R from the moment
+/// it was due. What wrk would have kept silent about is said on standard error. Called through a
+/// link named wrk or wrk2, tare is this command.
+///
+/// Example: tare wrk -t2 -c100 -d30s --latency http://127.0.0.1:8080/
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Wrk {
+    /// Connections to keep open
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = count)]
+    connections: u64,
+    /// Duration of the test: 10, 2s, 2m or 2h
+    #[arg(short, long, value_name = "T", default_value = "10s", value_parser = wrk_time)]
+    duration: DurationNs,
+    /// Threads
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = count)]
+    threads: u64,
+    /// Lua script
+    #[arg(short, long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Request header, 'Name: value'; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Print the latency distribution
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// wrk2: also print latencies without the time spent waiting to be sent
+    #[arg(short = 'U', long = "u_latency")]
+    u_latency: bool,
+    /// wrk2: accepted; latency is always taken for each reply
+    #[arg(short = 'B', long = "batch_latency")]
+    batch_latency: bool,
+    /// Give a request up after this long
+    #[arg(long, value_name = "T", default_value = "2s", value_parser = wrk_time)]
+    timeout: DurationNs,
+    /// wrk2: requests a second
+    #[arg(short = 'R', long, value_name = "N", value_parser = si_number)]
+    rate: Option<f64>,
+    /// Print the version
+    #[arg(short = 'v', long = "version")]
+    version: bool,
+    #[arg(value_name = "URL", required_unless_present = "version")]
+    url: Option<String>,
+    /// Arguments of the script
+    #[arg(value_name = "ARGS", trailing_var_arg = true)]
+    args: Vec<String>,
+}
+
+/// The same as a program of its own, for links.
+#[derive(Parser)]
+#[command(name = "wrk", disable_version_flag = true, max_term_width = 100)]
+struct Linked {
+    #[command(flatten)]
+    wrk: Wrk,
+}
+
+/// Called through a link named `wrk` or `wrk2`.
+pub fn run_linked(name: &str) -> Result<(), Failure> {
+    let linked = Linked::try_parse().map_err(super::one_line)?;
+    if name == "wrk2" && linked.wrk.rate.is_none() && !linked.wrk.version {
+        return Err(Failure::Usage("wrk2 needs a rate: give -R, requests a second".into()));
+    }
+    run(&linked.wrk)
+}
+
+pub fn run(args: &Wrk) -> Result<(), Failure> {
+    let Some(url_text) = args.url.as_ref().filter(|_| !args.version) else {
+        println!("wrk (tare {})", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    };
+    let url =
+        Url::parse(url_text).map_err(|why| Failure::Usage(format!("URL '{url_text}': {why}")))?;
+    let threads = u32::try_from(args.threads).unwrap_or(u32::MAX);
+    let connections = u32::try_from(args.connections).unwrap_or(u32::MAX);
+    if connections < threads {
+        let allowed = format!("must be at least the number of threads, {threads}");
+        return Err(Failure::flag("-c", &connections.to_string(), allowed));
+    }
+    let address = resolve(&url.host, url.port, Family::Any)?;
+    let script = Arc::new(load_script(args, &url, url_text, address, threads)?);
+    let plan = plan(args, &url, &script, Endpoint::Tcp(address), threads, connections)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    show(&format::opening(url_text, args.duration.as_secs_f64(), threads, connections))?;
+    let mut samples = RateSamples::default();
+    let result = tare_load::run(&plan, &stop, &mut samples)?;
+    finish(args, &script, &result, &samples)
+}
+
+fn load_script(
+    args: &Wrk,
+    url: &Url,
+    url_text: &str,
+    address: std::net::SocketAddr,
+    threads: u32,
+) -> Result<Script, Failure> {
+    let headers = args
+        .headers
+        .iter()
+        .map(|text| parse_header(text).map_err(|error| Failure::Usage(format!("-H: {error}"))))
+        .collect::<Result<Vec<_>, _>>()?;
+    let options = ScriptOptions {
+        path: args.script.clone(),
+        scheme: if url.tls { "https" } else { "http" },
+        host: url.host.clone(),
+        port: url.written_port,
+        target: url.target.clone(),
+        headers,
+        args: std::iter::once(url_text.to_owned()).chain(args.args.iter().cloned()).collect(),
+        address: Some(address),
+    };
+    Script::load(&options, threads).map_err(script_failure)
+}
+
+fn script_failure(error: ScriptError) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+fn plan(
+    args: &Wrk,
+    url: &Url,
+    script: &Arc<Script>,
+    endpoint: Endpoint,
+    threads: u32,
+    connections: u32,
+) -> Result<LoadPlan, Failure> {
+    provide_files(connections)?;
+    // Made once here, so that an error is the user's to see, not a worker's to swallow.
+    for worker in 0..threads {
+        script.source(worker).map_err(script_failure)?;
+    }
+    let rate = args.rate.map(RateProfile::constant).transpose();
+    let tls = TlsOptions { name: url.host.clone(), insecure: true, ..Default::default() };
+    let tls = url.tls.then(|| TlsClient::new(&tls)).transpose();
+    let made = script.clone();
+    Ok(LoadPlan {
+        engine: EngineConfig {
+            endpoint,
+            bind: Vec::new(),
+            connections,
+            max_connections: connections,
+            lifetime: Lifetime::Kept,
+            tls: tls.map_err(|error| Failure::Usage(error.to_string()))?,
+            timeout: args.timeout,
+            // wrk counts every whole reply; those above 399 are also shown as errors.
+            expected: StatusSet::any(),
+            wait: WAIT,
+        },
+        source: PlannedSource::Made(Arc::new(move |worker| {
+            made.source(worker).unwrap_or_else(|error| unreachable!("made before: {error}"))
+        })),
+        worker_endpoints: script.addresses().into_iter().flatten().map(Endpoint::Tcp).collect(),
+        rate: rate.map_err(|error| Failure::Usage(format!("-R: {error}")))?,
+        poisson: false,
+        stretch: Stretch {
+            ramp: DurationNs::ZERO,
+            window: args.duration,
+            requests: None,
+            interval: SAMPLE_INTERVAL,
+        },
+        workers: threads,
+        cpus: Vec::new(),
+        reactor: None,
+        tls_resume: false,
+        seed: random_seed(),
+    })
+}
+
+/// wrk samples the rate of its threads this often.
+const SAMPLE_INTERVAL: DurationNs = DurationNs::from_ms(100);
+
+fn finish(
+    args: &Wrk,
+    script: &Script,
+    result: &LoadResult,
+    samples: &RateSamples,
+) -> Result<(), Failure> {
+    let total = &result.total;
+    let flavour = if args.rate.is_some() { Flavour::Wrk2 } else { Flavour::Wrk };
+    let latency = Statistic::of_latency(total.latency.headline());
+    let requests = Statistic::of_samples(&samples.0);
+    show(&format::results(&Shown {
+        flavour,
+        total,
+        latency: &latency,
+        requests: &requests,
+        distribution: args.latency || args.u_latency,
+        uncorrected: args.u_latency,
+    }))?;
+    for note in notes(args, script, result) {
+        eprintln!("tare: {note}");
+    }
+    script.done(total, latency, requests, flavour == Flavour::Wrk2).map_err(script_failure)?;
+    if let Some(error) = script.error() {
+        return Err(Failure::Usage(error));
+    }
+    if interrupt::was_interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// What wrk would have said nothing about.
+fn notes(args: &Wrk, script: &Script, result: &LoadResult) -> Vec<String> {
+    let total = &result.total;
+    let mut notes = Vec::new();
+    let closed = total.connections.closed_by_server;
+    if closed > 0 {
+        let handshakes = match total.connections.handshakes_full {
+            0 => String::new(),
+            n => format!(", with {n} full TLS handshakes (wrk would have resumed sessions)"),
+        };
+        notes.push(format!(
+            "the server closed {closed} connections; they were reopened{handshakes}"
+        ));
+    }
+    let errors = format::status_errors(total);
+    if errors > 0 {
+        let good = total.completed - errors;
+        let per_s = good as f64 / total.elapsed().as_secs_f64().max(1e-9);
+        notes.push(format!(
+            "{errors} of {} replies are errors (status 400 and above), though Requests/sec counts \
+             them: without them it is {per_s:.2}",
+            total.completed
+        ));
+    }
+    for (kind, n, first) in total.failures.seen() {
+        notes.push(format!("{n} {}: {first}", kind.name().replace('_', " ")));
+    }
+    if let Some(rate) = args.rate
+        && !interrupt::was_interrupted()
+    {
+        let due = rate * total.elapsed().as_secs_f64();
+        let met = (total.completed + total.unfinished.drained) as f64 / due.max(1.0);
+        if met < 0.99 {
+            let percent = met * 100.0;
+            notes.push(format!(
+                "only {percent:.1} % of the requests due were answered, {} were never sent: \
+                 latencies do not hold those",
+                total.unfinished.unsent
+            ));
+        }
+    }
+    let at_once = total.completed as f64 / total.elapsed().as_secs_f64().max(1e-9)
+        * total.latency.from_sent.mean().as_secs_f64();
+    if at_once > args.connections as f64 * 1.02 && !script.is_pipelined() {
+        notes.push(format!(
+            "throughput × mean latency is {at_once:.1} requests at once on {} connections: that \
+             cannot be",
+            args.connections
+        ));
+    }
+    notes
+}
+
+fn show(text: &str) -> Result<(), Failure> {
+    print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+/// wrk's times: a bare number is seconds.
+fn wrk_time(text: &str) -> Result<DurationNs, String> {
+    let whole = text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
+    let text = if whole { format!("{text}s") } else { text.to_owned() };
+    match DurationNs::parse(&text) {
+        Ok(DurationNs::ZERO) => Err("must be longer than 0".into()),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err("write seconds, or a number and s, m or h, as 30 or 2m".into()),
+    }
+}

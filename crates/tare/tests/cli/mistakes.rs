@@ -1,0 +1,137 @@
+//! Every mistake gets one line: the flag, the value, what is allowed.
+
+use tare_target::behaviour::Behaviour;
+
+use crate::util::{Server, ran, tare};
+
+#[test]
+fn the_users_words() {
+    for (args, message) in [
+        (&[][..], "say what to do; try 'tare --help'"),
+        (&["frob"], "unrecognized subcommand 'frob'"),
+        (&["load"], "the following required arguments were not provided: <URL>"),
+        (
+            &["load", "--ratee", "5", "x"],
+            "unexpected argument '--ratee' found; tip: a similar argument exists: '--rate'",
+        ),
+        (
+            &["load", "x", "-c", "0"],
+            "invalid value '0' for '--connections <N>': 0 is not in 1..=1000000",
+        ),
+        (
+            &["load", "x", "-d", "5"],
+            "invalid value '5' for '--duration <DURATION>': '5' is not a duration; write a number and ns, us, ms, s, m or h, for example 250ms",
+        ),
+        (&["load", "x", "-d", "0s"], "for '--duration <DURATION>': must be longer than 0"),
+        (&["load", "x", "--rate", "5x"], "'5x' is not a number; write 5000, 10k or 1.5M"),
+        (
+            &["load", "x", "-n", "0"],
+            "'0' is not a count; write a whole number from 1, as 5000 or 10k",
+        ),
+        (
+            &["load", "localhost:1", "--rate", "0"],
+            "--rate: '0' is not a rate; write requests a second above 0",
+        ),
+        (
+            &["load", "localhost:1", "--stages", "1s"],
+            "--stages: '1s' is not a rate; write requests a second",
+        ),
+        (
+            &["load", "localhost:1", "--poisson"],
+            "--poisson needs an open loop: give --rate or --stages",
+        ),
+        (&["load", "ftp://x"], "URL 'ftp://x': scheme 'ftp' is not supported; use http or https"),
+        (
+            &["load", "127.0.0.1:1", "-H", "bad"],
+            "-H: header 'bad' is not of the form 'Name: value'",
+        ),
+        (
+            &["load", "127.0.0.1:1", "-X", "GE T"],
+            "method 'GE T' has a character that is not allowed",
+        ),
+        (
+            &["load", "127.0.0.1:1", "--rate", "5", "--max-connections", "3"],
+            "--max-connections 3: must be at least -c 10",
+        ),
+        (&["load", "127.0.0.1:1", "--body-file", "/no/such"], "--body-file /no/such: No such file"),
+        (&["load", "127.0.0.1:1", "--urls", "/no/such"], "--urls /no/such: No such file"),
+        (
+            &["load", "127.0.0.1:1", "--bind", "::1"],
+            "--bind ::1: cannot be a source for 127.0.0.1:1",
+        ),
+        (&["load", "127.0.0.1:1", "--json", "-", "--csv", "-"], "only one of them can be -"),
+        (
+            &["load", "https://127.0.0.1:1", "--cacert", "/no/such"],
+            "cannot read certificates (PEM) from /no/such",
+        ),
+        (
+            &["load", "https://127.0.0.1:1", "-k", "--ciphers", "RC4"],
+            "--ciphers: 'RC4' is not known; choose among",
+        ),
+        (&["load", "x", "--expect-status", "2x"], "write 200, 2xx, 200-399, or a list of these"),
+        (&["load", "x", "--reactor", "kqueue"], "choose io_uring or epoll"),
+        (&["load", "x", "--interval", "1ms"], "must be at least 10ms"),
+        (
+            &["target", "--listen", "nowhere"],
+            "--listen nowhere: not an address; write 127.0.0.1:8080",
+        ),
+        (&["target", "--defect", "x"], "choose among cut-head, cut-body"),
+        (
+            &["target", "--stall", "2s", "--every", "1s"],
+            "--stall 2s: must be shorter than --every 1s",
+        ),
+        (&["target", "--delay", "x"], "--delay: 'x' is not a delay; write 5ms, exp:5ms"),
+        (&["target", "--error-rate", "2"], "write a share from 0 to 1"),
+        (
+            &["wrk", "-t4", "-c2", "http://127.0.0.1:1"],
+            "-c 2: must be at least the number of threads, 4",
+        ),
+        (
+            &["wrk", "-d", "x", "http://127.0.0.1:1"],
+            "write seconds, or a number and s, m or h, as 30 or 2m",
+        ),
+        (
+            &["wrk", "-s", "/no/such.lua", "http://127.0.0.1:1"],
+            "cannot read the script /no/such.lua",
+        ),
+    ] {
+        tare(args).fails(2, message);
+    }
+}
+
+#[test]
+fn the_environment_and_the_target() {
+    let server = Server::start(Behaviour::default());
+    let taken = server.address().to_string();
+    tare(&["target", "--listen", &taken])
+        .fails(3, "another program has this address: choose another port");
+    tare(&["load", &server.url(), "--json", "/no/such/folder/x"])
+        .fails(3, "--json: cannot write /no/such/folder/x");
+    drop(server);
+    tare(&["load", &taken]).fails(4, &format!("cannot connect to {taken}: connection refused"));
+    tare(&["wrk", "-d1", &taken])
+        .fails(4, &format!("cannot connect to {taken}: connection refused"));
+    tare(&["load", "http://name.invalid/"]).fails(4, "cannot resolve name.invalid: ");
+    tare(&["load", "http://x/", "--unix-socket", "/no/such.sock"])
+        .fails(4, "cannot connect to unix:/no/such.sock: no such file or directory");
+}
+
+#[test]
+fn too_few_files_are_said_before_the_load() {
+    let program = env!("CARGO_BIN_EXE_tare");
+    let script = format!(
+        "ulimit -Sn 100; ulimit -Hn 100; exec setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource -- {program} load http://127.0.0.1:1/ -c 5000"
+    );
+    ran(std::process::Command::new("sh").args(["-c", &script]))
+        .fails(3, "5000 connections need 5064 open files, and this process may have 100; raise the limit (ulimit -n 5064)");
+}
+
+#[test]
+fn help_has_an_example_for_every_command() {
+    for command in ["load", "target", "wrk"] {
+        let ran = tare(&[command, "--help"]).success();
+        assert!(ran.stdout.contains(&format!("Example: tare {command} ")), "{}", ran.story());
+        let widest = ran.stdout.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(100), "{widest:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Runs the real binary against a target in this process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tare_io::Endpoint;
+use tare_target::behaviour::Behaviour;
+use tare_target::serve::{Target, TargetPlan};
+use tare_target::tls::TlsServer;
+
+pub struct Server {
+    pub target: Target,
+    scheme: &'static str,
+}
+
+impl Server {
+    pub fn start(behaviour: Behaviour) -> Self {
+        Self::on(behaviour, None, 1024)
+    }
+
+    pub fn with_tls(behaviour: Behaviour) -> Self {
+        Self::on(behaviour, Some(TlsServer::self_signed().unwrap()), 1024)
+    }
+
+    /// For many connections.
+    pub fn with_slots(slots: u32) -> Self {
+        Self::on(Behaviour::default(), None, slots)
+    }
+
+    fn on(behaviour: Behaviour, tls: Option<TlsServer>, slots: u32) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let target = Target::start(&TargetPlan {
+            listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            behaviour,
+            tls,
+            threads: 1,
+            cpus: Vec::new(),
+            reactor: None,
+            slots,
+        })
+        .unwrap();
+        Self { target, scheme }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        match &self.target.listens {
+            Endpoint::Tcp(address) => *address,
+            Endpoint::Unix(path) => panic!("{}", path.display()),
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}://{}/", self.scheme, self.address())
+    }
+}
+
+pub struct Ran {
+    pub command: String,
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn tare(args: &[&str]) -> Ran {
+    ran(Command::new(env!("CARGO_BIN_EXE_tare")).args(args))
+}
+
+pub fn ran(command: &mut Command) -> Ran {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran {
+        command: format!("{command:?}"),
+        code: status.code(),
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
+}
+
+impl Ran {
+    /// Everything known about the run, for failing tests.
+    pub fn story(&self) -> String {
+        let Self { command, code, stdout, stderr } = self;
+        format!("{command}\nexit code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+
+    #[track_caller]
+    pub fn success(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}", self.story());
+        self
+    }
+
+    #[track_caller]
+    pub fn fails(&self, code: i32, message: &str) {
+        assert_eq!(self.code, Some(code), "{}", self.story());
+        let told = self.stderr.trim_end();
+        assert_eq!(told.lines().count(), 1, "one line, please: {}", self.story());
+        assert!(told.starts_with("tare: ") && told.contains(message), "{}", self.story());
+    }
+}
+
+/// A folder of this test's own, removed at its end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tare-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn str(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
