@@ -1,7 +1,8 @@
 //! What tare asks of the kernel: a clock, sockets, and completions.
 //!
-//! One interface, [`Reactor`], stands between the engines (load, target) and three worlds: io_uring,
-//! epoll, and the simulated network of `tare-sim`. All `unsafe` of the project lives in this crate.
+//! One interface, [`Reactor`], stands between the engines (load, target) and three worlds:
+//! io_uring, epoll, and the simulated network of `tare-sim`. All `unsafe` of the project lives in
+//! this crate.
 
 mod buffers;
 pub mod endpoint;

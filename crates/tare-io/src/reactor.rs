@@ -8,10 +8,10 @@ use crate::time::{DurationNs, Instant};
 
 /// Starts operations on connections and waits for what came of them.
 ///
-/// A connection lives in a *slot* that the engine chooses. Starting one yields a [`Token`], which is
-/// never used again: a completion that arrives late for a closed connection carries an old token,
-/// and the engine drops it. Receiving is always on; the engine answers by [`Reactor::release`]ing
-/// every chunk it was given.
+/// A connection lives in a *slot* that the engine chooses. Starting one yields a [`Token`], which
+/// is never used again: a completion that arrives late for a closed connection carries an old
+/// token, and the engine drops it. Receiving is always on; the engine answers by
+/// [`Reactor::release`]ing every chunk it was given.
 pub trait Reactor {
     fn now(&self) -> Instant;
 
@@ -74,7 +74,8 @@ impl Outgoing {
     }
 }
 
-/// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it then.
+/// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it
+/// then.
 pub const FIXED_SEND_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,11 @@ impl CpuTime {
             |a: DurationNs, b: DurationNs| DurationNs::from_ns(a.as_ns().saturating_sub(b.as_ns()));
         Self { user: minus(self.user, earlier.user), system: minus(self.system, earlier.system) }
     }
+}
 
-    pub fn add(self, other: Self) -> Self {
+impl std::ops::Add for CpuTime {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
         Self { user: self.user + other.user, system: self.system + other.system }
     }
 }
@@ -103,8 +106,8 @@ pub fn errno_text(errno: i32) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Calls `handler` at the first of these signals; after that the signal has its default effect again.
-/// `handler` must only do what a signal handler may: touch atomics.
+/// Calls `handler` at the first of these signals; after that the signal has its default effect
+/// again. `handler` must only do what a signal handler may: touch atomics.
 pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()> {
     for signal in signals {
         // SAFETY: an all-zero sigaction is valid; the handler is a function of the right type, and

@@ -129,7 +129,8 @@ pub struct ParseDurationError {
 /// The monotonic clock. Engines take `now` from their reactor instead, so that it can be simulated.
 pub fn monotonic_now() -> Instant {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec for the call to fill; CLOCK_MONOTONIC always exists on Linux.
+    // SAFETY: `now` is a valid timespec for the call to fill; CLOCK_MONOTONIC always exists on
+    // Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

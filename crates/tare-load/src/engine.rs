@@ -111,8 +111,8 @@ pub struct Stretch {
 
 /// Where finished tallies go.
 pub trait IntervalSink {
-    /// Takes a finished interval and puts a spare tally in its place. `false` where nobody has room:
-    /// the engine goes on counting in it, so the interval is longer but nothing is lost.
+    /// Takes a finished interval and puts a spare tally in its place. `false` where nobody has
+    /// room: the engine goes on counting in it, so the interval is longer but nothing is lost.
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool;
 }
 

@@ -88,16 +88,17 @@ pub struct Capture {
     pub body: Vec<u8>,
 }
 
+/// What is awaited.
 #[derive(Debug, Default)]
 enum State {
     #[default]
-    AwaitHead,
-    AwaitBody {
+    Head,
+    Body {
         left: u64,
         total: u64,
     },
-    AwaitChunks(ChunkedBody),
-    AwaitClose,
+    Chunks(ChunkedBody),
+    Close,
 }
 
 /// How the end of a body is known.
@@ -142,7 +143,7 @@ impl ReplyParser {
 
     /// Forgets everything, for a new connection; memory is kept.
     pub fn reset(&mut self) {
-        self.state = State::AwaitHead;
+        self.state = State::Head;
         self.partial_head.clear();
         self.interim = 0;
         self.reply = None;
@@ -150,7 +151,7 @@ impl ReplyParser {
 
     /// Nothing of a reply has come since the last one ended.
     pub fn is_between_replies(&self) -> bool {
-        matches!(self.state, State::AwaitHead) && self.partial_head.is_empty() && self.interim == 0
+        matches!(self.state, State::Head) && self.partial_head.is_empty() && self.interim == 0
     }
 
     /// Takes bytes off the front of `input`. `Some` when a reply is complete; the rest of `input`
@@ -164,15 +165,15 @@ impl ReplyParser {
     ) -> Result<Option<Reply>, ReplyDefect> {
         while !input.is_empty() {
             let done = match &mut self.state {
-                State::AwaitHead => self.advance_head(input, to_head, memo)?,
-                State::AwaitBody { left, .. } => {
+                State::Head => self.advance_head(input, to_head, memo)?,
+                State::Body { left, .. } => {
                     let n = (*left).min(input.len() as u64) as usize;
                     *left -= n as u64;
                     let done = *left == 0;
                     self.take_body(input, n);
                     done
                 }
-                State::AwaitChunks(chunks) => {
+                State::Chunks(chunks) => {
                     let (used, data) = chunks.advance(input)?;
                     let done = chunks.is_done();
                     if let (Some(capture), Some(data)) = (&mut self.capture, data.clone()) {
@@ -184,7 +185,7 @@ impl ReplyParser {
                     *input = &input[used..];
                     done
                 }
-                State::AwaitClose => {
+                State::Close => {
                     let n = input.len();
                     self.take_body(input, n);
                     false
@@ -202,21 +203,19 @@ impl ReplyParser {
     pub fn on_close(&mut self, clean: bool) -> Result<Option<Reply>, ReplyDefect> {
         let got_bytes = self.reply.map_or(0, |reply| reply.body_bytes);
         match &self.state {
-            State::AwaitHead if self.partial_head.is_empty() => Err(ReplyDefect::ClosedBeforeReply),
-            State::AwaitHead => {
-                Err(ReplyDefect::ClosedInHead { got_bytes: self.partial_head.len() })
-            }
-            State::AwaitBody { total, .. } => {
+            State::Head if self.partial_head.is_empty() => Err(ReplyDefect::ClosedBeforeReply),
+            State::Head => Err(ReplyDefect::ClosedInHead { got_bytes: self.partial_head.len() }),
+            State::Body { total, .. } => {
                 Err(ReplyDefect::ClosedInBody { got_bytes, expected_bytes: *total })
             }
-            State::AwaitChunks(_) => Err(ReplyDefect::ClosedInChunks { got_bytes }),
-            State::AwaitClose if clean => Ok(self.finish()),
-            State::AwaitClose => Err(ReplyDefect::NoCloseNotify),
+            State::Chunks(_) => Err(ReplyDefect::ClosedInChunks { got_bytes }),
+            State::Close if clean => Ok(self.finish()),
+            State::Close => Err(ReplyDefect::NoCloseNotify),
         }
     }
 
     fn finish(&mut self) -> Option<Reply> {
-        self.state = State::AwaitHead;
+        self.state = State::Head;
         self.interim = 0;
         self.reply.take()
     }
@@ -271,7 +270,8 @@ impl ReplyParser {
         // Never copy more than a head can hold, so that a large body behind it is not copied.
         let before = self.partial_head.len();
         let room = (HEAD_LIMIT_BYTES + 1 - before).min(input.len());
-        // Grows by pieces: a head that dribbles in byte by byte must not be parsed in full for each.
+        // Grows by pieces: a head that dribbles in byte by byte must not be parsed in full for
+        // each.
         let end = find_head_end(&self.partial_head, &input[..room]);
         self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
         *input = &input[end.unwrap_or(room)..];
@@ -309,9 +309,9 @@ impl ReplyParser {
         });
         self.state = match framing {
             Framing::Length(0) => return Ok(true),
-            Framing::Length(total) => State::AwaitBody { left: total, total },
-            Framing::Chunked => State::AwaitChunks(ChunkedBody::default()),
-            Framing::UntilClose => State::AwaitClose,
+            Framing::Length(total) => State::Body { left: total, total },
+            Framing::Chunked => State::Chunks(ChunkedBody::default()),
+            Framing::UntilClose => State::Close,
         };
         Ok(false)
     }

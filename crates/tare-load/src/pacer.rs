@@ -1,9 +1,9 @@
 //! When requests are due.
 //!
 //! Closed loop: whenever a connection is free. Open loop: at times fixed in advance, whatever the
-//! server does. A due request is never skipped: when every connection is busy the pacer simply stays
-//! behind, and the requests that wait are those between its next due time and now. So the queue
-//! costs no memory, however long it grows.
+//! server does. A due request is never skipped: when every connection is busy the pacer simply
+//! stays behind, and the requests that wait are those between its next due time and now. So the
+//! queue costs no memory, however long it grows.
 
 use tare_io::{DurationNs, Instant, Random};
 

@@ -222,7 +222,7 @@ fn collect(
     Ok(LoadResult {
         reactor: first.reactor,
         reactor_note: first.reactor_note.clone(),
-        cpu: reports.iter().fold(CpuTime::default(), |sum, report| sum.add(report.cpu)),
+        cpu: reports.iter().fold(CpuTime::default(), |sum, report| sum + report.cpu),
         workers: reports,
         total,
     })

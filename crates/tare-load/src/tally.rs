@@ -1,4 +1,5 @@
-//! What was counted and timed in a stretch of load. Merges by adding: histograms, never percentiles.
+//! What was counted and timed in a stretch of load. Merges by adding: histograms, never
+//! percentiles.
 
 use std::ops::AddAssign;
 

@@ -16,7 +16,7 @@ pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -42,7 +42,7 @@ pub fn bytes(n: f64) -> String {
 /// A share as a percentage: `12.3 %`.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
-        p if p == 0.0 => "0 %".into(),
+        0.0 => "0 %".into(),
         p if p < 0.01 => "< 0.01 %".into(),
         p if p < 10.0 => format!("{p:.2} %"),
         p => format!("{p:.1} %"),

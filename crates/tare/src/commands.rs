@@ -22,9 +22,9 @@ struct Tare {
 
 #[derive(Subcommand)]
 enum Command {
-    Load(load::Load),
-    Target(target::TargetArgs),
-    Wrk(wrk::Wrk),
+    Load(Box<load::Load>),
+    Target(Box<target::TargetArgs>),
+    Wrk(Box<wrk::Wrk>),
 }
 
 pub fn run() -> Result<(), Failure> {

@@ -210,7 +210,8 @@ impl Engine {
     }
 }
 
-/// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun on.
+/// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun
+/// on.
 const REST_AFTER_FAILED_CONNECT: DurationNs = DurationNs::from_ms(10);
 
 fn is_close_by_server(failure: &Failure) -> bool {

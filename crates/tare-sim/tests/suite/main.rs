@@ -1,6 +1,8 @@
 //! What the load engine does with every kind of server. One suite, three worlds: io_uring, epoll,
 //! simulation. Nothing here depends on how fast the machine is.
 
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
 mod behaviour;
 mod defects;
 mod tls;

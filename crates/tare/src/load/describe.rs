@@ -184,7 +184,7 @@ fn edges(low: u64, high: u64) -> Vec<u64> {
     let decades = || (0..12).map(|power| 10u64.pow(power));
     if high < low.saturating_mul(4) {
         let steps = decades().flat_map(|decade| [1, 2, 5].map(|step| step * decade));
-        let fits = |step: &u64| (high / step - low / step) as usize + 1 <= BARS_MAX;
+        let fits = |step: &u64| ((high / step - low / step) as usize) < BARS_MAX;
         let step = steps.into_iter().find(fits).unwrap_or(1);
         return (low / step..=high / step).map(|n| (n + 1) * step).collect();
     }

@@ -138,6 +138,7 @@ fn ten_thousand_connections_in_a_hundred_megabytes() {
     // Client and target each hold a descriptor a connection, in processes of their own.
     assert!(tare_io::system::raise_open_files(12_000) >= 12_000, "ulimit -n 12000");
     let server = Server::with_slots(11_000);
+    #[allow(clippy::zombie_processes)] // `wait_for_peak_kb` waits for it.
     let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
         .args(["load", &server.url(), "-c", "10000", "-t", "1", "-n", "30000", "--json", "-"])
         .stdout(Stdio::piped())

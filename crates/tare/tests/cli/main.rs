@@ -1,5 +1,7 @@
 //! The program as a user meets it: what it prints, writes, and returns.
 
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
 mod load;
 mod mistakes;
 mod target;

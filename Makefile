@@ -1,0 +1,64 @@
+# tare: what does this layer cost?
+#
+#   make setup   install what building, testing and benching need (Debian packages)
+#   make build   the program, optimised: target/release/tare
+#   make test    every test, after `setup`
+#   make lint    formatting, clippy, house rules, licences
+#   make bench   tare beside its peers on the same nginx; SECONDS_EACH=1 ROUNDS=1 for a look
+#   make fuzz    the HTTP parser under libFuzzer; FUZZ_RUNS=10000000
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+# What building and testing need, and what `make bench` measures and compares with.
+BUILD_PACKAGES := build-essential cmake pkg-config
+TEST_PACKAGES := $(BUILD_PACKAGES) util-linux procps
+FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
+BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx-light wrk apache2-utils nghttp2-client openssl
+
+ROUNDS ?= 8
+SECONDS_EACH ?= 2
+FUZZ_RUNS ?= 10000000
+
+.PHONY: build setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
+
+build: setup
+	cargo build --release --locked -p tare
+	@echo "built target/release/tare"
+
+setup:
+	@scripts/install-packages $(TEST_PACKAGES)
+
+setup-fuzz:
+	@scripts/install-packages $(FUZZ_PACKAGES)
+
+setup-bench:
+	@scripts/install-packages $(BENCH_PACKAGES)
+
+test: setup
+	cargo test --workspace --locked
+
+lint: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --locked -q -p tare-tidy
+	@if command -v cargo-deny >/dev/null; then cargo deny check; \
+	 else echo "cargo-deny is not installed: licences, bans and sources were checked by tare-tidy"; fi
+
+bench: setup-bench build
+	bench/install-peers
+	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
+
+# Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
+bench-smoke: setup-bench build
+	bench/run --rounds 1 --seconds 0.5 --smoke
+
+fuzz: setup-fuzz
+	fuzz/run replies -runs=$(FUZZ_RUNS)
+
+fuzz-smoke: setup-fuzz
+	fuzz/run replies -runs=200000
+
+clean:
+	cargo clean

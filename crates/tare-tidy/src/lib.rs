@@ -1,0 +1,17 @@
+//! House rules of this repository, checked as tests: `make lint` runs them.
+//!
+//! [`sources`] looks at our own files, [`dependencies`] at what we build on. The rules are values,
+//! and the tests feed each of them a case that breaks it.
+
+#![forbid(unsafe_code)]
+
+pub mod dependencies;
+pub mod sources;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}

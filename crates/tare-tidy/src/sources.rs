@@ -1,0 +1,142 @@
+//! Rules for our own source files.
+
+use std::path::{Path, PathBuf};
+
+/// Lines of code in a file, its tests not counted.
+pub const FILE_LINES_MAX: usize = 600;
+/// Lines of a function, from its signature to its closing brace.
+pub const FUNCTION_LINES_MAX: usize = 70;
+pub const COLUMNS_MAX: usize = 100;
+
+/// Calls and words that have a better replacement here.
+const BANNED: [(&str, &str); 7] = [
+    ("Instant::now()", "one clock: take `now` from the reactor"),
+    ("SystemTime::now()", "use tare_io::time::wall_unix_ms"),
+    ("thread::sleep", "wait for what you wait for; sleeping makes tests slow and flaky"),
+    ("dbg!(", "left over from debugging"),
+    ("FIXME", "fix it, or file an issue"),
+    ("todo!(", "do it, or file an issue"),
+    ("unimplemented!(", "do it, or file an issue"),
+];
+
+/// Where a banned word is allowed, with the reason.
+const ALLOWED: [(&str, &str); 2] = [
+    ("crates/tare-tidy/src/sources.rs", "names the words to ban them"),
+    ("crates/tare-io/src/time.rs", "the one clock"),
+];
+
+/// Crates that may hold `unsafe`.
+const UNSAFE_CRATES: [&str; 1] = ["crates/tare-io/src/"];
+
+/// Complaints about one Rust file, as `path:line: what`.
+pub fn check(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut complain =
+        |line: usize, what: String| complaints.push(format!("{path}:{line}: {what}"));
+    let exempt = ALLOWED.iter().any(|(allowed, _)| *allowed == path);
+    if !text.starts_with("//!") && path.contains("/src/") && !path.ends_with("tests.rs") {
+        complain(1, "starts without a line that says what the file is for (//!)".into());
+    }
+    let code: Vec<&str> = text.lines().take_while(|line| !line.contains("#[cfg(test)]")).collect();
+    if code.len() > FILE_LINES_MAX && !path.contains("/tests/") && !path.ends_with("tests.rs") {
+        let n = code.len();
+        complain(n, format!("{n} lines of code; {FILE_LINES_MAX} are allowed: split the file"));
+    }
+    for (at, line) in text.lines().enumerate() {
+        for (word, instead) in BANNED {
+            if line.contains(word) && !exempt {
+                complain(at + 1, format!("'{word}': {instead}"));
+            }
+        }
+        let is_unsafe = line.contains("unsafe {") || line.contains("unsafe fn");
+        let allowed = UNSAFE_CRATES.iter().any(|crate_| path.starts_with(crate_));
+        if is_unsafe && !allowed && path.contains("/src/") && !exempt {
+            complain(at + 1, "unsafe outside tare-io".into());
+        }
+    }
+    // Beyond that are tests, whose expected texts are as wide as they are.
+    for (at, line) in code.iter().enumerate() {
+        if line.chars().count() > COLUMNS_MAX && !line.contains('"') {
+            complain(at + 1, format!("over {COLUMNS_MAX} columns"));
+        }
+    }
+    for (line, name, length) in functions(&code.join("\n")) {
+        if length > FUNCTION_LINES_MAX && !path.contains("/tests/") && !path.ends_with("tests.rs") {
+            complain(line, format!("{name} has {length} lines; {FUNCTION_LINES_MAX} are allowed"));
+        }
+    }
+    complaints
+}
+
+/// Functions of a formatted file: line, name, length. A function ends at the brace that stands
+/// where its signature began.
+fn functions(text: &str) -> Vec<(usize, String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        let words: Vec<&str> = trimmed.split_whitespace().collect();
+        let Some(position) = words.iter().position(|word| *word == "fn").filter(|p| *p <= 4) else {
+            continue;
+        };
+        let name = words.get(position + 1).and_then(|word| word.split(['(', '<']).next());
+        let closing = format!("{}}}", " ".repeat(indent));
+        // A method that is only declared has a semicolon where others have a body.
+        let declared = lines[at..].iter().find(|line| line.ends_with([';', '{', '}']));
+        if declared.is_some_and(|line| line.ends_with(';')) {
+            continue;
+        }
+        let end = lines[at..].iter().position(|line| *line == closing);
+        if let (Some(name), Some(end)) = (name, end) {
+            found.push((at + 1, name.to_owned(), end + 1));
+        }
+    }
+    found
+}
+
+/// All Rust files below `crates/` and `fuzz/`.
+pub fn files(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("crates"), root.join("fuzz")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_can_fail() {
+        let long_function = format!("//! x\nfn f() {{\n{}}}\n", "    g();\n".repeat(70));
+        let long_file = format!("//! x\n{}", "const A: u8 = 0;\n".repeat(600));
+        for (text, complaint) in [
+            ("fn f() {}\n", "starts without a line"),
+            (long_function.as_str(), "f has 72 lines; 70 are allowed"),
+            (long_file.as_str(), "601 lines of code; 600 are allowed"),
+            ("//! x\nlet now = Instant::now();\n", "one clock"),
+            ("//! x\n// FIXME later\n", "file an issue"),
+            ("//! x\nfn f() { unsafe { g() } }\n", "unsafe outside tare-io"),
+            (&format!("//! x\n// {}\n", "y".repeat(100)), "over 100 columns"),
+        ] {
+            let complaints = check("crates/tare/src/x.rs", text);
+            assert!(
+                complaints.iter().any(|c| c.contains(complaint)),
+                "{complaint}: {complaints:?}"
+            );
+        }
+        assert_eq!(check("crates/tare/src/x.rs", "//! Good.\n\nfn f() {}\n"), Vec::<String>::new());
+    }
+}

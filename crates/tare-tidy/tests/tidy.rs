@@ -1,0 +1,53 @@
+//! The repository keeps its own rules.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use std::process::Command;
+
+use tare_tidy::dependencies::{Metadata, Rules};
+use tare_tidy::{root, sources};
+
+#[test]
+fn sources_keep_the_house_rules() {
+    let root = root();
+    let files = sources::files(&root);
+    assert!(files.len() > 30, "only {} files found", files.len());
+    let complaints: Vec<String> = files
+        .iter()
+        .flat_map(|path| {
+            let shown = path.strip_prefix(&root).unwrap().display().to_string();
+            sources::check(&shown, &std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn dependencies_are_allowed() {
+    let rules = Rules::parse(&std::fs::read_to_string(root().join("deny.toml")).unwrap()).unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(metadata.packages.len() > 50, "only {} packages", metadata.packages.len());
+    let complaints = rules.check(&metadata);
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn every_crate_and_command_is_documented() {
+    let root = root();
+    let architecture = std::fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(architecture.contains(&format!("`{name}`")), "docs/architecture.md lacks {name}");
+    }
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for command in ["tare load", "tare wrk", "tare target"] {
+        assert!(readme.contains(command), "README.md lacks {command}");
+    }
+}
