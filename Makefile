@@ -15,7 +15,7 @@ SHELL := /bin/bash
 BUILD_PACKAGES := build-essential cmake pkg-config
 TEST_PACKAGES := $(BUILD_PACKAGES) util-linux procps
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
-BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx-light wrk apache2-utils nghttp2-client openssl
+BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
 
 ROUNDS ?= 8
 SECONDS_EACH ?= 2
@@ -52,7 +52,7 @@ bench: setup-bench build
 
 # Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
 bench-smoke: setup-bench build
-	bench/run --rounds 1 --seconds 0.5 --smoke
+	bench/run --rounds 1 --seconds 1 --smoke
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)
