@@ -4,7 +4,7 @@
 #   make build   the program, optimised: target/release/tare
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
-#   make bench   tare beside its peers on the same nginx; SECONDS_EACH=1 ROUNDS=1 for a look
+#   make bench   tare beside its peers on the same nginx; ROUNDS=2 for a look
 #   make fuzz    the HTTP parser under libFuzzer; FUZZ_RUNS=10000000
 
 SHELL := /bin/bash
@@ -13,12 +13,12 @@ SHELL := /bin/bash
 
 # What building and testing need, and what `make bench` measures and compares with.
 BUILD_PACKAGES := build-essential cmake pkg-config
-TEST_PACKAGES := $(BUILD_PACKAGES) util-linux procps
+TEST_PACKAGES := $(BUILD_PACKAGES) util-linux procps iproute2
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
 
-ROUNDS ?= 8
-SECONDS_EACH ?= 2
+ROUNDS ?= 10
+SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
 .PHONY: build setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean

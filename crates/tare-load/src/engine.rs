@@ -212,14 +212,14 @@ impl Engine {
     pub fn begin(&mut self, stretch: Stretch, now: Instant) {
         assert_eq!(self.phase, Phase::Idle, "one stretch at a time");
         self.stretch = stretch;
-        self.budget = stretch.requests.unwrap_or(u64::MAX);
+        self.budget = u64::MAX;
         self.stop_asked = false;
-        self.pacer.begin(now);
-        self.tally.reset(now);
-        self.phase = match stretch.ramp {
-            DurationNs::ZERO => self.window(now),
-            ramp => Phase::Ramp { until: now + ramp },
-        };
+        if stretch.ramp == DurationNs::ZERO {
+            self.open_window(now);
+        } else {
+            self.pacer.begin(now);
+            self.phase = Phase::Ramp { until: now + stretch.ramp };
+        }
     }
 
     /// Ends the window at the next turn; what is in flight is still waited for.
@@ -290,20 +290,26 @@ impl Engine {
         }
     }
 
-    fn window(&mut self, now: Instant) -> Phase {
-        Phase::Window {
+    /// From here on things count. What the ramp left in flight is carried over.
+    fn open_window(&mut self, now: Instant) {
+        self.tally.reset(now);
+        self.tally.started = self.replies_awaited();
+        self.budget = match self.stretch.requests {
+            Some(requests) => requests.saturating_sub(self.tally.started),
+            None => u64::MAX,
+        };
+        self.pacer.begin(now);
+        self.phase = Phase::Window {
             until: now + self.stretch.window,
             next_interval: now + self.stretch.interval,
-        }
+        };
     }
 
     fn advance_phase<R: Reactor>(&mut self, io: &mut R, now: Instant, sink: &mut dyn IntervalSink) {
         if let Phase::Ramp { until } = self.phase
             && (now >= until || self.stop_asked)
         {
-            self.tally.reset(now);
-            self.tally.started = self.replies_awaited();
-            self.phase = self.window(now);
+            self.open_window(now);
         }
         if let Phase::Window { until, next_interval } = self.phase {
             let exhausted = self.budget == 0 && self.in_flight == 0;

@@ -131,7 +131,8 @@ impl Tally {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        self.start = if self.started == 0 { other.start } else { self.start.min(other.start) };
+        let untouched = self.end == Instant::ZERO;
+        self.start = if untouched { other.start } else { self.start.min(other.start) };
         self.end = self.end.max(other.end);
         self.started += other.started;
         self.completed += other.completed;
@@ -292,5 +293,37 @@ impl Latencies {
             &self.failed_after,
             &self.unfinished_age,
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(start_s: u64, good: u64) -> Tally {
+        Tally {
+            start: Instant::ZERO + DurationNs::from_secs(start_s),
+            end: Instant::ZERO + DurationNs::from_secs(start_s + 1),
+            started: good,
+            completed: good,
+            good,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn an_interval_in_which_nothing_happened_still_took_its_time() {
+        let mut total = Tally::default();
+        for tally in [stretch(5, 0), stretch(6, 0), stretch(7, 300)] {
+            total.merge(&tally);
+        }
+        assert_eq!(total.elapsed(), DurationNs::from_secs(3));
+        assert_eq!(total.good_per_s(), 100.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "requests started against ended")]
+    fn counters_that_do_not_close_are_a_bug() {
+        Tally { started: 2, completed: 1, ..Default::default() }.assert_closed();
     }
 }

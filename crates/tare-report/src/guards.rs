@@ -60,9 +60,7 @@ fn littles_law(report: &LoadReport) -> Option<Guard> {
     let series = report.latency.from_sent.as_ref()?;
     let at_once = report.throughput_per_s * series.ns_mean as f64 / 1e9;
     let connections = f64::from(report.asked.max_connections);
-    // Pipelined batches are several requests on one connection, by design.
-    let pipelined = report.requests.completed > 0 && report.asked.method == "script";
-    if at_once <= connections * LITTLES_LAW_SLACK || pipelined {
+    if at_once <= connections * LITTLES_LAW_SLACK {
         return None;
     }
     let text = format!(

@@ -43,6 +43,8 @@ pub struct Flight {
     /// When the request was taken up: the start of connecting, or of sending.
     pub begun: Instant,
     pub connected: Instant,
+    /// Connected, and TLS shaken hands on.
+    pub established: Instant,
     pub sent: Instant,
     pub first_byte: Option<Instant>,
     pub replies_left: u32,

@@ -25,6 +25,7 @@ impl Engine {
             due,
             begun: now,
             connected: now,
+            established: now,
             sent: now,
             first_byte: None,
             replies_left: 1,
@@ -198,9 +199,6 @@ impl Engine {
         };
         if flight.first_byte.is_none() {
             flight.first_byte = Some(now);
-            if self.config.lifetime == Lifetime::PerRequest {
-                self.tally.latency.first_byte.record(now.since(flight.sent));
-            }
         }
         Ok(connection.parser.advance(rest, flight.to_head, &mut self.memo)?)
     }
@@ -245,9 +243,15 @@ impl Engine {
         left: usize,
         now: Instant,
     ) -> Connected {
-        if self.config.lifetime == Lifetime::PerRequest || !keep_alive {
-            // The server was told to close, or says that it does: it goes first, so that the wait
-            // state of closed connections (and their ports) is its own, not ours.
+        let kept = self.config.lifetime == Lifetime::Kept;
+        if keep_alive && !kept {
+            // Asked to close, the server says that it will not: waiting for it would be in vain.
+            self.drop_connection(io, slot);
+            return Connected::No;
+        }
+        if !keep_alive {
+            // The server goes first, so that the wait state of closed connections (and their
+            // ports) is its own, not ours.
             self.connections[slot as usize].state = State::Closing;
             self.deadlines.start(slot, now);
             if left == 0 {
@@ -290,6 +294,14 @@ impl Engine {
         }
         tally.good += 1;
         tally.latency.from_sent.record(now.since(since));
+        if self.config.lifetime == Lifetime::PerRequest {
+            tally.latency.connect.record(flight.connected.since(flight.begun));
+            if self.config.tls.is_some() {
+                tally.latency.tls.record(flight.established.since(flight.connected));
+            }
+            let first_byte = flight.first_byte.unwrap_or(now);
+            tally.latency.first_byte.record(first_byte.since(flight.sent));
+        }
         if open_loop {
             tally.latency.from_due.record(now.since(flight.due));
             let handed_over = if flight.opened_for_it { flight.begun } else { flight.sent };

@@ -55,9 +55,6 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         if let Some(flight) = &mut connection.flight {
             flight.connected = now;
-            if self.config.lifetime == Lifetime::PerRequest {
-                self.tally.latency.connect.record(now.since(flight.begun));
-            }
         }
         let Some(tls) = &self.config.tls else {
             return self.established(io, slot, now);
@@ -82,12 +79,9 @@ impl Engine {
             } else {
                 self.tally.connections.handshakes_full += 1;
             }
-            if let (Some(flight), Lifetime::PerRequest) = (&connection.flight, self.config.lifetime)
-            {
-                self.tally.latency.tls.record(now.since(flight.connected));
-            }
         }
-        if connection.flight.is_some() {
+        if let Some(flight) = &mut connection.flight {
+            flight.established = now;
             connection.state = State::Busy;
             self.send_request(io, slot, now);
         } else {

@@ -187,6 +187,22 @@ fn what_is_due_but_cannot_be_sent_is_owed() {
 }
 
 #[test]
+fn the_ramp_is_thrown_away_and_uses_up_nothing() {
+    let ramp = DurationNs::from_ms(30);
+    let closed = Case { ramp, ..Default::default() };
+    closed.everywhere(|found| {
+        assert_eq!((found.tally.started, found.tally.completed), (400, 400));
+        assert!(found.stat(Counter::Requests) > 400, "the ramp's came on top");
+    });
+    // Stages start with the window, not with the ramp.
+    let stages = RateProfile::parse("50ms:1000,50ms:2000").unwrap();
+    let window = stages.duration().unwrap();
+    let open = Case { ramp, rate: Some(stages), requests: None, window, ..Default::default() };
+    let found = open.run(ReactorKind::Simulated).unwrap();
+    assert!((150..=152).contains(&found.tally.started), "{}", found.tally.started);
+}
+
+#[test]
 fn open_loop_opens_connections_when_all_are_busy() {
     let behaviour =
         Behaviour { delay: Delay::Fixed(DurationNs::from_secs(2)), ..Default::default() };

@@ -41,6 +41,7 @@ pub struct Case {
     pub rate: Option<RateProfile>,
     pub poisson: bool,
     pub requests: Option<u64>,
+    pub ramp: DurationNs,
     pub window: DurationNs,
     pub timeout: DurationNs,
     pub seed: u64,
@@ -63,6 +64,7 @@ impl Default for Case {
             rate: None,
             poisson: false,
             requests: Some(400),
+            ramp: DurationNs::ZERO,
             window: DurationNs::from_secs(600),
             timeout: DurationNs::from_secs(60),
             seed: 1,
@@ -129,7 +131,7 @@ impl Case {
 
     fn stretch(&self) -> Stretch {
         Stretch {
-            ramp: DurationNs::ZERO,
+            ramp: self.ramp,
             window: self.window,
             requests: self.requests,
             interval: DurationNs::from_secs(1),

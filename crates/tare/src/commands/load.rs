@@ -161,7 +161,8 @@ pub struct Load {
 }
 
 pub fn run(args: &Load) -> Result<(), Failure> {
-    let plan = plan(args)?;
+    let urls = urls(args)?;
+    let plan = plan(args, &urls)?;
     let mut outputs = Outputs::create(args)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
@@ -174,7 +175,6 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     watch.live.clear();
     log_interval(&mut watch.hdr_log, watch.series.flush());
     let result = result?;
-    let urls = urls(args)?;
     let request = Request {
         url: &args.urls.as_ref().map_or_else(
             || args.url.clone().unwrap_or_default(),
@@ -280,8 +280,7 @@ impl Outputs {
     }
 }
 
-fn plan(args: &Load) -> Result<LoadPlan, Failure> {
-    let urls = urls(args)?;
+fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let rate = rate(args)?;
     let endpoint = match &args.unix_socket {
@@ -315,7 +314,7 @@ fn plan(args: &Load) -> Result<LoadPlan, Failure> {
             expected: args.expect_status.clone(),
             wait: WAIT,
         },
-        source: source(args, &urls)?,
+        source: source(args, urls)?,
         worker_endpoints: Vec::new(),
         rate,
         poisson: args.poisson,

@@ -135,3 +135,31 @@ fn help_has_an_example_for_every_command() {
         assert!(widest <= Some(100), "{widest:?}");
     }
 }
+
+#[test]
+fn local_ports_that_run_out_are_explained() {
+    // In a network of its own with ten local ports: the machine's are left alone.
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let script = format!(
+        "ip link set lo up && echo 40000 40009 > /proc/sys/net/ipv4/ip_local_port_range && \
+         {{ {tare} target --listen 127.0.0.1:8080 2>/dev/null >/dev/null & }} && target=$! && \
+         for try in $(seq 100); do {tare} load http://127.0.0.1:8080/ -c 1 -n 1 >/dev/null \
+         2>&1 && break; done; \
+         {tare} load http://127.0.0.1:8080/ -c 20 -t 1 -d 300ms; kill $target"
+    );
+    let ran = ran(std::process::Command::new("unshare").args(["--net", "sh", "-c", &script]));
+    if ran.stderr.contains("unshare failed: Operation not permitted") {
+        // Only root may make a network; CI is root, and checks that this did run.
+        assert!(std::env::var_os("CI").is_none(), "CI runs as root: {}", ran.story());
+        println!("skipped: not root, so no network namespace");
+        return;
+    }
+    for part in [
+        " no local port: ",
+        "the local ports for this destination are used up",
+        "widen net.ipv4.ip_local_port_range, add source addresses with --bind",
+        "VOID ports: ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing: {}", ran.story());
+    }
+}
