@@ -2,6 +2,7 @@
 #
 #   make setup   install what building, testing and benching need (Debian packages)
 #   make build   the program, optimised: target/release/tare
+#   make run     a first look: sets up, builds, measures a server that stalls
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
 #   make bench   tare beside its peers on the same nginx; ROUNDS=2 for a look
@@ -21,11 +22,14 @@ ROUNDS ?= 10
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
-.PHONY: build setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup
 	cargo build --release --locked -p tare
 	@echo "built target/release/tare"
+
+run: build
+	@scripts/first-run
 
 setup:
 	@scripts/install-packages $(TEST_PACKAGES)

@@ -16,10 +16,11 @@ pub enum Family {
     V6,
 }
 
-/// Found by measuring (see docs/load.md): more adds latency and saves no more CPU.
+/// How precisely workers wake. Batches: found by measuring, more saves no more CPU and only adds
+/// latency. Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
+/// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
 pub const WAIT: WaitPolicy =
-    WaitPolicy { batch_max: 16, linger: DurationNs::from_us(50), spin: DurationNs::from_us(50) };
-
+    WaitPolicy { batch_max: 16, linger: DurationNs::from_us(50), spin: DurationNs::from_ms(1) };
 /// Files open beside connections: rings, certificates, outputs, standard streams.
 const SPARE_FILES: u64 = 64;
 /// For choosing among several addresses of one name.
