@@ -1,5 +1,6 @@
 //! The reactor on epoll: level-triggered, reads as soon as it learns of bytes, writes at once.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -30,7 +31,8 @@ struct Connection {
     generation: u32,
     connecting: bool,
     interest: u32,
-    unsent: Option<Unsent>,
+    /// In order. More than one where a peer does not read: fixed sends are not waited for.
+    unsent: VecDeque<Unsent>,
 }
 
 struct Unsent {
@@ -98,7 +100,7 @@ impl EpollReactor {
             generation: token.generation,
             connecting,
             interest,
-            unsent: None,
+            unsent: VecDeque::new(),
         };
         Ok(())
     }
@@ -125,34 +127,42 @@ impl EpollReactor {
 
     /// Writes what is unsent, and asks to be woken where the kernel takes no more.
     fn flush(&mut self, slot: u32) {
-        let connection = &mut self.connections[slot as usize];
-        let (Some(fd), Some(unsent)) = (&connection.fd, &mut connection.unsent) else { return };
-        let fd = fd.as_raw_fd();
-        let bytes = unsent.bytes.bytes();
-        while unsent.sent < bytes.len() {
-            match socket::send(fd, &bytes[unsent.sent..]) {
-                Ok(n) => unsent.sent += n,
+        loop {
+            let connection = &mut self.connections[slot as usize];
+            let Some(fd) = connection.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
+            let Some(unsent) = connection.unsent.front_mut() else { break };
+            match socket::send(fd, &unsent.bytes.bytes()[unsent.sent..]) {
+                Ok(n) => {
+                    unsent.sent += n;
+                    if unsent.sent == unsent.bytes.bytes().len() {
+                        self.finish_send(slot);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let interest = connection.interest | libc::EPOLLOUT as u32;
                     return self.set_interest(slot, interest);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    connection.unsent = None;
+                    connection.unsent.clear();
                     return self.fail(slot, &error);
                 }
             }
         }
-        let generation = connection.generation;
-        if let Some(Unsent { bytes: Outgoing::Owned(mut spent), .. }) = connection.unsent.take() {
-            spent.clear();
-            self.ready.push(Completion {
-                token: Token { slot, generation },
-                happened: Happened::Sent(spent),
-            });
-        }
         let interest = self.connections[slot as usize].interest & !(libc::EPOLLOUT as u32);
         self.set_interest(slot, interest);
+    }
+
+    /// The first of the unsent is sent; an owned buffer goes back.
+    fn finish_send(&mut self, slot: u32) {
+        let connection = &mut self.connections[slot as usize];
+        let token = Token { slot, generation: connection.generation };
+        if let Some(Unsent { bytes: Outgoing::Owned(mut spent), .. }) =
+            connection.unsent.pop_front()
+        {
+            spent.clear();
+            self.ready.push(Completion { token, happened: Happened::Sent(spent) });
+        }
     }
 
     fn accept_waiting(&mut self, into: &mut Vec<Completion>) {
@@ -296,8 +306,7 @@ impl Reactor for EpollReactor {
     fn send(&mut self, token: Token, bytes: Outgoing) {
         let connection = &mut self.connections[token.slot as usize];
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
-        assert!(connection.unsent.is_none(), "send before the last one ended");
-        connection.unsent = Some(Unsent { bytes, sent: 0 });
+        connection.unsent.push_back(Unsent { bytes, sent: 0 });
         self.flush(token.slot);
     }
 
@@ -308,7 +317,7 @@ impl Reactor for EpollReactor {
         }
         let fd = connection.fd.take();
         connection.generation = connection.generation.wrapping_add(1);
-        connection.unsent = None;
+        connection.unsent.clear();
         if let (Some(fd), Close::Reset) = (&fd, how) {
             socket::reset_on_close(fd);
         }

@@ -28,6 +28,9 @@ pub struct UringReactor {
     /// Buffers of connections that were closed while the kernel was still sending them.
     orphans: Vec<(u64, Vec<u8>)>,
     ready: Vec<Completion>,
+    /// Connections whose receive found no free buffer. Armed again with the next wait: by then the
+    /// engine has released some, and reaping cannot go round in circles.
+    starved: Vec<Token>,
     listener: Option<OwnedFd>,
     has_min_wait: bool,
     /// Counts submissions, to know whether an entry is still only queued.
@@ -95,6 +98,7 @@ impl UringReactor {
             connections: (0..slots).map(|_| Connection::default()).collect(),
             orphans: Vec::new(),
             ready: Vec::with_capacity(64),
+            starved: Vec::with_capacity(64),
             listener: None,
             has_min_wait,
             epoch: 1,
@@ -245,8 +249,7 @@ impl UringReactor {
                 }
                 return;
             }
-            // Out of buffers: they come back in this turn, before the next wait.
-            (errno, _) if errno == -libc::ENOBUFS => return self.arm_receive(token),
+            (errno, _) if errno == -libc::ENOBUFS => return self.starved.push(token),
             (0, chunk) => {
                 if let Some(chunk) = chunk {
                     self.buffers.release(chunk);
@@ -407,10 +410,16 @@ impl Reactor for UringReactor {
     }
 
     fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError> {
+        while let Some(token) = self.starved.pop() {
+            let connection = &self.connections[token.slot as usize];
+            if connection.generation == token.generation && connection.fd.is_some() {
+                self.arm_receive(token);
+            }
+        }
         loop {
             self.enter(wait)?;
             self.reap(into);
-            if !into.is_empty() || self.now() >= wait.until {
+            if !into.is_empty() || !self.starved.is_empty() || self.now() >= wait.until {
                 return Ok(());
             }
             std::hint::spin_loop();

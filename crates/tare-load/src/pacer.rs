@@ -67,6 +67,9 @@ impl Stage {
         if slope == 0.0 || self.duration_s.is_infinite() {
             return requests / self.from_per_s;
         }
+        if requests <= 0.0 {
+            return 0.0; // Where a ramp starts from 0 the form below is 0 / 0.
+        }
         // from·t + slope·t²/2 = requests, in the form that does not cancel for a small slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * requests).max(0.0).sqrt();
         2.0 * requests / (self.from_per_s + root)
@@ -269,6 +272,14 @@ mod tests {
         // Half of the requests are due after 1/√2 of the ramp.
         assert_eq!(times[2500] / 1_000_000, 7071);
         assert_eq!(times[5000], Instant::FAR.as_ns());
+    }
+
+    #[test]
+    fn a_request_due_just_where_a_ramp_from_zero_begins() {
+        let profile = RateProfile::parse("1s:4,1s:0..8").unwrap();
+        let times = due_times(profile, 1.0, Spacing::Even { phase: 0.0 }, 6);
+        let ms: Vec<_> = times.iter().map(|ns| ns / 1_000_000).collect();
+        assert_eq!(ms, [0, 250, 500, 750, 1000, 1500]);
     }
 
     #[test]

@@ -117,8 +117,11 @@ pub fn run(
             let worker_plan = plan_of(plan, index, workers);
             let (sender, gate, stop) = (sender.clone(), gate.clone(), stop.clone());
             scope.spawn(move || {
+                let work = || worker::work(worker_plan, &gate, &stop, &sender);
+                // A bug of ours in one worker must not leave the others waiting for it.
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+                    .unwrap_or(Err(LoadError::WorkerLost));
                 // The channel outlives every worker; a failed send means nobody listens any more.
-                let result = worker::work(worker_plan, &gate, &stop, &sender);
                 gate.leave();
                 let _ = sender.send(Message::Ended(Box::new(result)));
             });

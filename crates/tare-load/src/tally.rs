@@ -219,9 +219,9 @@ impl StatusCounts {
 }
 
 impl Failures {
-    pub fn add(&mut self, failure: &Failure) {
+    pub fn add(&mut self, failure: &Failure, n: u64) {
         let at = failure.kind() as usize;
-        self.counts[at] += 1;
+        self.counts[at] += n;
         if self.first[at].is_none() {
             self.first[at] = Some(failure.to_string());
         }

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use tare_io::epoll::EpollReactor;
 use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
+use tare_io::time::monotonic_now;
 use tare_io::uring::UringReactor;
-use tare_io::{DurationNs, Reactor, ReactorKind, SetupError};
+use tare_io::{DurationNs, Instant, Reactor, ReactorKind, SetupError};
 
 use crate::engine::{Engine, EngineConfig, IntervalSink, Next, Stretch};
 use crate::pacer::Pacer;
@@ -33,6 +34,7 @@ pub struct WorkerReport {
     pub opening: Tally,
     /// The last interval, and what the drain added to it.
     pub last: Tally,
+    /// Of the window: neither warm-up nor drain.
     pub cpu: CpuTime,
     pub elapsed: DurationNs,
 }
@@ -104,16 +106,15 @@ impl Job<'_> {
             });
         }
         self.gate.arrive();
-        let (start, cpu) = (io.now(), thread_cpu_time());
-        self.engine.begin(self.stretch, start);
+        self.engine.begin(self.stretch, io.now());
         self.turn_until_finished(&mut io)?;
         let report = WorkerReport {
             reactor,
             reactor_note,
             opening,
             last: self.engine.tally().clone(),
-            cpu: thread_cpu_time().since(cpu),
-            elapsed: io.now().since(start),
+            cpu: self.sink.cpu,
+            elapsed: self.sink.elapsed,
         };
         self.engine.close(&mut io);
         Ok(report)
@@ -145,6 +146,10 @@ struct ChannelSink {
     messages: SyncSender<Message>,
     returns: SyncSender<Box<Tally>>,
     spares: Receiver<Box<Tally>>,
+    opened: Instant,
+    /// Of the window, once it is closed.
+    elapsed: DurationNs,
+    cpu: CpuTime,
 }
 
 impl ChannelSink {
@@ -154,11 +159,28 @@ impl ChannelSink {
             // The channel was made with room for all of them.
             let _ = returns.send(Box::new(Tally::for_series(engine.series())));
         }
-        Self { messages: messages.clone(), returns, spares: receiver }
+        Self {
+            messages: messages.clone(),
+            returns,
+            spares: receiver,
+            opened: Instant::ZERO,
+            elapsed: DurationNs::ZERO,
+            cpu: CpuTime::default(),
+        }
     }
 }
 
 impl IntervalSink for ChannelSink {
+    fn window_opened(&mut self) {
+        self.opened = monotonic_now();
+        self.cpu = thread_cpu_time();
+    }
+
+    fn window_closed(&mut self) {
+        self.elapsed = monotonic_now().since(self.opened);
+        self.cpu = thread_cpu_time().since(self.cpu);
+    }
+
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {
         let Ok(spare) = self.spares.try_recv() else { return false };
         let full = std::mem::replace(tally, spare);

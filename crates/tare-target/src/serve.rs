@@ -47,6 +47,7 @@ impl Target {
             target.listens = bound;
             let (plan, stats, stop) = (plan.clone(), target.stats.clone(), target.stop.clone());
             target.threads.push(std::thread::spawn(move || {
+                let _ends_all = StopOnEnd(stop.clone());
                 if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
                     pin_thread(*cpu)?;
                 }
@@ -91,6 +92,15 @@ impl Drop for Target {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+/// One thread that fails ends them all: a target of which a part is dead tells no truth.
+struct StopOnEnd(Arc<AtomicBool>);
+
+impl Drop for StopOnEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
+use tare_io::reactor::Chunk;
 use tare_io::{
     Accepted, Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait,
 };
@@ -110,7 +110,7 @@ impl Server {
         {
             self.timers.pop();
             if self.clients[slot as usize].token == (Token { slot, generation }) {
-                self.say_due(io, slot, now, false);
+                self.say_due(io, slot, now);
             }
         }
         let until = self.timers.peek().map_or(Instant::FAR, |Reverse((at, _, _))| *at);
@@ -182,10 +182,11 @@ impl Server {
             let more = !rest.is_empty();
             match parsed {
                 Ok(None) => return,
-                Ok(Some(request)) => self.on_request(io, slot, request, more, now),
+                Ok(Some(request)) => self.on_request(io, slot, request, now),
                 Err(BadRequest) => return self.refuse(io, slot, now),
             }
-            if !more || self.clients[slot as usize].closing {
+            let client = &self.clients[slot as usize];
+            if !more || client.closing || client.token == Token::NONE {
                 return;
             }
         }
@@ -214,7 +215,7 @@ impl Server {
             match requests {
                 Ok(requests) => {
                     for request in requests {
-                        self.on_request(io, slot, request, true, now);
+                        self.on_request(io, slot, request, now);
                     }
                 }
                 Err(_) => {
@@ -222,6 +223,7 @@ impl Server {
                         self.count(Counter::HandshakesFailed, 1);
                     }
                     self.clients[slot as usize].closing = true;
+                    return self.flush(io, slot);
                 }
             }
             self.flush(io, slot);
@@ -243,20 +245,17 @@ impl Server {
         }
     }
 
-    fn on_request<R: Reactor>(
-        &mut self,
-        io: &mut R,
-        slot: u32,
-        request: Request,
-        more: bool,
-        now: Instant,
-    ) {
+    fn on_request<R: Reactor>(&mut self, io: &mut R, slot: u32, request: Request, now: Instant) {
+        let client = &self.clients[slot as usize];
+        if client.closing || client.token == Token::NONE {
+            return; // Pipelined behind a request that ended the connection.
+        }
         if request.wants_stats {
             self.count(Counter::StatsRequests, 1);
             let then = if request.keep_alive { Then::Stay } else { Then::Close };
             let piece = Piece { at: now, bytes: Said::Stats, then, ends_reply: false };
             self.clients[slot as usize].pending.push_back(piece);
-            return self.say_due(io, slot, now, true);
+            return self.say_due(io, slot, now);
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now);
@@ -283,7 +282,7 @@ impl Server {
             _ => {}
         }
         self.plan_pieces(slot, decision.at, bytes, then);
-        self.say_due(io, slot, now, more);
+        self.say_due(io, slot, now);
     }
 
     /// Queues a reply, in several pieces where the head is to be slow.
@@ -305,9 +304,8 @@ impl Server {
         client.pending.push_back(Piece { at, bytes, then, ends_reply: then != Then::Reset });
     }
 
-    /// Says what is due on a connection. `more`: further requests are in hand, so that several
-    /// replies may go in one send.
-    fn say_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant, more: bool) {
+    /// Says what is due on a connection.
+    fn say_due<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         loop {
             let client = &mut self.clients[slot as usize];
             let Some(piece) = client.pending.front().copied() else { break };
@@ -322,7 +320,11 @@ impl Server {
             if piece.then == Then::Reset {
                 return self.drop_client(io, slot, Close::Reset);
             }
-            client.closing |= piece.then == Then::Close;
+            if piece.then == Then::Close {
+                // What was asked after the last reply is not answered any more.
+                client.closing = true;
+                client.pending.clear();
+            }
             let stats;
             let bytes = match piece.bytes {
                 Said::Bytes(bytes) => bytes,
@@ -331,19 +333,6 @@ impl Server {
                     &stats[..]
                 }
             };
-            // The usual case needs no buffer: one small reply on a quiet connection.
-            let quiet = client.tls.is_none() && !client.sending && client.outgoing.is_empty();
-            if let Said::Bytes(fixed) = piece.bytes
-                && quiet
-                && !more
-                && client.pending.is_empty()
-                && !fixed.is_empty()
-                && fixed.len() <= FIXED_SEND_MAX_BYTES
-            {
-                self.stats.add(self.thread, Counter::SentBytes, fixed.len() as u64);
-                io.send(client.token, Outgoing::Fixed(fixed));
-                continue;
-            }
             match &mut client.tls {
                 Some(tls) => {
                     if tls.encrypt(bytes, &mut client.outgoing).is_err() {
@@ -383,7 +372,7 @@ impl Server {
         let bytes = Said::Bytes(self.reply(ReplyKey::BadRequest));
         let piece = Piece { at: now, bytes, then: Then::Close, ends_reply: false };
         self.clients[slot as usize].pending.push_back(piece);
-        self.say_due(io, slot, now, true);
+        self.say_due(io, slot, now);
     }
 
     fn drop_client<R: Reactor>(&mut self, io: &mut R, slot: u32, how: Close) {
@@ -458,11 +447,16 @@ fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
         ReplyKey::Defect(at) => return Defect::ALL[at as usize].1.bytes().0,
         ReplyKey::BadRequest => (400, true, false),
     };
-    let body = vec![b'x'; behaviour.body_bytes];
+    let bodiless = matches!(status, 204 | 304);
+    let body = vec![b'x'; if bodiless { 0 } else { behaviour.body_bytes }];
     let mut reply = format!("HTTP/1.1 {status} {}\r\nServer: tare-target\r\n", reason(status));
     reply.push_str("Content-Type: text/plain\r\n");
     if close {
         reply.push_str("Connection: close\r\n");
+    }
+    if bodiless {
+        reply.push_str("\r\n");
+        return reply.into_bytes();
     }
     if behaviour.chunked {
         reply.push_str("Transfer-Encoding: chunked\r\n\r\n");

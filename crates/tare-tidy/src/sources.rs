@@ -82,9 +82,9 @@ fn functions(text: &str) -> Vec<(usize, String, usize)> {
         };
         let name = words.get(position + 1).and_then(|word| word.split(['(', '<']).next());
         let closing = format!("{}}}", " ".repeat(indent));
-        // A method that is only declared has a semicolon where others have a body.
+        // A method that is only declared, or does nothing, has no lines of its own.
         let declared = lines[at..].iter().find(|line| line.ends_with([';', '{', '}']));
-        if declared.is_some_and(|line| line.ends_with(';')) {
+        if declared.is_some_and(|line| line.ends_with([';', '}'])) {
             continue;
         }
         let end = lines[at..].iter().position(|line| *line == closing);

@@ -176,9 +176,7 @@ mod tests {
         }
         total.status.add(200, 1990);
         total.status.add(404, 10);
-        for _ in 0..5 {
-            total.failures.add(&Failure::TimedOut);
-        }
+        total.failures.add(&Failure::TimedOut, 5);
         total
     }
 

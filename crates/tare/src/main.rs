@@ -14,7 +14,9 @@ use std::process::ExitCode;
 use failure::Failure;
 
 fn main() -> ExitCode {
-    match commands::run() {
+    // The panic has been printed by then; what is left to say is whose fault it is.
+    let bug = || Err(Failure::Bug("this is a bug in tare; please report the lines above".into()));
+    match std::panic::catch_unwind(commands::run).unwrap_or_else(|_| bug()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure != Failure::Interrupted {

@@ -49,7 +49,11 @@ impl Engine {
         connection.scratch.clear();
         let asked = self.source.next(&mut connection.scratch);
         self.stop_asked |= self.source.wants_stop();
-        flight.sent = now;
+        flight.sent = match asked.bytes {
+            AskedBytes::Fixed(_) => now,
+            // The source took its time to make it.
+            AskedBytes::InScratch => io.now(),
+        };
         flight.to_head = asked.to_head;
         flight.replies_left = asked.replies;
         // The first was counted when it started; the rest of a pipelined batch is known only here.
@@ -63,11 +67,12 @@ impl Engine {
         let encrypted = match &mut connection.tls {
             Some(tls) => tls.encrypt(bytes, &mut connection.outgoing),
             None => match asked.bytes {
-                AskedBytes::Fixed(bytes) => {
+                // The server may have answered before it had read all of the last request.
+                AskedBytes::Fixed(bytes) if !connection.sending => {
                     self.tally.sent_bytes += bytes.len() as u64;
                     return io.send(connection.token, Outgoing::Fixed(bytes));
                 }
-                AskedBytes::InScratch => {
+                _ => {
                     connection.outgoing.extend_from_slice(bytes);
                     Ok(())
                 }
@@ -144,12 +149,20 @@ impl Engine {
                 self.send_tls(io, slot, now);
                 return Err(Failure::Tls(text));
             }
-            let handshaking = tls.is_handshaking();
-            self.send_tls(io, slot, now);
-            if !handshaking && self.connections[slot as usize].state == State::Handshaking {
+            if !tls.is_handshaking() && connection.state == State::Handshaking {
+                // The request goes out together with the end of the handshake.
                 self.established(io, slot, now);
             }
-            if self.take_decrypted(io, slot, now)? == Connected::No || done {
+            self.send_tls(io, slot, now);
+            if self.take_decrypted(io, slot, now)? == Connected::No {
+                return Ok(());
+            }
+            if self.connections[slot as usize].tls.as_ref().is_some_and(|tls| tls.said_goodbye()) {
+                // The server's end of the stream; it may keep the socket open until we end ours.
+                self.on_eof(io, slot, now);
+                return Ok(());
+            }
+            if done {
                 return Ok(());
             }
         }

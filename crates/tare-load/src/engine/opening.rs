@@ -141,7 +141,7 @@ impl Engine {
             None if reached => {}
             None => {
                 self.in_flight -= 1;
-                self.tally.failures.add(&failure);
+                self.tally.failures.add(&failure, 1);
             }
         }
         let connections = &mut self.tally.connections;
@@ -165,7 +165,7 @@ impl Engine {
             }
             _ => {
                 self.tally.failed += replies;
-                self.tally.failures.add(failure);
+                self.tally.failures.add(failure, replies);
                 self.tally.latency.failed_after.record_n(now.since(flight.due), replies);
             }
         }

@@ -320,3 +320,64 @@ fn several_workers_share_the_load_without_remainder() {
         assert_eq!(result.total.connections.opened, 7);
     }
 }
+
+#[test]
+fn no_content_has_no_body() {
+    let behaviour = Behaviour { error_rate: 1.0, error_status: 204, ..Default::default() };
+    Case { behaviour, ..Default::default() }.everywhere(|found| {
+        assert_eq!((found.tally.good, found.tally.body_bytes), (400, 0));
+        assert_eq!(found.tally.connections.opened, 4, "nothing unasked followed");
+    });
+}
+
+/// What a client may do to the target: ask again behind an end, or ask and never read.
+#[test]
+fn the_target_outlives_rude_clients() {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::TcpStream;
+    let behaviours = [
+        Behaviour { reset_rate: 1.0, ..Default::default() },
+        Behaviour { close_after: Some(1), ..Default::default() },
+        Behaviour { body_bytes: 3000, ..Default::default() },
+    ];
+    for kind in [ReactorKind::IoUring, ReactorKind::Epoll] {
+        for behaviour in behaviours.clone() {
+            let target = Target::start(&TargetPlan {
+                listen: Endpoint::Tcp("127.0.0.1:0".parse().unwrap()),
+                behaviour: behaviour.clone(),
+                tls: None,
+                threads: 1,
+                cpus: Vec::new(),
+                reactor: Some(kind),
+                slots: 64,
+            })
+            .unwrap();
+            let Endpoint::Tcp(address) = &target.listens else { panic!("{}", target.listens) };
+            let get = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+            let mut rude = TcpStream::connect(address).unwrap();
+            rude.write_all(&get.repeat(3)).unwrap();
+            if behaviour.body_bytes == 3000 {
+                // Until the target's replies fill every buffer on the way.
+                rude.set_nonblocking(true).unwrap();
+                let mut asked = 0;
+                while asked < 20_000 && rude.write_all(get).is_ok() {
+                    asked += 1;
+                }
+            } else {
+                let mut replies = Vec::new();
+                match rude.read_to_end(&mut replies) {
+                    Ok(_) => {
+                        assert_eq!(replies.windows(9).filter(|w| w == b"HTTP/1.1 ").count(), 1)
+                    }
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+                }
+            }
+            // It still answers others.
+            let mut stats = TcpStream::connect(address).unwrap();
+            stats.write_all(b"GET /stats HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+            let mut text = String::new();
+            stats.read_to_string(&mut text).unwrap();
+            assert!(text.contains("\"stats_requests\": 1"), "{text}");
+        }
+    }
+}

@@ -327,7 +327,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
             ramp: args.warmup.unwrap_or_default(),
             window,
             requests: args.requests,
-            interval: TICK.min(args.interval),
+            interval: tick(args.interval),
         },
         workers: args.threads.unwrap_or((cpus / 2).max(1)),
         cpus: args.cpus.clone().unwrap_or_default(),
@@ -337,11 +337,17 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     })
 }
 
-/// How often workers hand over what they counted; the live line is drawn as often.
-const TICK: DurationNs = DurationNs::from_ms(250);
+/// Workers hand over what they counted at least this often; the live line is drawn as often.
+const TICK_MAX: DurationNs = DurationNs::from_ms(250);
 const DEFAULT_DURATION: DurationNs = DurationNs::from_secs(10);
 /// With --requests alone; the requests end it, or their timeouts do.
 const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
+/// A whole number of ticks makes an interval.
+fn tick(interval: DurationNs) -> DurationNs {
+    let ticks = interval.as_ns().div_ceil(TICK_MAX.as_ns());
+    DurationNs::from_ns(interval.as_ns() / ticks.max(1))
+}
+
 fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let parse = |text: &str, from: &str| {
         Url::parse(text).map_err(|why| Failure::Usage(format!("{from} '{text}': {why}")))

@@ -113,8 +113,13 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
             Failure::Environment(format!("cannot write {}: {error}", path.display()))
         })?;
     }
+    let listen = listen_address(&args.listen)?;
+    if matches!(listen, Endpoint::Unix(_)) && args.threads > 1 {
+        let allowed = "a unix socket has one queue; use -t 1";
+        return Err(Failure::flag("--threads", &args.threads.to_string(), allowed));
+    }
     let plan = TargetPlan {
-        listen: listen_address(&args.listen)?,
+        listen,
         behaviour: behaviour(args)?,
         tls,
         threads: args.threads,

@@ -234,7 +234,7 @@ impl TimeSeries {
         self.origin.get_or_insert(tick.start);
         self.current.merge(tick);
         // Ticks end when the engine gets to it; a little early is still this interval's end.
-        let slack = DurationNs::from_ms(20);
+        let slack = DurationNs::from_ns(self.length.as_ns() / 20);
         if self.current.elapsed() + slack < self.length {
             return None;
         }

@@ -17,8 +17,8 @@ pub enum Family {
 }
 
 /// How precisely workers wake. Batches: found by measuring, more saves no more CPU and only adds
-/// latency. Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
-/// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
+/// latency. Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would
+/// be measured as the server's; above 1,000/s a worker this keeps a CPU busy.
 pub const WAIT: WaitPolicy =
     WaitPolicy { batch_max: 16, linger: DurationNs::from_us(50), spin: DurationNs::from_ms(1) };
 /// Files open beside connections: rings, certificates, outputs, standard streams.

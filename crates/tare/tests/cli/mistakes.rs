@@ -75,6 +75,10 @@ fn the_users_words() {
             &["target", "--listen", "nowhere"],
             "--listen nowhere: not an address; write 127.0.0.1:8080",
         ),
+        (
+            &["target", "--listen", "unix:/tmp/x", "-t", "2"],
+            "--threads 2: a unix socket has one queue; use -t 1",
+        ),
         (&["target", "--defect", "x"], "choose among cut-head, cut-body"),
         (
             &["target", "--stall", "2s", "--every", "1s"],
