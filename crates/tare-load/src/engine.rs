@@ -163,6 +163,8 @@ pub struct Engine {
     /// Requests that may still start, where the stretch has a limit.
     budget: u64,
     binds: usize,
+    /// When a due request last found no connection free.
+    all_busy_at: Instant,
     stop_asked: bool,
 }
 
@@ -193,6 +195,7 @@ impl Engine {
             in_flight: 0,
             budget: u64::MAX,
             binds: 0,
+            all_busy_at: Instant::ZERO,
             stop_asked: false,
             config,
         };
@@ -392,7 +395,10 @@ impl Engine {
         let mut now = now;
         let mut started = 0u32;
         while self.budget > 0 && !self.stop_asked && self.pacer.next_due(now) <= now {
-            let Some(slot) = self.slot_for_request() else { return };
+            let Some(slot) = self.slot_for_request() else {
+                self.all_busy_at = now;
+                return;
+            };
             let due = self.pacer.take(now);
             self.start_flight(io, slot, due, now);
             started += 1;

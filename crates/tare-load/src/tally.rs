@@ -22,6 +22,8 @@ pub struct Tally {
     /// Replies whose status was the expected one: the only ones that count as throughput.
     pub good: u64,
     pub failed: u64,
+    /// Open loop: of the started, those that had to wait for a connection to be free.
+    pub waited: u64,
     pub unfinished: Unfinished,
     pub status: StatusCounts,
     pub failures: Failures,
@@ -138,6 +140,7 @@ impl Tally {
         self.completed += other.completed;
         self.good += other.good;
         self.failed += other.failed;
+        self.waited += other.waited;
         self.unfinished += other.unfinished;
         self.status.merge(&other.status);
         self.failures.merge(&other.failures);

@@ -36,6 +36,7 @@ pub fn of_load(report: &LoadReport) -> Vec<Guard> {
         ports,
         resumed,
         unsent,
+        connections_busy,
     ];
     let mut guards: Vec<Guard> = checks.iter().filter_map(|check| check(report)).collect();
     guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
@@ -132,11 +133,16 @@ fn client_bound(report: &LoadReport) -> Option<Guard> {
     if report.asked.pacing == "open" {
         // Polling for due times keeps an open-loop worker busy; its lag is what tells.
         let lag = report.latency.send_lag.as_ref()?.ns_p99?;
-        let free = report.requests.unfinished_unsent == 0;
-        if lag <= 1_000_000 || !free {
+        // Waiting for a connection is the server's doing; what is left would be the client's.
+        let waited = report.requests.waited as f64 / report.requests.started.max(1) as f64;
+        if lag <= 1_000_000 || waited >= 0.01 {
             return None;
         }
-        let text = format!("requests were sent late (lag p99 {}): see send lag", duration(lag));
+        let text = format!(
+            "requests were sent late (lag p99 {}) though connections were free: the client is \
+             short of CPU",
+            duration(lag)
+        );
         return guard("client-bound", Severity::Warn, text);
     }
     let share = report.client.busiest_worker_share;
@@ -170,6 +176,21 @@ fn resumed(report: &LoadReport) -> Option<Guard> {
         _ => return None,
     };
     guard("resumed", Severity::Warn, text)
+}
+
+fn connections_busy(report: &LoadReport) -> Option<Guard> {
+    let waited = report.requests.waited;
+    // One waiter in a thousand is what any hiccup makes.
+    if waited * 1000 <= report.requests.started {
+        return None;
+    }
+    let text = format!(
+        "{} requests ({}) waited for a connection to be free; their wait is in 'from due', not in \
+         'from sent'",
+        count(waited),
+        percent(waited as f64 / report.requests.started.max(1) as f64),
+    );
+    guard("connections-busy", Severity::Note, text)
 }
 
 fn unsent(report: &LoadReport) -> Option<Guard> {
@@ -226,6 +247,7 @@ mod tests {
         });
         trips("rate-missed", Void, |r| r.asked.due_requests = Some(30_000.0));
         trips("unsent", Warn, |r| r.requests.unfinished_unsent = 3);
+        trips("connections-busy", Severity::Note, |r| r.requests.waited = 100);
     }
 
     #[test]
@@ -239,5 +261,9 @@ mod tests {
         };
         assert_eq!(codes(|r| open(r, 90_000)), []);
         trips("client-bound", Severity::Warn, |r| open(r, 5_000_000));
+        trips("connections-busy", Severity::Note, |r| {
+            open(r, 5_000_000);
+            r.requests.waited = 2_000;
+        });
     }
 }

@@ -70,6 +70,8 @@ pub struct Requests {
     /// Completed with an expected status: the throughput.
     pub good: u64,
     pub failed: u64,
+    /// Open loop: of the started, those that had to wait for a connection to be free.
+    pub waited: u64,
     pub unfinished: u64,
     pub unfinished_drained: u64,
     pub unfinished_cut: u64,
@@ -142,6 +144,7 @@ pub struct Series {
     pub ns_p50: Option<u64>,
     pub ns_p75: Option<u64>,
     pub ns_p90: Option<u64>,
+    pub ns_p95: Option<u64>,
     pub ns_p99: Option<u64>,
     pub ns_p99_9: Option<u64>,
     pub ns_p99_99: Option<u64>,
@@ -154,6 +157,7 @@ impl Series {
             ("p50", self.ns_p50),
             ("p75", self.ns_p75),
             ("p90", self.ns_p90),
+            ("p95", self.ns_p95),
             ("p99", self.ns_p99),
             ("p99.9", self.ns_p99_9),
             ("p99.99", self.ns_p99_99),
@@ -239,6 +243,7 @@ pub(crate) mod tests {
             ns_p50: Some(ns_p50),
             ns_p75: Some(ns_p50 * 2),
             ns_p90: Some(ns_p50 * 3),
+            ns_p95: Some(ns_p50 * 4),
             ns_p99: Some(ns_p50 * 5),
             ns_p99_9: Some(ns_p50 * 9),
             ns_p99_99: None,
@@ -286,6 +291,7 @@ pub(crate) mod tests {
                 completed: 20_000,
                 good: 20_000,
                 failed: 1,
+                waited: 0,
                 unfinished: 20,
                 unfinished_drained: 20,
                 unfinished_cut: 0,
@@ -319,6 +325,7 @@ pub(crate) mod tests {
                     ns_p50: None,
                     ns_p75: None,
                     ns_p90: None,
+                    ns_p95: None,
                     ns_p99: None,
                     ns_p99_9: None,
                     ..series(1, 90_000)

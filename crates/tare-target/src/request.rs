@@ -7,6 +7,8 @@ pub struct Request {
     pub is_head: bool,
     pub wants_stats: bool,
     pub keep_alive: bool,
+    /// The client asked in so many words (as HTTP/1.0 must), and wants to be told.
+    pub asked_to_keep: bool,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +126,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
         Err(_) => return Err(BadRequest),
     };
     let mut keep_alive = request.version == Some(1);
+    let mut asked_to_keep = false;
     let mut body = Body::Length(0);
     for header in request.headers.iter() {
         let value = header.value.trim_ascii();
@@ -137,6 +140,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
                 keep_alive = false;
             } else if value.eq_ignore_ascii_case(b"keep-alive") {
                 keep_alive = true;
+                asked_to_keep = true;
             }
         }
     }
@@ -144,6 +148,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
         is_head: request.method == Some("HEAD"),
         wants_stats: request.path == Some("/stats"),
         keep_alive,
+        asked_to_keep,
     };
     Ok(Some((request, body, used)))
 }
@@ -157,8 +162,10 @@ mod tests {
         let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\n\
             abcHEAD /stats HTTP/1.1\r\nConnection: close\r\n\r\nPUT / HTTP/1.0\r\n\
             Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        let request =
-            |is_head, wants_stats, keep_alive| Request { is_head, wants_stats, keep_alive };
+        let request = |is_head, wants_stats, keep_alive| {
+            let asked_to_keep = false;
+            Request { is_head, wants_stats, keep_alive, asked_to_keep }
+        };
         let expected = [
             request(false, false, true),
             request(false, false, true),

@@ -69,9 +69,27 @@ enum Then {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ReplyKey {
-    Status { status: u16, close: bool, head_only: bool },
+    Status { status: u16, connection: ConnectionHeader, head_only: bool },
     Defect(u8),
     BadRequest,
+}
+
+/// What a reply says of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ConnectionHeader {
+    Nothing,
+    KeepAlive,
+    Close,
+}
+
+impl ConnectionHeader {
+    fn line(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::KeepAlive => "Connection: keep-alive\r\n",
+            Self::Close => "Connection: close\r\n",
+        }
+    }
 }
 
 impl Server {
@@ -266,7 +284,12 @@ impl Server {
         self.burn(io);
         let (key, then) = match decision.answer {
             Answer::Status(status) => {
-                let key = ReplyKey::Status { status, close, head_only: request.is_head };
+                let connection = match (close, request.asked_to_keep) {
+                    (true, _) => ConnectionHeader::Close,
+                    (false, true) => ConnectionHeader::KeepAlive,
+                    (false, false) => ConnectionHeader::Nothing,
+                };
+                let key = ReplyKey::Status { status, connection, head_only: request.is_head };
                 (Some(key), if close { Then::Close } else { Then::Stay })
             }
             Answer::Defect(defect) => {
@@ -442,18 +465,16 @@ impl Client {
 }
 
 fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
-    let (status, close, head_only) = match key {
-        ReplyKey::Status { status, close, head_only } => (status, close, head_only),
+    let (status, connection, head_only) = match key {
+        ReplyKey::Status { status, connection, head_only } => (status, connection, head_only),
         ReplyKey::Defect(at) => return Defect::ALL[at as usize].1.bytes().0,
-        ReplyKey::BadRequest => (400, true, false),
+        ReplyKey::BadRequest => (400, ConnectionHeader::Close, false),
     };
     let bodiless = matches!(status, 204 | 304);
     let body = vec![b'x'; if bodiless { 0 } else { behaviour.body_bytes }];
     let mut reply = format!("HTTP/1.1 {status} {}\r\nServer: tare-target\r\n", reason(status));
     reply.push_str("Content-Type: text/plain\r\n");
-    if close {
-        reply.push_str("Connection: close\r\n");
-    }
+    reply.push_str(connection.line());
     if bodiless {
         reply.push_str("\r\n");
         return reply.into_bytes();

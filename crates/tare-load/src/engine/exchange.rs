@@ -33,6 +33,7 @@ impl Engine {
             opened_for_it,
         });
         self.tally.started += 1;
+        self.tally.waited += u64::from(due <= self.all_busy_at);
         self.budget -= 1;
         if opened_for_it {
             self.connect(io, slot, now);

@@ -381,3 +381,28 @@ fn the_target_outlives_rude_clients() {
         }
     }
 }
+
+#[test]
+fn the_target_tells_http_1_0_clients_that_it_keeps() {
+    use std::io::{Read, Write};
+    let target = Target::start(&TargetPlan {
+        listen: Endpoint::Tcp("127.0.0.1:0".parse().unwrap()),
+        behaviour: Behaviour { body_bytes: 1, ..Default::default() },
+        tls: None,
+        threads: 1,
+        cpus: Vec::new(),
+        reactor: None,
+        slots: 8,
+    })
+    .unwrap();
+    let Endpoint::Tcp(address) = &target.listens else { panic!("{}", target.listens) };
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").unwrap();
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    let heads: Vec<_> = text.split("HTTP/1.1 200 OK").skip(1).collect();
+    assert_eq!(heads.len(), 2, "{text}");
+    assert!(heads[0].contains("Connection: keep-alive\r\n"), "{text}");
+    assert!(heads[1].contains("Connection: close\r\n"), "{text}");
+}

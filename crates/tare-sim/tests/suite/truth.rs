@@ -72,6 +72,9 @@ fn a_stall_is_seen_whole_from_due_and_hidden_from_sent() {
     let hidden = 1.0 - latency.from_sent.share_up_to(DurationNs::from_ms(50));
     assert!(hidden < 0.006, "{hidden}");
     close(latency.send_lag.max(), 95.0, 0.05);
+    // 95 of the 100 requests of a stall wait for a connection.
+    let waited = found.tally.waited as f64 / found.tally.started as f64;
+    assert!((waited / (0.095 * 0.99) - 1.0).abs() < 0.05, "{waited}");
 }
 
 #[test]

@@ -46,7 +46,8 @@ pub struct Load {
     #[arg(short, long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Threads; default is half of the CPUs, so that the server has the others
+    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
+    /// others
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// How long; default 10s, or for as long as --requests or --stages take
@@ -306,7 +307,11 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
         (None, _, Some(_)) => NO_END,
         (None, _, None) => DEFAULT_DURATION,
     };
-    let cpus = tare_io::system::allowed_cpus().len() as u32;
+    let workers = match (args.threads, &args.cpus) {
+        (Some(threads), _) => threads,
+        (None, Some(cpus)) => cpus.len() as u32,
+        (None, None) => (tare_io::system::allowed_cpus().len() as u32 / 2).max(1),
+    };
     Ok(LoadPlan {
         engine: EngineConfig {
             endpoint,
@@ -329,7 +334,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
             requests: args.requests,
             interval: tick(args.interval),
         },
-        workers: args.threads.unwrap_or((cpus / 2).max(1)),
+        workers,
         cpus: args.cpus.clone().unwrap_or_default(),
         reactor: args.reactor,
         tls_resume: args.tls_resume,

@@ -98,6 +98,7 @@ fn requests(total: &Tally) -> Requests {
         completed: total.completed,
         good: total.good,
         failed: total.failed,
+        waited: total.waited,
         unfinished: total.unfinished.total(),
         unfinished_drained: total.unfinished.drained,
         unfinished_cut: total.unfinished.cut,
@@ -147,6 +148,7 @@ fn series(histogram: &Histogram) -> Option<Series> {
         ns_p50: quantile(0.5),
         ns_p75: quantile(0.75),
         ns_p90: quantile(0.9),
+        ns_p95: quantile(0.95),
         ns_p99: quantile(0.99),
         ns_p99_9: quantile(0.999),
         ns_p99_99: quantile(0.9999),
@@ -188,10 +190,11 @@ fn edges(low: u64, high: u64) -> Vec<u64> {
         let step = steps.into_iter().find(fits).unwrap_or(1);
         return (low / step..=high / step).map(|n| (n + 1) * step).collect();
     }
-    let all: [&[u64]; 4] = [
+    let all: [&[u64]; 5] = [
         &[10, 12, 15, 20, 25, 30, 40, 50, 60, 80],
         &[10, 15, 20, 30, 50, 70],
         &[10, 20, 50],
+        &[10, 30],
         &[10],
     ];
     let over = |steps: &[u64]| -> Vec<u64> {
