@@ -315,6 +315,14 @@ impl Engine {
     }
 
     fn advance_phase<R: Reactor>(&mut self, io: &mut R, now: Instant, sink: &mut dyn IntervalSink) {
+        if self.phase == Phase::Opening && self.stop_asked {
+            for slot in 0..self.connections.len() as u32 {
+                let state = self.connections[slot as usize].state;
+                if matches!(state, State::Connecting | State::Handshaking) {
+                    self.fail(io, slot, Failure::TimedOut, now);
+                }
+            }
+        }
         if let Phase::Ramp { until } = self.phase
             && (now >= until || self.stop_asked)
         {

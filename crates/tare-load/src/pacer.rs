@@ -142,11 +142,11 @@ impl RateProfile {
 }
 
 /// Faster than any machine sends today; above it a typing error is likelier than a wish.
-const MAX_PER_S: f64 = 1e8;
+const MAX_PER_S: f64 = 1e7;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{input}' is not a rate; write requests a second above 0 and up to 100000000, \
+    "'{input}' is not a rate; write requests a second above 0 and up to 10000000, \
      in stages as 10s:1000,30s:5000 or 10s:0..1000"
 )]
 pub struct ProfileError {

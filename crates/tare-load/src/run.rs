@@ -113,10 +113,12 @@ pub fn run(
     let (sender, receiver) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
     let gate = Arc::new(Gate::new(workers));
     std::thread::scope(|scope| {
+        let mut not_started = None;
         for index in 0..workers {
             let worker_plan = plan_of(plan, index, workers);
             let (sender, gate, stop) = (sender.clone(), gate.clone(), stop.clone());
-            scope.spawn(move || {
+            let (waiting, stopping) = (gate.clone(), stop.clone());
+            let worker = move || {
                 let work = || worker::work(worker_plan, &gate, &stop, &sender);
                 // A bug of ours in one worker must not leave the others waiting for it.
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
@@ -124,10 +126,17 @@ pub fn run(
                 // The channel outlives every worker; a failed send means nobody listens any more.
                 gate.leave();
                 let _ = sender.send(Message::Ended(Box::new(result)));
-            });
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, worker) {
+                let what = format!("cannot start {workers} threads");
+                not_started.get_or_insert(SetupError::new(what, error));
+                stopping.store(true, Ordering::Relaxed);
+                waiting.leave();
+            }
         }
         drop(sender);
-        collect(workers, &receiver, stop, observer)
+        let result = collect(workers, &receiver, stop, observer);
+        not_started.map_or(result, |error| Err(error.into()))
     })
 }
 

@@ -1,6 +1,6 @@
 //! TLS for the client: rustls, bytes in and bytes out, no sockets.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -232,18 +232,31 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsOptionsE
     let error = |error: &dyn std::fmt::Display| {
         TlsOptionsError(format!("cannot read certificates (PEM) from {}: {error}", path.display()))
     };
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(|e| error(&e))?
-        .collect::<Result<_, _>>()
-        .map_err(|e| error(&e))?;
+    let text = read_pem(path).map_err(|e| error(&e))?;
+    let found: Vec<_> =
+        CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|e| error(&e))?;
     if found.is_empty() { Err(error(&"there is none in the file")) } else { Ok(found) }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| {
+    let error = |error: &dyn std::fmt::Display| {
         TlsOptionsError(format!("cannot read a private key (PEM) from {}: {error}", path.display()))
-    })
+    };
+    let text = read_pem(path).map_err(|e| error(&e))?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|e| error(&e))
 }
+
+/// A PEM file, of a size that certificates have.
+pub fn read_pem(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(PEM_MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > PEM_MAX_BYTES {
+        return Err(std::io::Error::other(format!("it is over {PEM_MAX_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+const PEM_MAX_BYTES: u64 = 16 << 20;
 
 /// `--insecure`: whoever answers is believed, but the handshake's signatures are still checked.
 #[derive(Debug)]

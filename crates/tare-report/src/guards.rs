@@ -92,6 +92,11 @@ fn rate_missed(report: &LoadReport) -> Option<Guard> {
 
 fn errors(report: &LoadReport) -> Option<Guard> {
     let failed = report.requests.failed + report.requests.unfinished_cut;
+    let malformed = report.errors.get("malformed").map_or(0, |error| error.count);
+    if malformed > failed {
+        let text = format!("the server broke HTTP {} times: see errors", count(malformed));
+        return guard("errors", Severity::Void, text);
+    }
     if failed == 0 {
         return None;
     }

@@ -46,7 +46,8 @@ impl Target {
             let (listener, bound) = socket::listener(&target.listens, shared)?;
             target.listens = bound;
             let (plan, stats, stop) = (plan.clone(), target.stats.clone(), target.stop.clone());
-            target.threads.push(std::thread::spawn(move || {
+            let builder = std::thread::Builder::new();
+            let thread = builder.spawn(move || {
                 let _ends_all = StopOnEnd(stop.clone());
                 if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
                     pin_thread(*cpu)?;
@@ -64,7 +65,8 @@ impl Target {
                 let mut reactor = EpollReactor::new(plan.slots)?;
                 reactor.listen(listener)?;
                 run(reactor, &plan, stats, thread, &stop)
-            }));
+            });
+            target.threads.push(thread.map_err(|e| SetupError::new("cannot start a thread", e))?);
         }
         Ok(target)
     }

@@ -275,6 +275,11 @@ impl Server {
             self.clients[slot as usize].pending.push_back(piece);
             return self.say_due(io, slot, now);
         }
+        if client.pending.len() > PENDING_MAX || client.outgoing.len() > OUTGOING_MAX_BYTES {
+            // It asks and never reads; its replies must not fill the memory.
+            self.count(Counter::BadRequests, 1);
+            return self.drop_client(io, slot, Close::Reset);
+        }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now);
         let client = &mut self.clients[slot as usize];
@@ -434,6 +439,9 @@ impl Server {
 /// tail on a virtual machine, and would be added to what is to be the truth.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 const HEAD_PIECES: usize = 4;
+/// Replies that one connection may have waiting, and bytes of them.
+const PENDING_MAX: usize = 4096;
+const OUTGOING_MAX_BYTES: usize = 4 << 20;
 
 impl Client {
     fn new() -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::{ServerConfig, ServerConnection};
-use tare_load::tls::TlsSession;
+use tare_load::tls::{TlsSession, read_pem};
 
 #[derive(Clone, Debug)]
 pub struct TlsServer {
@@ -36,11 +36,12 @@ impl TlsServer {
         let error = |path: &Path, error: &dyn std::fmt::Display| {
             TlsServerError(format!("cannot read {} as PEM: {error}", path.display()))
         };
-        let chain = CertificateDer::pem_file_iter(cert)
-            .map_err(|e| error(cert, &e))?
+        let text = read_pem(cert).map_err(|e| error(cert, &e))?;
+        let chain = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| error(cert, &e))?;
-        Self::with(chain, PrivateKeyDer::from_pem_file(key).map_err(|e| error(key, &e))?)
+        let text = read_pem(key).map_err(|e| error(key, &e))?;
+        Self::with(chain, PrivateKeyDer::from_pem_slice(&text).map_err(|e| error(key, &e))?)
     }
 
     fn with(

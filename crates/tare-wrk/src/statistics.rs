@@ -17,7 +17,9 @@ pub struct Statistic {
 impl Statistic {
     pub fn of_latency(histogram: &Histogram) -> Self {
         let us = |duration: DurationNs| duration.as_ns() as f64 / 1e3;
-        let values = histogram.recorded().map(|(value, n)| (us(value), n)).collect();
+        // A bucket is named by its upper edge, which may lie above the largest value in it.
+        let (min, max) = (histogram.min(), histogram.max());
+        let values = histogram.recorded().map(|(v, n)| (us(v.clamp(min, max)), n)).collect();
         Self {
             min: us(histogram.min()),
             max: us(histogram.max()),

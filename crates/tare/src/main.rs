@@ -9,6 +9,7 @@ mod failure;
 mod load;
 mod url;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use failure::Failure;
@@ -20,7 +21,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure != Failure::Interrupted {
-                eprintln!("tare: {failure}");
+                // Where standard error is full or gone, the exit code still tells.
+                let _ = writeln!(std::io::stderr(), "tare: {failure}");
             }
             ExitCode::from(failure.exit_code())
         }

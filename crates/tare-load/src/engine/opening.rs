@@ -6,7 +6,7 @@ use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
 
 use super::connection::{Flight, State};
 use super::{Engine, Lifetime, Phase};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 
 impl Engine {
     /// Opens the kept connections, so that no request has to wait for one.
@@ -137,8 +137,13 @@ impl Engine {
                 self.in_flight -= 1;
                 self.count_failed(&flight, &failure, now);
             }
-            // An established connection that ends without a request hurts nobody.
-            None if reached => {}
+            // An established connection that ends without a request hurts nobody, but a server
+            // that talks out of turn is worth a word.
+            None if reached => {
+                if failure.kind() == FailureKind::Malformed {
+                    self.tally.failures.add(&failure, 1);
+                }
+            }
             None => {
                 self.in_flight -= 1;
                 self.tally.failures.add(&failure, 1);

@@ -54,6 +54,9 @@ fn bytes_that_nobody_asked_for_end_the_connection_but_not_the_request() {
     let behaviour = Behaviour { defect: Some(Defect::Unasked), ..Default::default() };
     Case { behaviour, requests: Some(12), ..Default::default() }.everywhere(|found| {
         assert_eq!((found.tally.good, found.tally.failed), (12, 0));
+        let failures = found.failures();
+        assert_eq!((failures.len(), failures[0].0, failures[0].1), (1, FailureKind::Malformed, 12));
+        assert!(failures[0].2.ends_with("bytes that no request asked for"), "{}", failures[0].2);
         assert_eq!(found.tally.connections.opened, 12, "each was good for one request");
         assert_eq!(found.tally.connections.closed_by_client, 12);
     });

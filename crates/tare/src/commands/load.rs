@@ -1,7 +1,9 @@
 //! `tare load URL`: load on one target.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -180,6 +182,9 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     let result = tare_load::run(&plan, &stop, &mut watch);
     watch.live.clear();
     log_interval(&mut watch.hdr_log, watch.series.flush());
+    if result.is_err() && interrupt::was_interrupted() {
+        return Err(Failure::Interrupted);
+    }
     let result = result?;
     let request = Request {
         url: &args.urls.as_ref().map_or_else(
@@ -256,6 +261,12 @@ impl Outputs {
             csv: create("--csv", &args.csv)?,
             hdr: create("--hdr", &args.hdr)?,
         };
+        let paths: Vec<_> = [&args.json, &args.csv, &args.hdr].into_iter().flatten().collect();
+        let twice = paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path));
+        if twice && !outputs.all().any(Output::is_stdout) {
+            let text = "--json, --csv and --hdr: each needs a file of its own";
+            return Err(Failure::Usage(text.into()));
+        }
         if outputs.all().filter(|output| output.is_stdout()).count() > 1 {
             let text = "--json, --csv and --hdr: only one of them can be - (standard output)";
             return Err(Failure::Usage(text.into()));
@@ -362,7 +373,8 @@ fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("--urls {}: {error}", path.display())))?;
     let mut urls: Vec<Url> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    // Some editors begin a file with a byte order mark.
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -393,7 +405,7 @@ fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
 fn source(args: &Load, urls: &[Url]) -> Result<PlannedSource, Failure> {
     let body = match (&args.body, &args.body_file) {
         (Some(text), _) => text.clone().into_bytes(),
-        (None, Some(path)) => std::fs::read(path)
+        (None, Some(path)) => read_body(path)
             .map_err(|error| Failure::Usage(format!("--body-file {}: {error}", path.display())))?,
         (None, None) => Vec::new(),
     };
@@ -420,6 +432,17 @@ fn source(args: &Load, urls: &[Url]) -> Result<PlannedSource, Failure> {
     let requests = urls.iter().map(request).collect::<Result<Vec<_>, _>>()?;
     Ok(PlannedSource::Listed { requests: requests.into(), random: args.random_order })
 }
+
+fn read_body(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    File::open(path)?.take(BODY_MAX_BYTES + 1).read_to_end(&mut body)?;
+    if body.len() as u64 > BODY_MAX_BYTES {
+        return Err(std::io::Error::other(format!("it is over {BODY_MAX_BYTES} bytes")));
+    }
+    Ok(body)
+}
+
+const BODY_MAX_BYTES: u64 = 256 << 20;
 
 fn method(args: &Load) -> String {
     let has_body = args.body.is_some() || args.body_file.is_some();

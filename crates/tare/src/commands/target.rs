@@ -1,5 +1,7 @@
 //! `tare target`: a server of known truth.
 
+use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +12,7 @@ use tare_target::tls::TlsServer;
 
 use crate::failure::Failure;
 use crate::load::arguments::{cpu_list, duration, reactor};
+use crate::load::outputs::print;
 
 /// A server whose truth is known, to test any load generator against arithmetic
 ///
@@ -44,8 +47,9 @@ pub struct TargetArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "stall")]
     every: Option<DurationNs>,
     /// Bytes of body in a reply
-    #[arg(long, value_name = "BYTES", default_value_t = 612)]
-    body: usize,
+    #[arg(long, value_name = "BYTES", default_value_t = 612,
+          value_parser = clap::value_parser!(u32).range(0..=256 << 20))]
+    body: u32,
     /// Send bodies in chunks
     #[arg(long)]
     chunked: bool,
@@ -131,15 +135,19 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
     crate::load::interrupt::on_interrupt(target.stopper())?;
     let scheme = if args.tls { "https" } else { "http" };
     match &target.listens {
-        Endpoint::Tcp(address) => println!("{scheme}://{address}/"),
-        Endpoint::Unix(path) => println!("unix:{}", path.display()),
+        Endpoint::Tcp(address) => print(&format!("{scheme}://{address}/\n")),
+        Endpoint::Unix(path) => print(&format!("unix:{}\n", path.display())),
     }
+    .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     let waited = target.wait();
-    if let Endpoint::Unix(path) = &target.listens {
+    if let Endpoint::Unix(path) = &target.listens
+        && std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+    {
         let _ = std::fs::remove_file(path);
     }
     waited?;
-    eprint!("{}", target.stats.json());
+    // Nobody may be left to read it.
+    let _ = std::io::stderr().write_all(target.stats.json().as_bytes());
     Ok(())
 }
 
@@ -191,7 +199,7 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
         service: args.service_time.map(|time| Service { time, workers: args.workers }),
         busy: args.busy.unwrap_or_default(),
         stall,
-        body_bytes: args.body,
+        body_bytes: args.body as usize,
         chunked: args.chunked,
         close_after: args.close_after,
         error_rate: args.error_rate,
@@ -204,7 +212,7 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
 }
 
 fn listen_address(text: &str) -> Result<Endpoint, Failure> {
-    if let Some(path) = text.strip_prefix("unix:") {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(Endpoint::Unix(path.into()));
     }
     let address = text.parse().map_err(|_| {

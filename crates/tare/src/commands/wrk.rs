@@ -90,13 +90,16 @@ pub fn run_linked(name: &str) -> Result<(), Failure> {
 
 pub fn run(args: &Wrk) -> Result<(), Failure> {
     let Some(url_text) = args.url.as_ref().filter(|_| !args.version) else {
-        println!("wrk (tare {})", env!("CARGO_PKG_VERSION"));
-        return Ok(());
+        return show(concat!("wrk (tare ", env!("CARGO_PKG_VERSION"), ")\n"));
     };
     let url =
         Url::parse(url_text).map_err(|why| Failure::Usage(format!("URL '{url_text}': {why}")))?;
     let threads = u32::try_from(args.threads).unwrap_or(u32::MAX);
     let connections = u32::try_from(args.connections).unwrap_or(u32::MAX);
+    if threads > THREADS_MAX {
+        let allowed = format!("at most {THREADS_MAX}");
+        return Err(Failure::flag("-t", &threads.to_string(), allowed));
+    }
     if connections < threads {
         let allowed = format!("must be at least the number of threads, {threads}");
         return Err(Failure::flag("-c", &connections.to_string(), allowed));
@@ -108,9 +111,15 @@ pub fn run(args: &Wrk) -> Result<(), Failure> {
     interrupt::on_interrupt(stop.clone())?;
     show(&format::opening(url_text, args.duration.as_secs_f64(), threads, connections))?;
     let mut samples = RateSamples::default();
-    let result = tare_load::run(&plan, &stop, &mut samples)?;
+    let result = tare_load::run(&plan, &stop, &mut samples);
+    if result.is_err() && interrupt::was_interrupted() {
+        return Err(Failure::Interrupted);
+    }
+    let result = result?;
     finish(args, &script, &result, &samples)
 }
+
+const THREADS_MAX: u32 = 1024;
 
 fn load_script(
     args: &Wrk,
