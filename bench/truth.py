@@ -102,11 +102,12 @@ def queue(box, rounds, seconds, lines, goals):
 
 def stall(box, rounds, seconds, lines, goals):
     """100 ms of stall each second at 1,000/s: who sees it?"""
-    length = max(5, round(seconds * 5))
+    # Long, and begun after the first stall: one that is cut by an edge is a smaller part of it.
+    length = max(5, round(seconds * 20))
     with servers.Target(box.tare, "--stall", "100ms", "--every", "1s") as target:
         reports, hidden = [], []
         for _ in range(max(1, rounds // 2)):
-            report = load(box, target.url, "-c", "5", "--rate", "1000", "-d", f"{length}s")
+            report = load(box, target.url, "-c", "5", "--rate", "1000", "--warmup", "1s", "-d", f"{length}s")
             if report:
                 reports.append(report)
             if box.path("wrk"):
