@@ -1,0 +1,171 @@
+//! A round reduced to what inference needs: for each variant and metric one value, and one log
+//! ratio to the baseline.
+
+use crate::distribution::Distribution;
+use crate::estimate::{trimmed_mean, trimmed_variance, variance};
+use crate::metric::{Basis, Metric};
+use crate::samples::{Counts, Launch, MachineUse, Round, Series, ServerUse, Slice};
+
+/// The share of cycles cut off at each end before their mean is taken.
+pub const TRIM: f64 = 0.2;
+
+/// One round, digested.
+#[derive(Clone, Debug)]
+pub struct RoundDigest {
+    pub index: u32,
+    pub cycles: u32,
+    pub started_unix_ms: u64,
+    pub elapsed_ns: u64,
+    pub machine: MachineUse,
+    pub variants: Vec<VariantRound>,
+}
+
+/// One variant's part of a round.
+#[derive(Clone, Debug, Default)]
+pub struct VariantRound {
+    pub launch: Option<Launch>,
+    pub counts: Counts,
+    pub server: Option<ServerUse>,
+    /// Merged over the round.
+    pub latencies: Vec<(Series, Distribution)>,
+    /// By [`Metric::ALL`].
+    pub values: Vec<Option<f64>>,
+    /// The log ratio to the baseline, by [`Metric::ALL`].
+    pub log_ratios: Vec<Option<f64>>,
+    /// How the cycles' log ratios scatter, by [`Metric::ALL`]; where a metric has cycles.
+    pub scatter: Vec<Option<Scatter>>,
+}
+
+/// Variance of cycles within a launch, per cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scatter {
+    /// As it is: what the mean of a few cycles has.
+    pub plain: f64,
+    /// What the trimmed mean of enough cycles has.
+    pub trimmed: f64,
+}
+
+impl VariantRound {
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.values[metric as usize]
+    }
+
+    pub fn log_ratio(&self, metric: Metric) -> Option<f64> {
+        self.log_ratios[metric as usize]
+    }
+
+    pub fn latency(&self, series: Series) -> Option<&Distribution> {
+        self.latencies.iter().find(|(kind, _)| *kind == series).map(|(_, found)| found)
+    }
+}
+
+/// Digests `round` of `variants` variants. Slices of a cycle that another variant lacks (the run
+/// was killed in it) count in totals, but have no pair.
+pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
+    let mut found: Vec<VariantRound> =
+        (0..variants).map(|variant| totals(round, variant)).collect();
+    for variant in 0..variants {
+        let pairs = pairs(round, variant, baseline);
+        for metric in Metric::ALL {
+            let (ratio, spread) = log_ratio(metric, &pairs, &found[variant], &found[baseline]);
+            found[variant].log_ratios.push(ratio);
+            found[variant].scatter.push(spread);
+        }
+    }
+    RoundDigest {
+        index: round.index,
+        cycles: round.cycles,
+        started_unix_ms: round.started_unix_ms,
+        elapsed_ns: round.elapsed_ns,
+        machine: round.machine.clone(),
+        variants: found,
+    }
+}
+
+fn totals(round: &Round, variant: usize) -> VariantRound {
+    let launch = round.launches.iter().find(|launch| launch.variant as usize == variant).cloned();
+    let mut total = VariantRound { launch, ..VariantRound::default() };
+    for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
+        total.counts.add(&slice.counts);
+        total.server = match (total.server, slice.server) {
+            (Some(sum), Some(more)) => Some(sum.plus(more)),
+            (sum, more) => sum.or(more),
+        };
+        for (series, distribution) in &slice.latencies {
+            match total.latencies.iter_mut().find(|(kind, _)| kind == series) {
+                Some((_, merged)) => merged.merge(distribution),
+                None => total.latencies.push((*series, distribution.clone())),
+            }
+        }
+    }
+    total.values = Metric::ALL.into_iter().map(|metric| value(metric, &total)).collect();
+    total
+}
+
+/// The round's value of a metric; `None` where it was not measured, or is zero, which has no ratio.
+fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
+    let counts = &round.counts;
+    let per_request = |n: u64| n as f64 / counts.answered as f64;
+    let value = match metric.basis() {
+        Basis::Quantile(series, quantile) => round.latency(series)?.quantile(quantile)? as f64,
+        _ => match metric {
+            Metric::Throughput => counts.good as f64 / (counts.window_ns as f64 / 1e9),
+            Metric::LatencyMean => round.latency(Series::Headline)?.mean_ns()?,
+            Metric::ServerCpu => per_request(round.server?.cpu_ns),
+            Metric::ServerCpuUser => per_request(round.server?.user_ns),
+            Metric::ServerCpuSystem => per_request(round.server?.system_ns),
+            Metric::ServerSwitches => per_request(round.server?.switches?),
+            Metric::ServerRss => round.launch.as_ref()?.rss_bytes? as f64,
+            _ => return None,
+        },
+    };
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// The value of one slice, for metrics that are compared within cycles.
+fn slice_value(metric: Metric, slice: &Slice) -> Option<f64> {
+    let value = match metric {
+        Metric::Throughput => slice.throughput_per_s(),
+        Metric::ServerCpu => slice.server?.cpu_ns as f64 / slice.counts.answered as f64,
+        _ => return None,
+    };
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// The slices of a variant with the baseline's of the same cycle.
+fn pairs(round: &Round, variant: usize, baseline: usize) -> Vec<(&Slice, &Slice)> {
+    let of = |variant: usize| round.slices.iter().filter(move |s| s.variant as usize == variant);
+    of(variant)
+        .filter_map(|slice| {
+            let other = of(baseline).find(|other| other.cycle == slice.cycle)?;
+            Some((slice, other))
+        })
+        .collect()
+}
+
+fn log_ratio(
+    metric: Metric,
+    pairs: &[(&Slice, &Slice)],
+    mine: &VariantRound,
+    base: &VariantRound,
+) -> (Option<f64>, Option<Scatter>) {
+    if metric.basis() == Basis::Cycle {
+        let ratios: Option<Vec<f64>> = pairs
+            .iter()
+            .map(|(a, b)| Some((slice_value(metric, a)? / slice_value(metric, b)?).ln()))
+            .collect();
+        // A slice without one good reply has no logarithm, and must not be dropped: the whole
+        // round is then compared by its totals.
+        if let Some(ratios) = ratios.filter(|ratios| !ratios.is_empty()) {
+            let scatter =
+                Scatter { plain: variance(&ratios), trimmed: trimmed_variance(&ratios, TRIM) };
+            let scatter = (ratios.len() > 1).then_some(scatter);
+            return (Some(trimmed_mean(&ratios, TRIM)), scatter);
+        }
+    }
+    let ratio = match (mine.values[metric as usize], base.values[metric as usize]) {
+        (Some(a), Some(b)) => Some((a / b).ln()),
+        _ => None,
+    };
+    (ratio, None)
+}

@@ -1,0 +1,24 @@
+//! The method: samples to estimates to verdicts. Pure: no clock, no I/O, no randomness.
+//!
+//! [`samples`] is what was measured; [`digest`] reduces a round to one number a variant and metric;
+//! [`analysis`] turns rounds into estimates with intervals and verdicts; [`stopping`] says when to
+//! stop and how many slices a launch is worth. The why is in docs/method.md.
+
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod digest;
+pub mod distribution;
+pub mod estimate;
+pub mod metric;
+pub mod samples;
+pub mod shape;
+pub mod stopping;
+pub mod verdict;
+
+pub use analysis::{Analysis, Comparison, Question, analyse};
+pub use digest::{RoundDigest, digest};
+pub use distribution::Distribution;
+pub use estimate::Estimate;
+pub use metric::Metric;
+pub use verdict::Verdict;

@@ -1,0 +1,246 @@
+//! What was measured: slices, launches, rounds. Plain data, kept whole in the store; everything
+//! else is computed from it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::Distribution;
+
+/// One launch of every variant, and the cycles of slices run on them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    pub index: u32,
+    /// Slices of each variant that it was to hold.
+    pub cycles: u32,
+    pub started_unix_ms: u64,
+    pub elapsed_ns: u64,
+    pub machine: MachineUse,
+    pub launches: Vec<Launch>,
+    pub slices: Vec<Slice>,
+}
+
+/// What the whole machine did during a round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineUse {
+    /// CPUs times elapsed time.
+    pub capacity_ns: u64,
+    pub busy_ns: u64,
+    /// Taken by the hypervisor for others.
+    pub steal_ns: u64,
+    /// By tare: load workers, and everything else of it.
+    pub load_cpu_ns: u64,
+    pub own_cpu_ns: u64,
+    /// By the servers that tare started.
+    pub servers_cpu_ns: u64,
+    /// Periods in which a CPU quota held tare or a server up.
+    pub throttled_periods: u64,
+    pub thermal_throttles: u64,
+    pub tcp_retransmits: u64,
+    pub listen_drops: u64,
+    /// Share (0 to 1) of local ports in use at its end, where connections are new.
+    pub ports_used: Option<f64>,
+}
+
+/// One start of one variant's server (or, where tare does not start it, one set of connections).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    pub variant: u32,
+    /// Started afresh; false where the server was already up.
+    pub fresh: bool,
+    pub started_unix_ms: u64,
+    /// From its start to its first good reply.
+    pub ready_ns: u64,
+    /// Requests that load put on it while the server's own count ran, and that count.
+    pub requests_sent: u64,
+    pub requests_served: Option<u64>,
+    pub rss_bytes: Option<u64>,
+    pub log_lines: u64,
+    pub log_bytes: u64,
+    /// Connections closed by the server between and within slices.
+    pub closed_by_server: u64,
+    pub probe: Option<Probe>,
+}
+
+/// What a variant answers to the same question as the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    pub status: u16,
+    pub body_bytes: u64,
+    pub body_sha256: String,
+    /// Asked twice, it gave the same body.
+    pub body_stable: bool,
+    /// Lower case, sorted.
+    pub header_names: Vec<String>,
+    /// Two requests went over one connection.
+    pub connection_kept: bool,
+    /// For example "TLSv1.3 TLS13_AES_256_GCM_SHA384".
+    pub tls: Option<String>,
+}
+
+/// A stretch of load on one variant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slice {
+    pub variant: u32,
+    pub cycle: u32,
+    /// Its place in the cycle's random order.
+    pub position: u32,
+    pub counts: Counts,
+    /// Of the server's processes over the whole stretch, ramp and drain included.
+    pub server: Option<ServerUse>,
+    pub latencies: Vec<(Series, Distribution)>,
+}
+
+/// Counters of a slice: of its window, unless they say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    pub window_ns: u64,
+    /// Requests that the schedule held, open loop only.
+    pub due: Option<f64>,
+    pub started: u64,
+    pub completed: u64,
+    pub good: u64,
+    pub failed: u64,
+    pub waited: u64,
+    pub drained: u64,
+    pub cut: u64,
+    pub unsent: u64,
+    /// Replies of the whole stretch, ramp and drain included: what the server's CPU time paid for.
+    pub answered: u64,
+    pub body_bytes: u64,
+    pub received_bytes: u64,
+    pub opened: u64,
+    pub closed_by_server: u64,
+    pub handshakes_full: u64,
+    pub handshakes_resumed: u64,
+    /// CPU time of the load workers, and the share of the window that the busiest was on a CPU.
+    pub client_cpu_ns: u64,
+    pub client_busiest: f64,
+    pub status: Vec<(u16, u64)>,
+    /// Kind, how often, and the first in words.
+    pub errors: Vec<(String, u64, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerUse {
+    pub cpu_ns: u64,
+    pub user_ns: u64,
+    pub system_ns: u64,
+    /// Times its threads were put on a CPU; unknown where processes come and go.
+    pub switches: Option<u64>,
+}
+
+/// Kinds of latency; timing models in docs/terms.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Series {
+    /// From due in open loop, from sent (or from the start of connecting) in closed loop.
+    Headline,
+    /// Open loop: from sent.
+    FromSent,
+    SendLag,
+    Connect,
+    Handshake,
+    FirstByte,
+}
+
+impl Series {
+    pub const ALL: [Self; 6] = [
+        Self::Headline,
+        Self::FromSent,
+        Self::SendLag,
+        Self::Connect,
+        Self::Handshake,
+        Self::FirstByte,
+    ];
+
+    /// Its name in the store.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Headline => "headline",
+            Self::FromSent => "from_sent",
+            Self::SendLag => "send_lag",
+            Self::Connect => "connect",
+            Self::Handshake => "handshake",
+            Self::FirstByte => "first_byte",
+        }
+    }
+}
+
+impl Slice {
+    pub fn latency(&self, series: Series) -> Option<&Distribution> {
+        self.latencies.iter().find(|(kind, _)| *kind == series).map(|(_, found)| found)
+    }
+
+    pub fn throughput_per_s(&self) -> f64 {
+        self.counts.good as f64 / (self.counts.window_ns.max(1) as f64 / 1e9)
+    }
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        self.window_ns += other.window_ns;
+        self.due = match (self.due, other.due) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.started += other.started;
+        self.completed += other.completed;
+        self.good += other.good;
+        self.failed += other.failed;
+        self.waited += other.waited;
+        self.drained += other.drained;
+        self.cut += other.cut;
+        self.unsent += other.unsent;
+        self.answered += other.answered;
+        self.body_bytes += other.body_bytes;
+        self.received_bytes += other.received_bytes;
+        self.opened += other.opened;
+        self.closed_by_server += other.closed_by_server;
+        self.handshakes_full += other.handshakes_full;
+        self.handshakes_resumed += other.handshakes_resumed;
+        self.client_cpu_ns += other.client_cpu_ns;
+        self.client_busiest = self.client_busiest.max(other.client_busiest);
+        for (status, n) in &other.status {
+            match self.status.iter_mut().find(|(known, _)| known == status) {
+                Some((_, count)) => *count += n,
+                None => self.status.push((*status, *n)),
+            }
+        }
+        self.status.sort_unstable();
+        for (kind, n, first) in &other.errors {
+            match self.errors.iter_mut().find(|(known, ..)| known == kind) {
+                Some((_, count, _)) => *count += n,
+                None => self.errors.push((kind.clone(), *n, first.clone())),
+            }
+        }
+        self.errors.sort();
+    }
+
+    /// Every request that started ended somewhere.
+    pub fn close(&self) -> bool {
+        self.started == self.completed + self.failed + self.drained + self.cut + self.unsent
+    }
+}
+
+impl ServerUse {
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            switches: self.switches.zip(earlier.switches).map(|(a, b)| a.saturating_sub(b)),
+        }
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+            switches: self.switches.zip(other.switches).map(|(a, b)| a + b),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! When to stop, and how many slices a launch is worth.
+
+use crate::digest::{Scatter, TRIM};
+use crate::estimate::{t_quantile, variance};
+use crate::metric::Metric;
+use crate::verdict::ROUNDS_MIN;
+use crate::{Analysis, RoundDigest};
+
+/// Looks become rarer as rounds become many: each costs a little coverage.
+const GROWTH: f64 = 1.1;
+/// Rounds with [`PILOT_CYCLES`] from which the number of cycles is chosen.
+pub const PILOT_ROUNDS: u32 = 5;
+/// Enough to trim one at each end, and to see the variance within a launch.
+pub const PILOT_CYCLES: u32 = 6;
+/// What launches are expected to differ by before any were seen, as the variance of a log ratio:
+/// identical nginx processes differ by a few percent. It counts as much as this many rounds, for a
+/// pilot of five often sees no launch effect at all, and would buy slices that teach nothing.
+const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
+const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
+pub const CYCLES_MIN: u32 = 2;
+pub const CYCLES_MAX: u32 = 50;
+
+/// Whether the number of cycles is chosen (again) after this many rounds.
+pub fn is_choice(rounds: u32) -> bool {
+    rounds == PILOT_ROUNDS || rounds == 2 * PILOT_ROUNDS || is_look(rounds)
+}
+
+/// Whether the intervals are looked at after this many rounds: 20, then each time a tenth more.
+pub fn is_look(rounds: u32) -> bool {
+    let mut look = ROUNDS_MIN;
+    while look < rounds {
+        look = (f64::from(look) * GROWTH).ceil() as u32;
+    }
+    look == rounds
+}
+
+/// Whether every interval asked for is as narrow as asked.
+pub fn precise_enough(analysis: &Analysis, precision: f64) -> bool {
+    let mut asked = analysis.comparisons.iter().filter(|comparison| comparison.asked).peekable();
+    asked.peek().is_some()
+        && asked.all(|comparison| {
+            let estimate = &comparison.overhead_percent;
+            estimate.n >= ROUNDS_MIN && estimate.half_width() <= precision * 100.0
+        })
+}
+
+/// Rounds that it takes in all until the widest interval is narrow enough, by the square law.
+pub fn rounds_needed(analysis: &Analysis, precision: f64) -> Option<u32> {
+    let asked = analysis.comparisons.iter().filter(|comparison| comparison.asked);
+    let needed = asked.map(|comparison| {
+        let estimate = &comparison.overhead_percent;
+        let ratio = estimate.half_width() / (precision * 100.0);
+        (f64::from(estimate.n) * ratio * ratio).ceil()
+    });
+    let most = needed.fold(f64::NAN, f64::max);
+    most.is_finite().then_some((most as u32).max(ROUNDS_MIN))
+}
+
+impl Scatter {
+    /// The variance of the mean of so many cycles, trimmed where there are enough to trim.
+    fn of_mean(self, cycles: u32) -> f64 {
+        let trims = f64::from(cycles) * TRIM >= 1.0;
+        (if trims { self.trimmed } else { self.plain }) / f64::from(cycles.max(1))
+    }
+}
+
+/// What the rounds so far cost and how they scattered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pilot {
+    /// Seconds of a round that are not slices: launches, probes, connections.
+    pub launch_cost: f64,
+    /// Seconds of one cycle.
+    pub cycle_cost: f64,
+    /// Within a launch, and of launches beyond that.
+    pub within: Scatter,
+    pub between: f64,
+    /// Rounds that gave these.
+    pub rounds: u32,
+}
+
+impl Pilot {
+    /// From digested rounds; the comparison that scatters most.
+    pub fn of(
+        digests: &[RoundDigest],
+        baseline: usize,
+        metrics: &[Metric],
+        launch_cost: f64,
+        cycle_cost: f64,
+    ) -> Option<Self> {
+        let variants = digests.first()?.variants.len();
+        let pilots = (0..variants).filter(|v| *v != baseline).flat_map(|variant| {
+            metrics.iter().filter_map(move |metric| {
+                let of = |digest: &RoundDigest| {
+                    let round = &digest.variants[variant];
+                    let scatter = round.scatter[*metric as usize]?;
+                    Some((round.log_ratio(*metric)?, scatter, digest.cycles))
+                };
+                let seen: Vec<_> = digests.iter().filter_map(of).collect();
+                if seen.len() < 2 {
+                    return None;
+                }
+                let n = seen.len() as f64;
+                let average =
+                    |f: &dyn Fn(&(f64, Scatter, u32)) -> f64| seen.iter().map(f).sum::<f64>() / n;
+                let within = Scatter {
+                    plain: average(&|(_, scatter, _)| scatter.plain),
+                    trimmed: average(&|(_, scatter, _)| scatter.trimmed),
+                };
+                let means: Vec<f64> = seen.iter().map(|(mean, ..)| *mean).collect();
+                let of_cycles = average(&|(_, _, cycles)| within.of_mean(*cycles));
+                let seen_between = (variance(&means) - of_cycles).max(0.0);
+                let between = (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS + seen_between * n)
+                    / (BETWEEN_PRIOR_ROUNDS + n);
+                Some(Self { launch_cost, cycle_cost, within, between, rounds: seen.len() as u32 })
+            })
+        });
+        pilots.max_by(|a, b| a.variance(CYCLES_MIN).total_cmp(&b.variance(CYCLES_MIN)))
+    }
+
+    /// Of a round's log ratio.
+    fn variance(&self, cycles: u32) -> f64 {
+        self.between + self.within.of_mean(cycles)
+    }
+
+    fn seconds(&self, cycles: u32) -> f64 {
+        self.launch_cost + f64::from(cycles) * self.cycle_cost
+    }
+}
+
+/// Cycles a round: those that buy the narrowest interval for their time, which without trimming is
+/// Kalibera and Jones's sqrt((launch cost / cycle cost) × (within / between)); but no more than the
+/// precision asked for needs in the fewest rounds that may conclude, and no more than fit the time.
+pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64) -> u32 {
+    let all = CYCLES_MIN..=CYCLES_MAX;
+    let price = |cycles: &u32| pilot.variance(*cycles) * pilot.seconds(*cycles);
+    let best = all.clone().min_by(|a, b| price(a).total_cmp(&price(b))).unwrap_or(CYCLES_MIN);
+    let rounds = f64::from(ROUNDS_MIN);
+    let allowed = rounds * (precision / t_quantile(rounds - 1.0, 0.95)).powi(2);
+    let enough = all.clone().find(|cycles| pilot.variance(*cycles) <= allowed);
+    let rounds_left = rounds - f64::from(pilot.rounds.min(ROUNDS_MIN - 1));
+    let fits = |cycles: &u32| pilot.seconds(*cycles) * rounds_left <= seconds_left;
+    let fit = all.rev().find(fits).unwrap_or(CYCLES_MIN);
+    best.min(enough.unwrap_or(best)).min(fit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_spaced_by_tenths() {
+        let looks: Vec<u32> = (1..60).filter(|n| is_look(*n)).collect();
+        assert_eq!(looks, [20, 22, 25, 28, 31, 35, 39, 43, 48, 53, 59]);
+    }
+
+    #[test]
+    fn cycles_follow_costs_and_variances() {
+        let even = |variance: f64| Scatter { plain: variance, trimmed: variance };
+        let pilot = Pilot {
+            launch_cost: 0.06,
+            cycle_cost: 0.05,
+            within: even(0.0128),
+            between: 0.0023,
+            rounds: 5,
+        };
+        let choose = |pilot: Pilot| choose_cycles(&pilot, 0.005, 1e6);
+        assert_eq!(choose(pilot), 3, "sqrt(1.2 × 5.57) = 2.6");
+        assert_eq!(choose(Pilot { launch_cost: 6.0, ..pilot }), 26, "dear launches");
+        assert_eq!(choose(Pilot { launch_cost: 600.0, ..pilot }), CYCLES_MAX);
+        assert_eq!(choose(Pilot { within: even(1e-9), ..pilot }), CYCLES_MIN, "all launch effect");
+        assert_eq!(choose(Pilot { within: even(0.0), between: 0.0, ..pilot }), CYCLES_MIN);
+        // Wild slices that trimming can cut are worth the five cycles that it needs.
+        let wild = Scatter { plain: 0.06, trimmed: 0.0128 };
+        assert_eq!(choose(Pilot { within: wild, ..pilot }), 5);
+        // Without launch effect the optimum is no bound; what the precision needs is.
+        let steady = Pilot { between: 0.0, ..pilot };
+        assert_eq!(choose_cycles(&steady, 0.02, 1e6), 8, "0.0128 / (20 × (0.02 / 2.093)²)");
+        assert_eq!(choose_cycles(&steady, 0.02, 15.0 * 0.211), 3, "time for 3");
+    }
+}
