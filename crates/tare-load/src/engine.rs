@@ -166,6 +166,18 @@ pub struct Engine {
     /// When a due request last found no connection free.
     all_busy_at: Instant,
     stop_asked: bool,
+    life: Life,
+}
+
+/// What an engine did since it was made, whatever the phase: ramps and drains count too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// Requests handed to the kernel, and whole replies.
+    pub sent: u64,
+    pub answered: u64,
+    pub closed_by_server: u64,
+    /// Version and cipher of the first TLS connection.
+    pub tls: Option<String>,
 }
 
 impl Engine {
@@ -197,6 +209,7 @@ impl Engine {
             binds: 0,
             all_busy_at: Instant::ZERO,
             stop_asked: false,
+            life: Life::default(),
             config,
         };
         *engine.tally = Tally::for_series(engine.series());
@@ -239,6 +252,10 @@ impl Engine {
     /// The tally of the current interval, or of the last one once [`Next::Finished`].
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    pub fn life(&self) -> &Life {
+        &self.life
     }
 
     pub fn open_connections(&self) -> usize {
@@ -332,7 +349,10 @@ impl Engine {
         if let Phase::Window { until, next_interval } = self.phase {
             let exhausted = self.budget == 0 && self.in_flight == 0;
             if now >= until || exhausted || self.stop_asked {
-                self.close_window(if now >= until { until } else { now }, now);
+                // In closed loop what came until now has been counted, so it is now that ends it;
+                // an open loop owes what its schedule holds until then.
+                let end = if self.pacer.is_open_loop() { until.min(now) } else { now };
+                self.close_window(end, now);
                 sink.window_closed();
             } else if now >= next_interval {
                 self.hand_over(now, sink);

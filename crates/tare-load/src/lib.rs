@@ -14,6 +14,7 @@ pub mod http1;
 pub mod pacer;
 pub mod request;
 pub mod run;
+pub mod session;
 pub mod source;
 pub mod tally;
 pub mod tls;

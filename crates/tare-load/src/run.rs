@@ -241,7 +241,7 @@ fn collect(
 }
 
 /// One worker's part of the plan: its share of connections, of the rate, and of the requests.
-fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
+pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
     let share = |total: u64| {
         let (total, workers, index) = (total, u64::from(workers), u64::from(index));
         total / workers + u64::from(index < total % workers)

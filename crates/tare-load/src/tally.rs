@@ -163,6 +163,16 @@ impl Tally {
         );
     }
 
+    /// The same without its histograms: small enough to send around.
+    pub fn counters(&self) -> Self {
+        Self {
+            status: self.status.clone(),
+            failures: self.failures.clone(),
+            latency: Latencies::default(),
+            ..*self
+        }
+    }
+
     pub fn elapsed(&self) -> DurationNs {
         self.end.since(self.start)
     }

@@ -129,6 +129,15 @@ impl TlsSession {
         self.said_goodbye
     }
 
+    /// Version and cipher, as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
+    pub fn negotiated(&self) -> String {
+        let version = self.connection.protocol_version();
+        let cipher = self.connection.negotiated_cipher_suite();
+        let version = version.map_or(String::new(), |version| format!("{version:?}"));
+        let cipher = cipher.map_or(String::new(), |cipher| format!("{:?}", cipher.suite()));
+        format!("{} {cipher}", version.replace("v1_", "v1."))
+    }
+
     pub fn was_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }

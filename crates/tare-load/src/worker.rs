@@ -95,19 +95,10 @@ impl Job<'_> {
         reactor: ReactorKind,
         reactor_note: Option<String>,
     ) -> Result<WorkerReport, LoadError> {
-        self.engine.open(&mut io);
-        self.turn_until_finished(&mut io)?;
-        let opening = self.engine.tally().clone();
-        if opening.connections.opened == 0 && opening.connections.not_opened > 0 {
-            let why = opening.failures.seen().next().map_or("no reason known", |(_, _, why)| why);
-            return Err(LoadError::NoConnection {
-                endpoint: self.engine.endpoint().to_string(),
-                why: why.to_owned(),
-            });
-        }
+        let opening = open(&mut self.engine, &mut io, self.stop, &mut self.sink)?;
         self.gate.arrive();
         self.engine.begin(self.stretch, io.now());
-        self.turn_until_finished(&mut io)?;
+        turn_until_finished(&mut self.engine, &mut io, self.stop, &mut self.sink)?;
         let report = WorkerReport {
             reactor,
             reactor_note,
@@ -119,23 +110,47 @@ impl Job<'_> {
         self.engine.close(&mut io);
         Ok(report)
     }
+}
 
-    fn turn_until_finished<R: Reactor>(&mut self, io: &mut R) -> Result<(), SetupError> {
-        let mut happened = Vec::with_capacity(8192);
-        loop {
-            if self.stop.load(Ordering::Relaxed) {
-                self.engine.stop();
-            }
-            match self.engine.turn(io, &mut happened, &mut self.sink) {
-                Next::Finished => return Ok(()),
-                Next::Wait(mut wait) => {
-                    let check = io.now() + STOP_CHECK;
-                    if check < wait.until {
-                        wait.until = check;
-                        wait.spin = DurationNs::ZERO;
-                    }
-                    io.wait(wait, &mut happened)?;
+/// Opens the engine's kept connections; none at all is an error.
+pub(crate) fn open<R: Reactor>(
+    engine: &mut Engine,
+    io: &mut R,
+    stop: &AtomicBool,
+    sink: &mut dyn IntervalSink,
+) -> Result<Tally, LoadError> {
+    engine.open(io);
+    turn_until_finished(engine, io, stop, sink)?;
+    let opening = engine.tally().clone();
+    if opening.connections.opened == 0 && opening.connections.not_opened > 0 {
+        let why = opening.failures.seen().next().map_or("no reason known", |(_, _, why)| why);
+        let endpoint = engine.endpoint().to_string();
+        return Err(LoadError::NoConnection { endpoint, why: why.to_owned() });
+    }
+    Ok(opening)
+}
+
+/// Runs the phase that was begun to its end.
+pub(crate) fn turn_until_finished<R: Reactor>(
+    engine: &mut Engine,
+    io: &mut R,
+    stop: &AtomicBool,
+    sink: &mut dyn IntervalSink,
+) -> Result<(), SetupError> {
+    let mut happened = Vec::with_capacity(8192);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            engine.stop();
+        }
+        match engine.turn(io, &mut happened, sink) {
+            Next::Finished => return Ok(()),
+            Next::Wait(mut wait) => {
+                let check = io.now() + STOP_CHECK;
+                if check < wait.until {
+                    wait.until = check;
+                    wait.spin = DurationNs::ZERO;
                 }
+                io.wait(wait, &mut happened)?;
             }
         }
     }

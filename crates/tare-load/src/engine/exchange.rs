@@ -59,6 +59,7 @@ impl Engine {
         flight.replies_left = asked.replies;
         // The first was counted when it started; the rest of a pipelined batch is known only here.
         let more = u64::from(asked.replies) - 1;
+        self.life.sent += u64::from(asked.replies);
         self.tally.started += more;
         self.budget = self.budget.saturating_sub(more);
         let bytes = match asked.bytes {
@@ -287,6 +288,7 @@ impl Engine {
     }
 
     fn count_reply(&mut self, flight: &Flight, reply: &Reply, now: Instant) {
+        self.life.answered += 1;
         let tally = &mut *self.tally;
         if let Phase::Drain { .. } = self.phase {
             tally.unfinished.drained += 1;
@@ -329,6 +331,7 @@ impl Engine {
         match connection.state {
             State::Closing | State::Idle | State::Resting => {
                 self.tally.connections.closed_by_server += 1;
+                self.life.closed_by_server += 1;
                 self.release_slot(io, slot);
             }
             State::Handshaking => {

@@ -74,6 +74,7 @@ impl Engine {
         self.tally.connections.opened += 1;
         let connection = &mut self.connections[slot as usize];
         if let Some(tls) = &connection.tls {
+            self.life.tls.get_or_insert_with(|| tls.negotiated());
             if tls.was_resumed() {
                 self.tally.connections.handshakes_resumed += 1;
             } else {
@@ -152,7 +153,10 @@ impl Engine {
         let connections = &mut self.tally.connections;
         match (reached, is_close_by_server(&failure)) {
             (false, _) => connections.not_opened += 1,
-            (true, true) => connections.closed_by_server += 1,
+            (true, true) => {
+                connections.closed_by_server += 1;
+                self.life.closed_by_server += 1;
+            }
             (true, false) => connections.closed_by_client += 1,
         }
         self.release_slot(io, slot);

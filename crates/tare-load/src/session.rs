@@ -1,0 +1,356 @@
+//! Slices: short stretches of load on one of several servers, one after another, on connections that
+//! stay open between them.
+//!
+//! A session has a few workers, each a thread of its own. A *lane* is one server's connections,
+//! spread over the workers. Lanes are opened together, given slices in any order, and closed
+//! together; only one lane is under load at a time.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tare_io::epoll::EpollReactor;
+use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
+use tare_io::time::monotonic_now;
+use tare_io::uring::UringReactor;
+use tare_io::{DurationNs, Instant, Reactor, ReactorKind, SetupError};
+
+use crate::engine::{Engine, IntervalSink, Life, Stretch};
+use crate::histogram::Histogram;
+use crate::run::{LoadError, LoadPlan, plan_of};
+use crate::tally::Tally;
+use crate::worker::{WorkerPlan, open, turn_until_finished};
+
+/// Load workers that wait for orders.
+pub struct Session {
+    workers: Vec<Worker>,
+    answers: Receiver<(usize, Result<Answer, LoadError>)>,
+}
+
+struct Worker {
+    orders: SyncSender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Order {
+    Open(Vec<WorkerPlan>),
+    Slice { lane: usize, stretch: Stretch, start: Instant },
+    Close,
+}
+
+enum Answer {
+    Opened { reactor: ReactorKind, note: Option<String> },
+    Slice(Box<SliceReport>),
+    Closed(Vec<Life>),
+}
+
+/// One worker's part of a slice.
+#[derive(Debug)]
+pub struct SliceReport {
+    /// Counters of the window; its histograms are in the series below.
+    pub tally: Tally,
+    pub from_sent: Recorded,
+    pub from_due: Recorded,
+    pub send_lag: Recorded,
+    pub connect: Recorded,
+    pub tls: Recorded,
+    pub first_byte: Recorded,
+    /// In the window.
+    pub cpu: CpuTime,
+    pub elapsed: DurationNs,
+    /// Over the whole stretch, ramp and drain included.
+    pub answered: u64,
+    pub sent: u64,
+    pub closed_by_server: u64,
+}
+
+/// A histogram's buckets that hold something, in ascending order.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    pub counts: Vec<(u64, u64)>,
+    pub sum_ns: u128,
+}
+
+impl Recorded {
+    fn of(histogram: &Histogram) -> Self {
+        let counts = histogram.recorded().map(|(value, n)| (value.as_ns(), n)).collect();
+        Self { counts, sum_ns: histogram.sum_ns() }
+    }
+}
+
+/// How the workers of an opened session talk to the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub reactor: ReactorKind,
+    pub note: Option<String>,
+}
+
+impl Session {
+    /// Starts workers, pinned to `cpus` in turn where there are any. `stop` ends whatever they do.
+    pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
+        let (sender, answers) = sync_channel(workers as usize);
+        let mut session = Self { workers: Vec::new(), answers };
+        for index in 0..workers as usize {
+            let (orders, inbox) = sync_channel(1);
+            let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
+            let (sender, stop) = (sender.clone(), stop.clone());
+            let work = move || obey(index, cpu, &stop, &inbox, &sender);
+            let thread = std::thread::Builder::new()
+                .name(format!("load-{index}"))
+                .spawn(work)
+                .map_err(|error| SetupError::new("cannot start a load worker", error))?;
+            session.workers.push(Worker { orders, thread: Some(thread) });
+        }
+        Ok(session)
+    }
+
+    pub fn workers(&self) -> u32 {
+        self.workers.len() as u32
+    }
+
+    /// Opens a lane for each plan: connections made, nothing asked yet.
+    pub fn open(&mut self, plans: &[&LoadPlan]) -> Result<Opened, LoadError> {
+        let workers = self.workers();
+        let answers = self.order(|index| {
+            Order::Open(plans.iter().map(|plan| plan_of(plan, index, workers)).collect())
+        })?;
+        for answer in answers {
+            if let Answer::Opened { reactor, note } = answer {
+                return Ok(Opened { reactor, note });
+            }
+        }
+        Err(LoadError::WorkerLost)
+    }
+
+    /// A slice of load on one lane; returns when its last reply is there, one report a worker.
+    pub fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Vec<SliceReport>, LoadError> {
+        // One start for all workers, so that their windows are the same.
+        let start = monotonic_now() + START_LEAD;
+        let answers = self.order(|_| Order::Slice { lane, stretch, start })?;
+        let reports = answers.into_iter().map(|answer| match answer {
+            Answer::Slice(report) => Ok(*report),
+            _ => Err(LoadError::WorkerLost),
+        });
+        reports.collect()
+    }
+
+    /// Closes all lanes; what each did in its life, by worker and lane.
+    pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
+        let answers = self.order(|_| Order::Close)?;
+        let lives = answers.into_iter().map(|answer| match answer {
+            Answer::Closed(lives) => Ok(lives),
+            _ => Err(LoadError::WorkerLost),
+        });
+        lives.collect()
+    }
+
+    /// Gives every worker its order, and waits for all answers, also after one failed.
+    fn order(&mut self, order: impl Fn(u32) -> Order) -> Result<Vec<Answer>, LoadError> {
+        for (index, worker) in self.workers.iter().enumerate() {
+            worker.orders.send(order(index as u32)).map_err(|_| LoadError::WorkerLost)?;
+        }
+        let mut answers: Vec<(usize, Answer)> = Vec::new();
+        let mut failed = None;
+        for _ in 0..self.workers.len() {
+            match self.answers.recv() {
+                Ok((index, Ok(answer))) => answers.push((index, answer)),
+                Ok((_, Err(error))) => failed = failed.or(Some(error)),
+                Err(_) => return Err(LoadError::WorkerLost),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        answers.sort_by_key(|(index, _)| *index);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for mut worker in self.workers.drain(..) {
+            // Without a sender the worker's inbox ends, and so does the worker.
+            drop(worker.orders);
+            if let Some(thread) = worker.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// From the order to the start of a slice: long enough for every worker to wake.
+const START_LEAD: DurationNs = DurationNs::from_us(200);
+
+fn obey(
+    index: usize,
+    cpu: Option<usize>,
+    stop: &AtomicBool,
+    inbox: &Receiver<Order>,
+    answers: &SyncSender<(usize, Result<Answer, LoadError>)>,
+) {
+    let pinned = cpu.map_or(Ok(()), pin_thread);
+    sharpen_timers();
+    let mut lanes: Vec<Lane> = Vec::new();
+    for order in inbox {
+        let answer = match &pinned {
+            Err(error) => {
+                let error = std::io::Error::other(error.to_string());
+                Err(SetupError::new("a load worker cannot be pinned", error).into())
+            }
+            // A bug of ours must not leave the session waiting.
+            Ok(()) => catch_unwind(AssertUnwindSafe(|| carry_out(order, &mut lanes, stop)))
+                .unwrap_or(Err(LoadError::WorkerLost)),
+        };
+        if answers.send((index, answer)).is_err() {
+            break;
+        }
+    }
+    lanes.iter_mut().for_each(Lane::close);
+}
+
+fn carry_out(order: Order, lanes: &mut Vec<Lane>, stop: &AtomicBool) -> Result<Answer, LoadError> {
+    match order {
+        Order::Open(plans) => {
+            lanes.iter_mut().for_each(Lane::close);
+            lanes.clear();
+            for plan in plans {
+                lanes.push(Lane::open(plan, stop)?);
+            }
+            let first = lanes.first().ok_or(LoadError::WorkerLost)?;
+            Ok(Answer::Opened { reactor: first.io.kind(), note: first.note.clone() })
+        }
+        Order::Slice { lane, stretch, start } => {
+            let lane = lanes.get_mut(lane).ok_or(LoadError::WorkerLost)?;
+            Ok(Answer::Slice(Box::new(lane.slice(stretch, start, stop)?)))
+        }
+        Order::Close => {
+            lanes.iter_mut().for_each(Lane::close);
+            let lives = lanes.drain(..).map(|lane| lane.engine.life().clone()).collect();
+            Ok(Answer::Closed(lives))
+        }
+    }
+}
+
+/// One worker's connections to one server.
+struct Lane {
+    engine: Engine,
+    io: Io,
+    note: Option<String>,
+}
+
+enum Io {
+    Uring(Box<UringReactor>),
+    Epoll(EpollReactor),
+}
+
+impl Io {
+    fn new(wanted: Option<ReactorKind>, slots: u32) -> Result<(Self, Option<String>), SetupError> {
+        if wanted == Some(ReactorKind::Epoll) {
+            return Ok((Self::Epoll(EpollReactor::new(slots)?), None));
+        }
+        match UringReactor::new(slots) {
+            Ok(io) => Ok((Self::Uring(Box::new(io)), None)),
+            Err(error) if wanted.is_some() => Err(error),
+            Err(error) => Ok((Self::Epoll(EpollReactor::new(slots)?), Some(error.to_string()))),
+        }
+    }
+
+    fn kind(&self) -> ReactorKind {
+        match self {
+            Self::Uring(_) => ReactorKind::IoUring,
+            Self::Epoll(_) => ReactorKind::Epoll,
+        }
+    }
+}
+
+impl Lane {
+    fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
+        let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
+        let (io, note) = Io::new(plan.reactor, engine.slots())?;
+        let mut lane = Self { engine, io, note };
+        let mut sink = WindowClock::default();
+        match &mut lane.io {
+            Io::Uring(io) => open(&mut lane.engine, io.as_mut(), stop, &mut sink)?,
+            Io::Epoll(io) => open(&mut lane.engine, io, stop, &mut sink)?,
+        };
+        Ok(lane)
+    }
+
+    fn slice(
+        &mut self,
+        stretch: Stretch,
+        start: Instant,
+        stop: &AtomicBool,
+    ) -> Result<SliceReport, SetupError> {
+        let Self { engine, io, .. } = self;
+        match io {
+            Io::Uring(io) => slice(engine, io.as_mut(), stretch, start, stop),
+            Io::Epoll(io) => slice(engine, io, stretch, start, stop),
+        }
+    }
+
+    fn close(&mut self) {
+        match &mut self.io {
+            Io::Uring(io) => self.engine.close(io.as_mut()),
+            Io::Epoll(io) => self.engine.close(io),
+        }
+    }
+}
+
+fn slice<R: Reactor>(
+    engine: &mut Engine,
+    io: &mut R,
+    stretch: Stretch,
+    start: Instant,
+    stop: &AtomicBool,
+) -> Result<SliceReport, SetupError> {
+    let before = engine.life().clone();
+    let mut clock = WindowClock::default();
+    // What happened since the last slice: servers close connections that idle.
+    let mut happened = Vec::new();
+    io.wait(tare_io::Wait::until(start), &mut happened)?;
+    engine.turn(io, &mut happened, &mut clock);
+    engine.begin(stretch, start);
+    turn_until_finished(engine, io, stop, &mut clock)?;
+    let (tally, life) = (engine.tally(), engine.life());
+    Ok(SliceReport {
+        tally: tally.counters(),
+        from_sent: Recorded::of(&tally.latency.from_sent),
+        from_due: Recorded::of(&tally.latency.from_due),
+        send_lag: Recorded::of(&tally.latency.send_lag),
+        connect: Recorded::of(&tally.latency.connect),
+        tls: Recorded::of(&tally.latency.tls),
+        first_byte: Recorded::of(&tally.latency.first_byte),
+        cpu: clock.cpu,
+        elapsed: clock.elapsed,
+        answered: life.answered - before.answered,
+        sent: life.sent - before.sent,
+        closed_by_server: life.closed_by_server - before.closed_by_server,
+    })
+}
+
+/// Takes the time and the CPU time of the window. A slice is one interval: nothing is exchanged.
+#[derive(Default)]
+struct WindowClock {
+    opened: Instant,
+    elapsed: DurationNs,
+    cpu: CpuTime,
+}
+
+impl IntervalSink for WindowClock {
+    fn window_opened(&mut self) {
+        self.opened = monotonic_now();
+        self.cpu = thread_cpu_time();
+    }
+
+    fn window_closed(&mut self) {
+        self.elapsed = monotonic_now().since(self.opened);
+        self.cpu = thread_cpu_time().since(self.cpu);
+    }
+
+    fn exchange(&mut self, _tally: &mut Box<Tally>) -> bool {
+        false
+    }
+}

@@ -1,0 +1,146 @@
+//! Slices on real sockets: connections stay open between them, and nothing sent goes uncounted.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_load::pacer::RateProfile;
+use tare_load::request::RequestParts;
+use tare_load::session::Session;
+use tare_load::{
+    EngineConfig, Lifetime, LoadError, LoadPlan, PlannedSource, StatusSet, Stretch, WaitPolicy,
+};
+use tare_target::behaviour::Behaviour;
+use tare_target::serve::{Target, TargetPlan};
+use tare_target::stats::Counter;
+
+fn target(behaviour: Behaviour) -> Target {
+    Target::start(&TargetPlan {
+        listen: Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+        behaviour,
+        tls: None,
+        threads: 1,
+        cpus: Vec::new(),
+        reactor: None,
+        slots: 256,
+    })
+    .unwrap()
+}
+
+fn stretch() -> Stretch {
+    Stretch {
+        ramp: DurationNs::from_ms(1),
+        window: DurationNs::from_ms(5),
+        requests: None,
+        interval: DurationNs::from_secs(1),
+    }
+}
+
+fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) -> LoadPlan {
+    let parts = RequestParts {
+        method: "GET".into(),
+        target: "/".into(),
+        host: "target".into(),
+        ..RequestParts::default()
+    };
+    LoadPlan {
+        engine: EngineConfig {
+            endpoint: endpoint.clone(),
+            bind: Vec::new(),
+            connections: 5,
+            max_connections: 5,
+            lifetime: Lifetime::Kept,
+            tls: None,
+            timeout: DurationNs::from_secs(10),
+            expected: StatusSet::success(),
+            wait: WaitPolicy {
+                batch_max: 16,
+                linger: DurationNs::from_us(50),
+                spin: DurationNs::ZERO,
+            },
+        },
+        source: PlannedSource::Fixed(parts.build().unwrap()),
+        worker_endpoints: Vec::new(),
+        rate: rate.map(|rate| RateProfile::constant(rate).unwrap()),
+        poisson: false,
+        stretch: stretch(),
+        workers: 2,
+        cpus: Vec::new(),
+        reactor,
+        tls_resume: false,
+        seed: 1,
+    }
+}
+
+#[test]
+fn lanes_keep_their_connections_and_their_counts() {
+    for reactor in [ReactorKind::IoUring, ReactorKind::Epoll] {
+        let targets = [target(Behaviour::default()), target(Behaviour::default())];
+        let plans = targets.each_ref().map(|t| plan(&t.listens, None, Some(reactor)));
+        let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
+        for _round in 0..2 {
+            session.open(&plans.each_ref()).unwrap();
+            for lane in [0, 1, 1, 0] {
+                let reports = session.slice(lane, stretch()).unwrap();
+                assert_eq!(reports.len(), 2);
+                for report in reports {
+                    report.tally.assert_closed();
+                    assert_eq!(report.tally.connections.opened, 0, "they were open before");
+                    assert_eq!(report.sent, report.answered, "the drain takes the last reply in");
+                    let held: u64 = report.from_sent.counts.iter().map(|(_, n)| n).sum();
+                    assert_eq!(held, report.tally.good);
+                }
+            }
+            session.close().unwrap();
+        }
+        for target in &targets {
+            assert!(target.stats.get(Counter::Requests) > 0);
+            assert_eq!(target.stats.get(Counter::Connections), 10, "5 a round, over two workers");
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_is_what_the_server_counted() {
+    let target = target(Behaviour::default());
+    let plan = plan(&target.listens, None, None);
+    let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
+    session.open(&[&plan]).unwrap();
+    let mut sent = 0;
+    for _ in 0..5 {
+        sent += session.slice(0, stretch()).unwrap()[0].sent;
+    }
+    assert_eq!(session.close().unwrap()[0][0].sent, sent);
+    assert_eq!(target.stats.get(Counter::Requests), sent);
+}
+
+#[test]
+fn connections_closed_while_idle_are_opened_again_and_counted() {
+    let target = target(Behaviour { close_after: Some(3), ..Behaviour::default() });
+    let plan = plan(&target.listens, None, None);
+    let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
+    session.open(&[&plan]).unwrap();
+    let mut closed = 0;
+    for _ in 0..3 {
+        let report = session.slice(0, stretch()).unwrap().remove(0);
+        assert_eq!(report.tally.failed, 0);
+        closed += report.closed_by_server;
+    }
+    assert!(closed > 0);
+}
+
+#[test]
+fn a_dead_server_is_named_and_the_session_lives_on() {
+    let dead = target(Behaviour::default()).listens.clone();
+    let alive = target(Behaviour::default());
+    let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
+    let error = session.open(&[&plan(&dead, None, None)]).unwrap_err();
+    assert!(matches!(error, LoadError::NoConnection { .. }), "{error}");
+    session.open(&[&plan(&alive.listens, Some(1000.0), None)]).unwrap();
+    let reports = session.slice(0, stretch()).unwrap();
+    let started: u64 = reports.iter().map(|report| report.tally.started).sum();
+    assert!((4..=6).contains(&started), "5 are due in 5 ms: {started}");
+}
