@@ -7,6 +7,7 @@
 mod buffers;
 pub mod endpoint;
 pub mod epoll;
+pub mod process;
 pub mod random;
 pub mod reactor;
 pub mod socket;

@@ -1,0 +1,91 @@
+//! Other processes: told to end, waited for, and kept to their CPUs.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::reactor::SetupError;
+use crate::time::DurationNs;
+
+/// A process that can be waited for with a time limit, without being its parent.
+#[derive(Debug)]
+pub struct Watched(OwnedFd);
+
+impl Watched {
+    pub fn new(pid: u32) -> io::Result<Self> {
+        // SAFETY: takes no pointers; the descriptor it returns is ours.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Whether the process has ended, waiting for that at most so long.
+    pub fn ends_within(&self, limit: DurationNs) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let ns = limit.as_ns();
+        let limit = libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        };
+        // SAFETY: both structures live through the call, and there is one entry.
+        unsafe { libc::ppoll(&mut poll, 1, &limit, std::ptr::null()) > 0 }
+    }
+}
+
+/// Sends a signal to one process.
+pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::kill(pid as libc::pid_t, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sends a signal to every process of a group.
+pub fn signal_group(group: u32, signal: i32) -> io::Result<()> {
+    assert!(group > 1, "a group of 0 or 1 is not one that we made");
+    // SAFETY: takes no pointers.
+    match unsafe { libc::kill(-(group as libc::pid_t), signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Runs the calling thread, and what it starts from then on, on these CPUs only.
+pub fn pin_to(cpus: &[usize]) -> Result<(), SetupError> {
+    let fits = cpus.iter().all(|cpu| *cpu < libc::CPU_SETSIZE as usize);
+    // SAFETY: an all-zero set is valid, and every index was checked against its size.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        cpus.iter().filter(|_| fits).for_each(|cpu| libc::CPU_SET(*cpu, &mut set));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if done < 0 { Err(SetupError::last(format!("cannot run on CPUs {cpus:?}"))) } else { Ok(()) }
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// CPU time of this whole process.
+pub fn own_cpu_time() -> DurationNs {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec for the call to fill; the clock always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
+    DurationNs::from_ns(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Free space on the file system that holds `path`.
+pub fn free_bytes(path: &std::path::Path) -> io::Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statvfs is valid, the path is terminated, and the call fills the rest.
+    let (done, stat) = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &mut stat), stat)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(stat.f_bavail * stat.f_frsize) }
+}

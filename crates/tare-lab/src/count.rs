@@ -1,0 +1,85 @@
+//! Asking a server how many requests it served.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A page that holds the number, on a plain HTTP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountSource {
+    pub address: SocketAddr,
+    pub path: String,
+    pub page: CountPage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountPage {
+    /// nginx's stub_status; counts the asking too.
+    NginxStub,
+    /// Apache's server-status?auto; counts the asking too.
+    ApacheAuto,
+    /// tare target's /stats; does not count the asking.
+    TareTarget,
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+
+impl CountSource {
+    /// The server's count now.
+    pub fn read(&self) -> Option<u64> {
+        self.page.parse(&self.fetch()?)
+    }
+
+    /// Requests that the count itself adds between one reading and the next.
+    pub fn own_requests(&self) -> u64 {
+        u64::from(self.page != CountPage::TareTarget)
+    }
+
+    fn fetch(&self) -> Option<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.path, self.address
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut bytes = Vec::new();
+        stream.take(PAGE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        String::from_utf8(bytes).ok()
+    }
+}
+
+impl CountPage {
+    fn parse(self, page: &str) -> Option<u64> {
+        let after = |marker: &str| {
+            let rest = page.split_once(marker)?.1;
+            let digits: String =
+                rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        match self {
+            // " accepts handled requests\n 3 3 17"
+            Self::NginxStub => {
+                let line = page.split_once("server accepts handled requests")?.1;
+                line.split_whitespace().nth(2)?.parse().ok()
+            }
+            Self::ApacheAuto => after("Total Accesses:"),
+            Self::TareTarget => after("\"requests\":"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read() {
+        let nginx = "HTTP/1.1 200 OK\r\n\r\nActive connections: 1 \nserver accepts handled requests\n 3 4 17 \nReading: 0";
+        assert_eq!(CountPage::NginxStub.parse(nginx), Some(17));
+        assert_eq!(CountPage::ApacheAuto.parse("x\nTotal Accesses: 42\nTotal kBytes: 7"), Some(42));
+        assert_eq!(CountPage::TareTarget.parse("{\"requests\": 9, \"replies\": 8}"), Some(9));
+        assert_eq!(CountPage::NginxStub.parse("404"), None);
+    }
+}

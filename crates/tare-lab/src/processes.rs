@@ -1,0 +1,98 @@
+//! What /proc says of processes.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// Of one process: what `/proc/PID/stat` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub parent: u32,
+    pub group: u32,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// Since boot.
+    pub started_ticks: u64,
+    pub zombie: bool,
+}
+
+impl Stat {
+    pub fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name, in parentheses, may hold anything, also parentheses.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Self {
+            zombie: fields.first() == Some(&"Z"),
+            parent: number(1)? as u32,
+            group: number(2)? as u32,
+            user_ticks: number(11)?,
+            system_ticks: number(12)?,
+            started_ticks: number(19)?,
+        })
+    }
+}
+
+/// All processes there are.
+pub fn all() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes of a group that are not yet dead.
+pub fn of_group(group: u32) -> Vec<u32> {
+    let alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.group == group && !stat.zombie);
+    all().into_iter().filter(alive).collect()
+}
+
+/// `pid`, its children, and theirs.
+pub fn tree(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut at = 0;
+    while at < found.len() {
+        let path = format!("/proc/{0}/task/{0}/children", found[at]);
+        let children = fs::read_to_string(path).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|text| text.parse::<u32>().ok()));
+        at += 1;
+    }
+    found
+}
+
+/// The paths of its threads' `schedstat`: nanoseconds on a CPU, waiting for one, times put on one.
+pub fn schedstats(pid: u32) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path().join("schedstat")).collect()
+}
+
+pub fn rss_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * PAGE_BYTES)
+}
+
+const PAGE_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_do_not_shift_fields() {
+        let text = "42 (a) b) ) S 7 9 9 0 -1 4194560 1 2 3 4 50 60 0 0 20 0 1 0 777 8 9";
+        let expected = Stat {
+            parent: 7,
+            group: 9,
+            user_ticks: 50,
+            system_ticks: 60,
+            started_ticks: 777,
+            zombie: false,
+        };
+        assert_eq!(Stat::parse(text), Some(expected));
+        assert_eq!(Stat::parse("nonsense"), None);
+        assert!(Stat::of(std::process::id()).is_some());
+        assert!(rss_bytes(std::process::id()).unwrap() > 100_000);
+    }
+}

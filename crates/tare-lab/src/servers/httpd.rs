@@ -1,0 +1,115 @@
+//! Apache httpd with a configuration made here.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tare_io::{DurationNs, process};
+
+use super::{Kitchen, free_address, page, utf8};
+use crate::count::{CountPage, CountSource};
+use crate::error::LabError;
+use crate::launch::Recipe;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpdSpec {
+    /// Worker processes of the event model, and threads of each.
+    pub processes: u32,
+    pub threads: u32,
+    /// Of the page that every path answers with.
+    pub body_bytes: u32,
+    pub access_log: bool,
+}
+
+impl Default for HttpdSpec {
+    fn default() -> Self {
+        Self { processes: 1, threads: 64, body_bytes: 612, access_log: false }
+    }
+}
+
+const NAMES: [&str; 2] = ["apache2", "httpd"];
+/// Where distributions keep its modules.
+const MODULE_FOLDERS: [&str; 4] = [
+    "/usr/lib/apache2/modules",
+    "/usr/lib64/httpd/modules",
+    "/usr/lib/httpd/modules",
+    "/usr/local/apache2/modules",
+];
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+
+impl HttpdSpec {
+    fn program(&self) -> Result<(PathBuf, &'static str), LabError> {
+        let program = programs::need(&NAMES, "apache2-bin")?;
+        let folder = MODULE_FOLDERS.into_iter().find(|folder| Path::new(folder).is_dir());
+        let folder = folder.ok_or_else(|| {
+            LabError::Environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
+        })?;
+        Ok((program, folder))
+    }
+
+    pub(super) fn describe(&self) -> Result<String, LabError> {
+        Ok(format!(
+            "starts: {} with {} × {} threads, {} bytes a reply, access log {}",
+            self.program()?.0.display(),
+            self.processes,
+            self.threads,
+            self.body_bytes,
+            if self.access_log { "on" } else { "off" },
+        ))
+    }
+
+    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+        let (program, modules) = self.program()?;
+        let folder = utf8(kitchen.folder)?.to_owned();
+        let (address, status) = (kitchen.address()?, free_address()?);
+        kitchen.write("html/index.html", &page(self.body_bytes))?;
+        let load: String = ["mpm_event", "authz_core", "dir", "status", "unixd", "log_config"]
+            .map(|name| {
+                // Some of these are built in, in some distributions.
+                let path = format!("{modules}/mod_{name}.so");
+                match Path::new(&path).is_file() {
+                    true => format!("LoadModule {name}_module {path}\n"),
+                    false => String::new(),
+                }
+            })
+            .concat();
+        let user = if process::is_root() { "User www-data\nGroup www-data\n" } else { "" };
+        let log = if self.access_log {
+            let path = kitchen.folder.join("access.log");
+            let _ = std::fs::remove_file(&path);
+            format!("CustomLog {folder}/access.log common\n")
+        } else {
+            String::new()
+        };
+        let Self { processes, threads, .. } = self;
+        let workers = processes * threads;
+        let text = format!(
+            "ServerName localhost\nServerRoot {folder}\nPidFile {folder}/httpd.pid\n{load}{user}\
+             ErrorLog /dev/stderr\nLogLevel error\n{log}Listen {address}\nListen {status}\n\
+             ServerLimit {processes}\nStartServers {processes}\nThreadLimit {threads}\n\
+             ThreadsPerChild {threads}\nMaxRequestWorkers {workers}\nMinSpareThreads {threads}\n\
+             MaxSpareThreads {workers}\nKeepAlive On\nMaxKeepAliveRequests 0\n\
+             KeepAliveTimeout 3600\nExtendedStatus On\nDocumentRoot {folder}/html\n\
+             <Directory {folder}/html>\nRequire all granted\nFallbackResource /index.html\n\
+             </Directory>\n<VirtualHost {status}>\n<Location />\nSetHandler server-status\n\
+             Require all granted\n</Location>\n</VirtualHost>\n",
+        );
+        let config = kitchen.write("httpd.conf", text.as_bytes())?;
+        let argv = [utf8(&program)?, "-d", &folder, "-f", utf8(&config)?, "-DFOREGROUND"];
+        let page = CountPage::ApacheAuto;
+        Ok(Recipe {
+            argv: argv.map(str::to_owned).to_vec(),
+            env: Vec::new(),
+            folder: kitchen.folder.to_owned(),
+            address,
+            tls: false,
+            count: Some(CountSource { address: status, path: "/?auto".into(), page }),
+            log_files: match self.access_log {
+                true => vec![kitchen.folder.join("access.log")],
+                false => Vec::new(),
+            },
+            ready_within: READY_WITHIN,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! nginx: with a configuration made here, or the user's own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tare_io::{DurationNs, process};
+
+use super::{Kitchen, free_address, page, utf8};
+use crate::count::{CountPage, CountSource};
+use crate::error::LabError;
+use crate::launch::Recipe;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NginxSpec {
+    pub workers: u32,
+    /// Of the page that every path answers with.
+    pub body_bytes: u32,
+    pub access_log: bool,
+    pub tls: bool,
+    /// Requests after which nginx closes a connection; without limit by default, where nginx's own
+    /// default is 1000.
+    pub keepalive_requests: u64,
+    /// The user's configuration instead; nothing above then applies.
+    pub config: Option<PathBuf>,
+    /// Another nginx than the one in the path.
+    pub program: Option<PathBuf>,
+}
+
+impl Default for NginxSpec {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            body_bytes: 612,
+            access_log: false,
+            tls: false,
+            keepalive_requests: NO_LIMIT,
+            config: None,
+            program: None,
+        }
+    }
+}
+
+const NO_LIMIT: u64 = 1_000_000_000_000;
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+
+impl NginxSpec {
+    fn program(&self) -> Result<PathBuf, LabError> {
+        match &self.program {
+            Some(path) if path.is_file() => Ok(path.clone()),
+            Some(path) => {
+                Err(LabError::Usage(format!("nginx program {} is not a file", path.display())))
+            }
+            None => programs::need(&["nginx"], "nginx-light"),
+        }
+    }
+
+    pub(super) fn describe(&self) -> Result<String, LabError> {
+        let program = self.program()?;
+        Ok(match &self.config {
+            Some(config) => format!("starts: {} -c {}", program.display(), config.display()),
+            None => format!(
+                "starts: {} with {} workers, {} bytes a reply, access log {}, TLS {}",
+                program.display(),
+                self.workers,
+                self.body_bytes,
+                if self.access_log { "on" } else { "off" },
+                if self.tls { "on" } else { "off" },
+            ),
+        })
+    }
+
+    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+        let program = utf8(&self.program()?)?.to_owned();
+        let folder = utf8(kitchen.folder)?.to_owned();
+        if let Some(config) = &self.config {
+            let config = std::fs::canonicalize(config)
+                .map_err(|error| LabError::Usage(format!("{}: {error}", config.display())))?;
+            let Some(address) = kitchen.fixed else {
+                let text = "nginx with your own config needs a url that says where it listens";
+                return Err(LabError::Usage(text.into()));
+            };
+            let argv = [&program, "-c", utf8(&config)?, "-g", "daemon off;"];
+            return Ok(recipe(argv.map(str::to_owned).to_vec(), kitchen, address, self.tls));
+        }
+        let (address, status) = (kitchen.address()?, free_address()?);
+        kitchen.write("html/index.html", &page(self.body_bytes))?;
+        let text = self.config_text(kitchen, &folder, address, status)?;
+        let config = kitchen.write("nginx.conf", text.as_bytes())?;
+        let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
+        let mut recipe = recipe(argv.map(str::to_owned).to_vec(), kitchen, address, self.tls);
+        let path = "/".to_owned();
+        recipe.count = Some(CountSource { address: status, path, page: CountPage::NginxStub });
+        if self.access_log {
+            let path = kitchen.folder.join("access.log");
+            let _ = std::fs::remove_file(&path);
+            recipe.log_files.push(path);
+        }
+        Ok(recipe)
+    }
+
+    fn config_text(
+        &self,
+        kitchen: &Kitchen<'_>,
+        folder: &str,
+        address: SocketAddr,
+        status: SocketAddr,
+    ) -> Result<String, LabError> {
+        let files = kitchen.connections * 2 + 128;
+        let access_log = if self.access_log { "access.log" } else { "off" };
+        // A worker that gives up root must still read the page.
+        let user = if process::is_root() { "user root;" } else { "" };
+        let (ssl, tls) = if self.tls {
+            let (cert, key) = kitchen.certificate()?;
+            let paths = format!(
+                "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m;",
+                utf8(&cert)?,
+                utf8(&key)?
+            );
+            (" ssl", paths)
+        } else {
+            ("", String::new())
+        };
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
+            .concat();
+        Ok(format!(
+            "{user}\ndaemon off;\nworker_processes {workers};\npid {folder}/nginx.pid;\n\
+             error_log stderr error;\nworker_rlimit_nofile {files};\n\
+             events {{ worker_connections {files}; }}\n\
+             http {{\n{temporary}    access_log {access_log};\n    sendfile on;\n    \
+             keepalive_requests {keepalive};\n    keepalive_timeout 3600;\n    default_type \
+             text/plain;\n    {tls}\n    server {{\n        listen {address}{ssl} backlog=4096;\n        \
+             root {folder}/html;\n        location / {{ try_files /index.html =404; }}\n    }}\n    \
+             server {{\n        listen {status};\n        location / {{ stub_status; access_log off; }}\n    }}\n}}\n",
+            workers = self.workers,
+            keepalive = self.keepalive_requests,
+        ))
+    }
+}
+
+fn recipe(argv: Vec<String>, kitchen: &Kitchen<'_>, address: SocketAddr, tls: bool) -> Recipe {
+    Recipe {
+        argv,
+        env: Vec::new(),
+        folder: kitchen.folder.to_owned(),
+        address,
+        tls,
+        count: None,
+        log_files: Vec::new(),
+        ready_within: READY_WITHIN,
+    }
+}

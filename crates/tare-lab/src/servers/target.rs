@@ -1,0 +1,82 @@
+//! tare's own server of known truth.
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+
+use super::{Kitchen, utf8};
+use crate::count::{CountPage, CountSource};
+use crate::error::LabError;
+use crate::launch::Recipe;
+
+/// Each key is the flag of `tare target` with that name; docs/target.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TargetSpec {
+    pub body_bytes: Option<u32>,
+    pub busy: Option<String>,
+    pub delay: Option<String>,
+    pub service_time: Option<String>,
+    pub workers: Option<u32>,
+    pub stall: Option<String>,
+    pub every: Option<String>,
+    pub close_after: Option<u64>,
+    pub error_rate: Option<f64>,
+    pub status: Option<u16>,
+    pub reset_rate: Option<f64>,
+    pub threads: Option<u32>,
+    pub chunked: bool,
+    pub tls: bool,
+    pub seed: Option<u64>,
+}
+
+const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
+
+impl TargetSpec {
+    pub fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                flags.extend([format!("--{name}"), value]);
+            }
+        };
+        add("body", self.body_bytes.map(|n| n.to_string()));
+        add("busy", self.busy.clone());
+        add("delay", self.delay.clone());
+        add("service-time", self.service_time.clone());
+        add("workers", self.workers.map(|n| n.to_string()));
+        add("stall", self.stall.clone());
+        add("every", self.every.clone());
+        add("close-after", self.close_after.map(|n| n.to_string()));
+        add("error-rate", self.error_rate.map(|share| share.to_string()));
+        add("status", self.status.map(|n| n.to_string()));
+        add("reset-rate", self.reset_rate.map(|share| share.to_string()));
+        add("threads", self.threads.map(|n| n.to_string()));
+        add("seed", self.seed.map(|n| n.to_string()));
+        flags.extend(self.chunked.then(|| "--chunked".to_owned()));
+        flags.extend(self.tls.then(|| "--tls".to_owned()));
+        flags
+    }
+
+    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+        let tare = std::env::current_exe()
+            .map_err(|error| LabError::Environment(format!("where is tare? {error}")))?;
+        let address = kitchen.address()?;
+        let mut argv: Vec<String> =
+            [utf8(&tare)?, "target", "--listen"].map(str::to_owned).to_vec();
+        argv.push(address.to_string());
+        argv.extend(self.flags());
+        let path = "/stats".to_owned();
+        // Its count is read without TLS.
+        let count = CountSource { address, path, page: CountPage::TareTarget };
+        Ok(Recipe {
+            argv,
+            env: Vec::new(),
+            folder: kitchen.folder.to_owned(),
+            address,
+            tls: self.tls,
+            count: (!self.tls).then_some(count),
+            log_files: Vec::new(),
+            ready_within: READY_WITHIN,
+        })
+    }
+}
