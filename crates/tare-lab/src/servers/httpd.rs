@@ -75,12 +75,11 @@ impl HttpdSpec {
             })
             .concat();
         let user = if process::is_root() { "User www-data\nGroup www-data\n" } else { "" };
-        let log = if self.access_log {
-            let path = kitchen.folder.join("access.log");
-            let _ = std::fs::remove_file(&path);
-            format!("CustomLog {folder}/access.log common\n")
-        } else {
-            String::new()
+        let log_file = kitchen.folder.join("access.log");
+        let _ = std::fs::remove_file(&log_file);
+        let log = match self.access_log {
+            true => format!("CustomLog {folder}/access.log \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"),
+            false => String::new(),
         };
         let Self { processes, threads, .. } = self;
         let workers = processes * threads;
@@ -92,7 +91,7 @@ impl HttpdSpec {
              MaxSpareThreads {workers}\nKeepAlive On\nMaxKeepAliveRequests 0\n\
              KeepAliveTimeout 3600\nExtendedStatus On\nDocumentRoot {folder}/html\n\
              <Directory {folder}/html>\nRequire all granted\nFallbackResource /index.html\n\
-             </Directory>\n<VirtualHost {status}>\n<Location />\nSetHandler server-status\n\
+             </Directory>\n<VirtualHost {status}>\nCustomLog /dev/null %t\n<Location />\nSetHandler server-status\n\
              Require all granted\n</Location>\n</VirtualHost>\n",
         );
         let config = kitchen.write("httpd.conf", text.as_bytes())?;
@@ -105,10 +104,7 @@ impl HttpdSpec {
             address,
             tls: false,
             count: Some(CountSource { address: status, path: "/?auto".into(), page }),
-            log_files: match self.access_log {
-                true => vec![kitchen.folder.join("access.log")],
-                false => Vec::new(),
-            },
+            log_files: if self.access_log { vec![log_file] } else { Vec::new() },
             ready_within: READY_WITHIN,
         })
     }
