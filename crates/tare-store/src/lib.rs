@@ -1,0 +1,137 @@
+//! The store: one SQLite file with every run, slice and event.
+//!
+//! [`Store`] is the file; [`schema`] is its tables and how older ones become today's; [`blob`] is
+//! how histograms are kept; [`Writer`] writes on a thread of its own while a run measures.
+
+#![forbid(unsafe_code)]
+
+mod blob;
+mod read;
+mod schema;
+mod write;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+pub use read::{LoggedEvent, RunFilter, RunRow};
+pub use write::{NewRun, RunEnd};
+pub use writer::{Entry, Writer};
+
+/// A run's number in its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub i64);
+
+impl std::fmt::Display for RunId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What can go wrong with a store; the path is always named.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot use the store {path}: {why}")]
+    Unusable { path: String, why: String },
+    #[error("there is no run {id} in {path}; 'tare runs' lists them")]
+    NoSuchRun { id: String, path: String },
+    #[error(
+        "the store {path} was made by a newer tare (its schema is {found}, this one's {known})"
+    )]
+    Newer { path: String, found: i64, known: i64 },
+    #[error("the store {path} is damaged: {why}")]
+    Damaged { path: String, why: String },
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// How long to wait for another tare that is writing.
+const BUSY_MS: u64 = 10_000;
+
+impl Store {
+    /// Opens the store, making it (and its folder) where it is not there yet.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| unusable(path, error))?;
+        }
+        let connection = Connection::open(path).map_err(|error| unusable(path, error))?;
+        Self::prepared(path, connection)
+    }
+
+    /// Opens the store for reading; it must be there.
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(unusable(path, "there is none yet; runs make it"));
+        }
+        // Readers of a write-ahead log write to its index; where even that is forbidden, the file
+        // is read as it stands.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(path, flags).map_err(|error| unusable(path, error))?;
+        Self::prepared(path, connection)
+    }
+
+    fn prepared(path: &Path, mut connection: Connection) -> Result<Self, StoreError> {
+        let failed = |error| unusable(path, error);
+        connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(failed)?;
+        // A commit is then in the operating system's hands: it survives the death of this process,
+        // and costs no wait for the disk. Only a crash of the machine can lose the last few.
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        schema::migrate(path, &mut connection)?;
+        Ok(Self { path: path.to_owned(), connection })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, error: rusqlite::Error) -> StoreError {
+        unusable(&self.path, error)
+    }
+
+    fn damaged(&self, why: impl ToString) -> StoreError {
+        StoreError::Damaged { path: self.path.display().to_string(), why: why.to_string() }
+    }
+}
+
+fn unusable(path: &Path, why: impl Into<Why>) -> StoreError {
+    let Why(why) = why.into();
+    StoreError::Unusable { path: path.display().to_string(), why }
+}
+
+/// SQLite's reasons in the words of people.
+struct Why(String);
+
+impl From<rusqlite::Error> for Why {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => "the disk is full".into(),
+            Some(ErrorCode::ReadOnly) => "it is read-only".into(),
+            Some(ErrorCode::CannotOpen) => "it cannot be opened or made".into(),
+            Some(ErrorCode::PermissionDenied) => "permission denied".into(),
+            Some(ErrorCode::NotADatabase) => "it is not a tare store (nor any SQLite file)".into(),
+            Some(ErrorCode::DatabaseBusy) => "another tare is writing to it for too long".into(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+impl From<std::io::Error> for Why {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<&str> for Why {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}

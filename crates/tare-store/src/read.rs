@@ -1,0 +1,245 @@
+//! Reading runs back.
+
+use rusqlite::{OptionalExtension, Row, params};
+use tare_stats::samples::{Launch, Round, Series, Slice};
+
+use crate::{RunId, Store, StoreError, blob};
+
+/// A run without its rounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    pub id: RunId,
+    pub name: String,
+    pub seed: u64,
+    pub tare_version: String,
+    pub started_unix_ms: u64,
+    /// `None`: it runs still, or was killed.
+    pub stopped_by: Option<String>,
+    pub owner_pid: u32,
+    pub plan: String,
+    pub machine: String,
+    pub variants: Vec<String>,
+    /// Rounds that ended, and the time they took.
+    pub rounds: u32,
+    pub elapsed_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedEvent {
+    pub unix_ms: u64,
+    pub who: String,
+    pub text: String,
+}
+
+/// Which runs.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// In the run's name, or in one of its variants'.
+    pub contains: Option<String>,
+}
+
+const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stopped_by, owner_pid,
+    plan, machine,
+    (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
+    (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id)";
+
+impl Store {
+    /// Newest first.
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<RunRow>> {
+            let sql = format!("SELECT {RUN_COLUMNS} FROM run ORDER BY id DESC");
+            let mut statement = self.connection.prepare(&sql)?;
+            let rows = statement.query_map([], run_row)?;
+            rows.collect()
+        };
+        let mut runs = query().map_err(|error| self.failed(error))?;
+        for run in &mut runs {
+            run.variants = self.variants(run.id)?;
+        }
+        if let Some(part) = &filter.contains {
+            let part = part.to_lowercase();
+            let has = |text: &String| text.to_lowercase().contains(&part);
+            runs.retain(|run| has(&run.name) || run.variants.iter().any(has));
+        }
+        Ok(runs)
+    }
+
+    /// By its number, or `last`.
+    pub fn find_run(&self, text: &str) -> Result<RunRow, StoreError> {
+        let sql = match text {
+            "last" => format!("SELECT {RUN_COLUMNS} FROM run ORDER BY id DESC LIMIT 1"),
+            _ => format!("SELECT {RUN_COLUMNS} FROM run WHERE id = ?1"),
+        };
+        let id: i64 = text.parse().unwrap_or(-1);
+        let found = match text {
+            "last" => self.connection.query_row(&sql, [], run_row),
+            _ => self.connection.query_row(&sql, params![id], run_row),
+        };
+        let found = found.optional().map_err(|error| self.failed(error))?;
+        let mut run = found.ok_or_else(|| StoreError::NoSuchRun {
+            id: text.to_owned(),
+            path: self.path.display().to_string(),
+        })?;
+        run.variants = self.variants(run.id)?;
+        Ok(run)
+    }
+
+    fn variants(&self, run: RunId) -> Result<Vec<String>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT name FROM variant WHERE run = ?1 ORDER BY number")?;
+            let rows = statement.query_map(params![run.0], |row| row.get(0))?;
+            rows.collect()
+        };
+        query().map_err(|error| self.failed(error))
+    }
+
+    /// The numbers of all rounds that were begun.
+    pub fn round_numbers(&self, run: RunId) -> Result<Vec<u32>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<u32>> {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT number FROM round WHERE run = ?1 ORDER BY number")?;
+            let rows = statement.query_map(params![run.0], |row| row.get(0))?;
+            rows.collect()
+        };
+        query().map_err(|error| self.failed(error))
+    }
+
+    /// One round, whole.
+    pub fn round(&self, run: RunId, number: u32) -> Result<Round, StoreError> {
+        let mut round = self.round_head(run, number)?;
+        round.launches = self.launches(run, number)?;
+        round.slices = self.slices(run, number)?;
+        Ok(round)
+    }
+
+    fn round_head(&self, run: RunId, number: u32) -> Result<Round, StoreError> {
+        let (cycles, started, elapsed, machine) = self
+            .connection
+            .prepare_cached(
+                "SELECT cycles, started_unix_ms, elapsed_ns, machine FROM round
+                 WHERE run = ?1 AND number = ?2",
+            )
+            .and_then(|mut statement| {
+                statement.query_row(params![run.0, number], |row| {
+                    Ok((
+                        row.get::<_, u32>(0)?,
+                        row.get::<_, i64>(1)?,
+                        row.get::<_, Option<i64>>(2)?,
+                        row.get::<_, Option<String>>(3)?,
+                    ))
+                })
+            })
+            .map_err(|error| self.failed(error))?;
+        let machine = machine.map(|text| serde_json::from_str(&text)).transpose();
+        Ok(Round {
+            index: number,
+            cycles,
+            started_unix_ms: started as u64,
+            elapsed_ns: elapsed.unwrap_or(0) as u64,
+            machine: machine.map_err(|error| self.damaged(error))?.unwrap_or_default(),
+            ..Round::default()
+        })
+    }
+
+    fn launches(&self, run: RunId, number: u32) -> Result<Vec<Launch>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT detail FROM launch WHERE run = ?1 AND round = ?2 ORDER BY variant",
+            )?;
+            let rows = statement.query_map(params![run.0, number], |row| row.get(0))?;
+            rows.collect()
+        };
+        let details = query().map_err(|error| self.failed(error))?;
+        let launches = details.iter().map(|text| serde_json::from_str(text));
+        launches.collect::<Result<_, _>>().map_err(|error| self.damaged(error))
+    }
+
+    fn slices(&self, run: RunId, number: u32) -> Result<Vec<Slice>, StoreError> {
+        type Fields = (i64, u32, u32, u32, String, Option<String>);
+        let query = || -> rusqlite::Result<Vec<Fields>> {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT id, cycle, position, variant, counts, server FROM slice
+                 WHERE run = ?1 AND round = ?2 ORDER BY cycle, position",
+            )?;
+            let rows = statement.query_map(params![run.0, number], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+            })?;
+            rows.collect()
+        };
+        let mut slices = Vec::new();
+        for (id, cycle, position, variant, counts, server) in
+            query().map_err(|error| self.failed(error))?
+        {
+            let server = server.map(|text| serde_json::from_str(&text)).transpose();
+            let slice = Slice {
+                variant,
+                cycle,
+                position,
+                counts: serde_json::from_str(&counts).map_err(|error| self.damaged(error))?,
+                server: server.map_err(|error| self.damaged(error))?,
+                latencies: self.latencies(id)?,
+            };
+            // Checked when it was written; again now that it is believed.
+            if !slice.counts.close() {
+                return Err(self.damaged(format!("the counters of slice {id} do not close")));
+            }
+            slices.push(slice);
+        }
+        Ok(slices)
+    }
+
+    fn latencies(&self, slice: i64) -> Result<Vec<(Series, tare_stats::Distribution)>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<(String, String, Vec<u8>)>> {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT series, sum_ns, histogram FROM latency WHERE slice = ?1")?;
+            let rows = statement
+                .query_map(params![slice], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            rows.collect()
+        };
+        let mut found = Vec::new();
+        for (name, sum_ns, bytes) in query().map_err(|error| self.failed(error))? {
+            let series = Series::ALL.into_iter().find(|series| series.name() == name);
+            let series = series.ok_or_else(|| self.damaged(format!("unknown series {name}")))?;
+            let sum_ns = sum_ns.parse().map_err(|error| self.damaged(error))?;
+            found.push((series, blob::unpack(&bytes, sum_ns).map_err(|e| self.damaged(e))?));
+        }
+        found.sort_by_key(|(series, _)| *series);
+        Ok(found)
+    }
+
+    /// In the order they happened.
+    pub fn events(&self, run: RunId) -> Result<Vec<LoggedEvent>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<LoggedEvent>> {
+            let mut statement = self.connection.prepare(
+                "SELECT unix_ms, who, text FROM event WHERE run = ?1 ORDER BY unix_ms, id",
+            )?;
+            let rows = statement.query_map(params![run.0], |row| {
+                let unix_ms = row.get::<_, i64>(0)? as u64;
+                Ok(LoggedEvent { unix_ms, who: row.get(1)?, text: row.get(2)? })
+            })?;
+            rows.collect()
+        };
+        query().map_err(|error| self.failed(error))
+    }
+}
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    Ok(RunRow {
+        id: RunId(row.get(0)?),
+        name: row.get(1)?,
+        seed: row.get::<_, i64>(2)? as u64,
+        tare_version: row.get(3)?,
+        started_unix_ms: row.get::<_, i64>(4)? as u64,
+        stopped_by: row.get(5)?,
+        owner_pid: row.get(6)?,
+        plan: row.get(7)?,
+        machine: row.get(8)?,
+        variants: Vec::new(),
+        rounds: row.get(9)?,
+        elapsed_ns: row.get::<_, i64>(10)? as u64,
+    })
+}

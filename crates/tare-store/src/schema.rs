@@ -1,0 +1,108 @@
+//! Tables, and how older stores become today's. `PRAGMA user_version` holds the version.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::{StoreError, unusable};
+
+/// Each entry takes the store from the version that is its index to the next. Entries are never
+/// changed once released; a new one is added.
+const MIGRATIONS: [&str; 1] = [V1];
+
+const V1: &str = "
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    tare_version TEXT NOT NULL,
+    started_unix_ms INTEGER NOT NULL,
+    -- Null while it runs.
+    stopped_by TEXT,
+    owner_pid INTEGER NOT NULL,
+    plan TEXT NOT NULL,
+    machine TEXT NOT NULL
+);
+CREATE TABLE variant (
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+) WITHOUT ROWID;
+CREATE TABLE round (
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    cycles INTEGER NOT NULL,
+    started_unix_ms INTEGER NOT NULL,
+    -- Null until it has ended.
+    elapsed_ns INTEGER,
+    machine TEXT,
+    PRIMARY KEY (run, number)
+) WITHOUT ROWID;
+CREATE TABLE launch (
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    round INTEGER NOT NULL,
+    variant INTEGER NOT NULL,
+    started_unix_ms INTEGER NOT NULL,
+    ready_ns INTEGER NOT NULL,
+    detail TEXT NOT NULL,
+    PRIMARY KEY (run, round, variant)
+) WITHOUT ROWID;
+CREATE TABLE slice (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    round INTEGER NOT NULL,
+    cycle INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    variant INTEGER NOT NULL,
+    window_ns INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    good INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    server_cpu_ns INTEGER,
+    counts TEXT NOT NULL,
+    server TEXT
+);
+CREATE UNIQUE INDEX slice_place ON slice (run, round, cycle, variant);
+CREATE TABLE latency (
+    slice INTEGER NOT NULL REFERENCES slice ON DELETE CASCADE,
+    series TEXT NOT NULL,
+    sum_ns TEXT NOT NULL,
+    -- HdrHistogram V2, deflated.
+    histogram BLOB NOT NULL,
+    PRIMARY KEY (slice, series)
+) WITHOUT ROWID;
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    unix_ms INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX event_of_run ON event (run);
+";
+
+pub fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
+    let failed = |error| unusable(path, error);
+    let version = |connection: &Connection| -> rusqlite::Result<i64> {
+        connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+    };
+    let known = MIGRATIONS.len() as i64;
+    let found = version(connection).map_err(failed)?;
+    if found == known {
+        return Ok(());
+    }
+    if found > known || found < 0 {
+        return Err(StoreError::Newer { path: path.display().to_string(), found, known });
+    }
+    // Another process may be at it: only one gets the write lock, the other finds it done.
+    let transaction = connection
+        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    let found = version(&transaction).map_err(failed)?;
+    for migration in &MIGRATIONS[found as usize..] {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}

@@ -1,0 +1,178 @@
+//! What is written is read back; what cannot be written is said.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tare_stats::Distribution;
+use tare_stats::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
+use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tare-store-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn new_run(name: &str) -> NewRun {
+    NewRun {
+        name: name.into(),
+        seed: u64::MAX - 7,
+        tare_version: "0.1.0".into(),
+        started_unix_ms: 1_795_000_000_000,
+        plan: "{}".into(),
+        machine: "{}".into(),
+        variants: vec!["a".into(), "Bee".into()],
+    }
+}
+
+fn slice(variant: u32, cycle: u32) -> Slice {
+    Slice {
+        variant,
+        cycle,
+        position: variant,
+        counts: Counts {
+            window_ns: 20_000_000,
+            started: 10,
+            completed: 8,
+            good: 7,
+            failed: 1,
+            drained: 1,
+            status: vec![(200, 7), (503, 1)],
+            errors: vec![("reset".into(), 1, "connection reset".into())],
+            due: Some(1.5),
+            ..Counts::default()
+        },
+        server: Some(ServerUse { cpu_ns: 5, user_ns: 3, system_ns: 2, switches: Some(4) }),
+        latencies: vec![(Series::Headline, Distribution::new(vec![(127, 3), (4095, 4)], 17_000))],
+    }
+}
+
+fn written_round() -> Round {
+    Round {
+        index: 3,
+        cycles: 2,
+        started_unix_ms: 5,
+        elapsed_ns: 77,
+        machine: MachineUse { busy_ns: 9, ports_used: Some(0.5), ..MachineUse::default() },
+        launches: vec![Launch {
+            variant: 1,
+            fresh: true,
+            probe: Some(Probe { status: 200, tls: Some("x".into()), ..Probe::default() }),
+            ..Launch::default()
+        }],
+        slices: vec![slice(0, 0), slice(1, 0), slice(0, 1), slice(1, 1)],
+    }
+}
+
+/// Writes [`written_round`] into a new run.
+fn fill(store: Store, run: RunId) -> Store {
+    let writer = Writer::start(store, run).unwrap();
+    let round = written_round();
+    let number = round.index;
+    let began = Entry::RoundBegan { number, cycles: 2, started_unix_ms: 5 };
+    writer.write(began).unwrap();
+    for slice in round.slices {
+        writer.write(Entry::Slice { round: number, slice: Arc::new(slice) }).unwrap();
+    }
+    let event = |unix_ms, text: &str| Entry::Event { unix_ms, who: "a".into(), text: text.into() };
+    writer.write(event(9, "later")).unwrap();
+    writer.write(event(8, "sooner \u{1b}[31m")).unwrap();
+    let (machine, launches) = (round.machine, round.launches);
+    writer.write(Entry::RoundEnded { number, elapsed_ns: 77, machine, launches }).unwrap();
+    writer.write(Entry::RunEnded(RunEnd { stopped_by: "precision".into() })).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let folder = folder("round-trip");
+    let path = folder.join("deep/er/tare.db");
+    let mut store = Store::open(&path).unwrap();
+    let id = store.begin_run(&new_run("first")).unwrap();
+    let store = fill(store, id);
+    drop(store);
+    let store = Store::open_existing(&path).unwrap();
+    let run = store.find_run("last").unwrap();
+    assert_eq!((run.id, run.seed, run.rounds, run.elapsed_ns), (id, u64::MAX - 7, 1, 77));
+    assert_eq!(run.stopped_by.as_deref(), Some("precision"));
+    assert_eq!(run.variants, ["a", "Bee"]);
+    assert_eq!(store.round_numbers(id).unwrap(), [3]);
+    assert_eq!(store.round(id, 3).unwrap(), written_round());
+    let events: Vec<_> = store.events(id).unwrap().into_iter().map(|event| event.text).collect();
+    assert_eq!(events, ["sooner \u{1b}[31m", "later"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn runs_are_listed_filtered_and_deleted_whole() {
+    let folder = folder("list");
+    let path = folder.join("tare.db");
+    let mut store = Store::open(&path).unwrap();
+    let first = store.begin_run(&new_run("wasm in nginx")).unwrap();
+    let mut store = fill(store, first);
+    let second = store.begin_run(&NewRun { variants: vec!["x".into()], ..new_run("tls") }).unwrap();
+    let ids = |contains: Option<&str>| -> Vec<RunId> {
+        let filter = RunFilter { contains: contains.map(str::to_owned) };
+        store.runs(&filter).unwrap().into_iter().map(|run| run.id).collect()
+    };
+    assert_eq!(ids(None), [second, first]);
+    assert_eq!(ids(Some("WASM")), [first]);
+    assert_eq!(ids(Some("bee")), [first], "by a variant's name");
+    assert_eq!(ids(Some("nothing")), []);
+    assert!(store.delete_run(first).unwrap());
+    assert!(!store.delete_run(first).unwrap());
+    assert!(store.round_numbers(first).unwrap().is_empty());
+    assert!(store.events(first).unwrap().is_empty());
+    let third = store.begin_run(&new_run("again")).unwrap();
+    assert!(third > second, "numbers are not used again");
+    let error = store.find_run("99").unwrap_err().to_string();
+    assert!(
+        error.starts_with("there is no run 99 in ") && error.ends_with("'tare runs' lists them")
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn stores_that_cannot_be_used_say_why() {
+    let folder = folder("bad");
+    let path = folder.join("tare.db");
+    let says = |path: &std::path::Path, text: &str| {
+        let error = Store::open(path).unwrap_err().to_string();
+        assert!(error.contains(text) && error.contains("tare.db"), "{error}");
+    };
+    std::fs::write(&path, "this is text, and more of it than a header has: ".repeat(20)).unwrap();
+    says(&path, "it is not a tare store");
+    std::fs::remove_file(&path).unwrap();
+    Store::open(&path).unwrap();
+    set_version(&path, 99);
+    assert!(matches!(Store::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    says(&path.join("below/tare.db"), "Not a directory");
+    assert!(Store::open_existing(&folder.join("none.db")).is_err());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The schema's version lies at byte 60 of the file, big-endian.
+fn set_version(path: &std::path::Path, version: u32) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[60..64].copy_from_slice(&version.to_be_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_writer_that_fails_says_so_and_keeps_what_it_wrote() {
+    let folder = folder("fail");
+    let path = folder.join("tare.db");
+    let mut store = Store::open(&path).unwrap();
+    let id = store.begin_run(&new_run("twice")).unwrap();
+    let writer = Writer::start(store, id).unwrap();
+    let began = || Entry::RoundBegan { number: 0, cycles: 2, started_unix_ms: 5 };
+    writer.write(began()).unwrap();
+    // The same round again breaks the key.
+    writer.write(began()).unwrap();
+    let error = writer.finish().unwrap_err();
+    assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
+    assert_eq!(Store::open(&path).unwrap().round_numbers(id).unwrap(), [0]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
