@@ -1,8 +1,8 @@
 //! What a server uses: CPU time, switches, memory.
 //!
-//! Timing model: read between slices, when the server has nothing to do, the kernel's sums are exact
-//! to the nanosecond. Their division into user and system is sampled by the timer tick on most
-//! kernels, and means something only over many slices.
+//! Timing model: read between slices, when the server has nothing to do, the kernel's sums are
+//! exact to the nanosecond. Their division into user and system is sampled by the timer tick on
+//! most kernels, and means something only over many slices.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! Slices: short stretches of load on one of several servers, one after another, on connections that
-//! stay open between them.
+//! Slices: short stretches of load on one of several servers, one after another, on connections
+//! that stay open between them.
 //!
 //! A session has a few workers, each a thread of its own. A *lane* is one server's connections,
 //! spread over the workers. Lanes are opened together, given slices in any order, and closed

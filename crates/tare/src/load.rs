@@ -6,3 +6,5 @@ pub mod interrupt;
 pub mod live;
 pub mod outputs;
 pub mod plan;
+pub mod spec;
+pub mod text;

@@ -91,8 +91,8 @@ impl HttpdSpec {
              MaxSpareThreads {workers}\nKeepAlive On\nMaxKeepAliveRequests 0\n\
              KeepAliveTimeout 3600\nExtendedStatus On\nDocumentRoot {folder}/html\n\
              <Directory {folder}/html>\nRequire all granted\nFallbackResource /index.html\n\
-             </Directory>\n<VirtualHost {status}>\nCustomLog /dev/null %t\n<Location />\nSetHandler server-status\n\
-             Require all granted\n</Location>\n</VirtualHost>\n",
+             </Directory>\n<VirtualHost {status}>\nCustomLog /dev/null %t\n<Location />\n\
+             SetHandler server-status\nRequire all granted\n</Location>\n</VirtualHost>\n",
         );
         let config = kitchen.write("httpd.conf", text.as_bytes())?;
         let argv = [utf8(&program)?, "-d", &folder, "-f", utf8(&config)?, "-DFOREGROUND"];

@@ -127,14 +127,32 @@ impl NginxSpec {
             .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
             .concat();
         Ok(format!(
-            "{user}\ndaemon off;\nworker_processes {workers};\npid {folder}/nginx.pid;\n\
-             error_log stderr error;\nworker_rlimit_nofile {files};\n\
-             events {{ worker_connections {files}; }}\n\
-             http {{\n{temporary}    access_log {access_log};\n    sendfile on;\n    \
-             keepalive_requests {keepalive};\n    keepalive_timeout 3600;\n    default_type \
-             text/plain;\n    {tls}\n    server {{\n        listen {address}{ssl} backlog=4096;\n        \
-             root {folder}/html;\n        location / {{ try_files /index.html =404; }}\n    }}\n    \
-             server {{\n        listen {status};\n        location / {{ stub_status; access_log off; }}\n    }}\n}}\n",
+            "{user}
+daemon off;
+worker_processes {workers};
+pid {folder}/nginx.pid;
+error_log stderr error;
+worker_rlimit_nofile {files};
+events {{ worker_connections {files}; }}
+http {{
+{temporary}
+    access_log {access_log};
+    sendfile on;
+    keepalive_requests {keepalive};
+    keepalive_timeout 3600;
+    default_type text/plain;
+    {tls}
+    server {{
+        listen {address}{ssl} backlog=4096;
+        root {folder}/html;
+        location / {{ try_files /index.html =404; }}
+    }}
+    server {{
+        listen {status};
+        location / {{ stub_status; access_log off; }}
+    }}
+}}
+",
             workers = self.workers,
             keepalive = self.keepalive_requests,
         ))

@@ -1,33 +1,25 @@
 //! `tare load URL`: load on one target.
 
-use std::fs::File;
-use std::io::Read;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tare_io::time::wall_unix_ms;
-use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
-use tare_load::request::{RequestParts, parse_header};
-use tare_load::source::FixedRequest;
-use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
-use tare_load::{
-    EngineConfig, Lifetime, LoadPlan, Observer, PlannedSource, Progress, StatusSet, Stretch, Tally,
-    WaitPolicy,
-};
+use tare_load::{LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
 use tare_report::load::{Interval, LoadReport};
 use tare_report::{hdr_log, load_text};
 
 use crate::failure::Failure;
-use crate::load::arguments::{count, cpu_list, duration, positive_duration, reactor, si_number};
+use crate::load::arguments::{count, duration, positive_duration};
 use crate::load::describe::{Request, TimeSeries, describe};
 use crate::load::interrupt;
 use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::{Family, WAIT, check_binds, provide_files, random_seed, resolve};
+use crate::load::plan::{random_seed, resolve};
+use crate::load::spec::LoadSpec;
 use crate::url::Url;
 
 /// Put load on one target, and say what it did
@@ -44,14 +36,11 @@ pub struct Load {
     #[arg(value_name = "URL", required_unless_present = "urls")]
     url: Option<String>,
 
-    /// Connections kept open, or requests at a time with --new-connections
-    #[arg(short, long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections: u32,
-    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
-    /// others
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
+    #[command(flatten)]
+    load: LoadSpec,
+    /// Open loop with changing rates: 10s:1000,30s:5000 are steps, 10s:0..1000 is a ramp
+    #[arg(long, value_name = "STAGES", conflicts_with = "rate")]
+    stages: Option<String>,
     /// How long; default 10s, or for as long as --requests or --stages take
     #[arg(short, long, value_name = "DURATION", value_parser = positive_duration)]
     duration: Option<DurationNs>,
@@ -62,95 +51,15 @@ pub struct Load {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     warmup: Option<DurationNs>,
 
-    /// Open loop: requests a second, due at even spaces
-    #[arg(long, value_name = "PER_SECOND", value_parser = si_number, conflicts_with = "stages")]
-    rate: Option<f64>,
-    /// Open loop with changing rates: 10s:1000,30s:5000 are steps, 10s:0..1000 is a ramp
-    #[arg(long, value_name = "STAGES")]
-    stages: Option<String>,
-    /// Open loop: random spaces between requests, as independent users make them
-    #[arg(long)]
-    poisson: bool,
-    /// Open loop: open more connections, up to so many, when all are busy; default none beyond -c
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    max_connections: Option<u32>,
-    /// A connection for each request; latency is the total from the start of connecting
-    #[arg(long)]
-    new_connections: bool,
-    /// Give a request up after this long
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
-    timeout: DurationNs,
-
-    /// Request method
-    #[arg(short = 'X', long, value_name = "NAME")]
-    method: Option<String>,
-    /// Request header, 'Name: value'; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "HEADER")]
-    headers: Vec<String>,
-    /// Request body; the method becomes POST unless given
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
-    body: Option<String>,
-    /// Request body from a file
-    #[arg(long, value_name = "FILE")]
-    body_file: Option<PathBuf>,
     /// URLs or paths from a file, one a line, asked in turn; all on the first one's server
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
     /// With --urls: in random order
     #[arg(long, requires = "urls")]
     random_order: bool,
-    /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
-    #[arg(long, value_name = "STATUS", default_value = "2xx", value_parser = status_set)]
-    expect_status: StatusSet,
-
     /// Connect to this unix socket instead of the URL's host
     #[arg(long, value_name = "PATH", conflicts_with = "bind")]
     unix_socket: Option<PathBuf>,
-    /// Source address; may be repeated, and is then used in turn
-    #[arg(long, value_name = "IP")]
-    bind: Vec<IpAddr>,
-    /// Only IPv4 addresses of the host
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Only IPv6 addresses of the host
-    #[arg(short = '6', long)]
-    ipv6: bool,
-
-    /// TLS: believe any certificate
-    #[arg(short = 'k', long)]
-    insecure: bool,
-    /// TLS: trust the authorities in this file (PEM) instead of the machine's
-    #[arg(long, value_name = "FILE")]
-    cacert: Option<PathBuf>,
-    /// TLS: the client's certificate (PEM)
-    #[arg(long, value_name = "FILE")]
-    cert: Option<PathBuf>,
-    /// TLS: the client's private key (PEM)
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
-    /// TLS: the server's name, where it is not the URL's host
-    #[arg(long, value_name = "NAME")]
-    sni: Option<String>,
-    /// TLS: only this version, 1.2 or 1.3
-    #[arg(long, value_name = "VERSION", value_parser = tls_version)]
-    tls_version: Option<TlsVersion>,
-    /// TLS: only these cipher suites, by IANA name, separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    ciphers: Vec<String>,
-    /// TLS: resume sessions on new connections; full handshakes otherwise
-    #[arg(long)]
-    tls_resume: bool,
-
-    /// Open loop: poll, not sleep, when the next request is due within this; precise, but keeps a
-    /// CPU busy above 1,000/s a thread; default 1ms
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    spin: Option<DurationNs>,
-    /// CPUs for the threads, in turn: 0,2-3
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    cpus: Option<Vec<usize>>,
-    /// How to talk to the kernel: io_uring or epoll; the first that works when left out
-    #[arg(long, value_name = "NAME", value_parser = reactor)]
-    reactor: Option<ReactorKind>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -191,7 +100,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
             || args.url.clone().unwrap_or_default(),
             |path| format!("{} URLs of {}", urls.len(), path.display()),
         ),
-        method: &method(args),
+        method: &args.load.method(),
     };
     let interrupted = interrupt::was_interrupted();
     let report = describe(&request, &plan, &result, watch.series.intervals, interrupted);
@@ -299,58 +208,35 @@ impl Outputs {
 
 fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
-    let rate = rate(args)?;
+    let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
+    let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
+    let open = args.load.rate.is_some() || stages.is_some();
+    args.load.check_open_loop(open, "--rate or --stages")?;
     let endpoint = match &args.unix_socket {
         Some(path) => Endpoint::Unix(path.clone()),
-        None => Endpoint::Tcp(resolve(&first.host, first.port, family(args))?),
+        None => Endpoint::Tcp(resolve(&first.host, first.port, args.load.family())?),
     };
-    check_binds(&args.bind, &endpoint)?;
-    let max_connections = args.max_connections.unwrap_or(args.connections);
-    if max_connections < args.connections {
-        let text = max_connections.to_string();
-        let allowed = format!("must be at least -c {}", args.connections);
-        return Err(Failure::flag("--max-connections", &text, allowed));
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let mut plan = args.load.plan(first, endpoint, seed)?;
+    plan.rate = plan.rate.or(stages);
+    if urls.len() > 1 {
+        let requests = urls.iter().map(|url| args.load.request(url));
+        let requests = requests.collect::<Result<Vec<_>, _>>()?.into();
+        plan.source = PlannedSource::Listed { requests, random: args.random_order };
     }
-    provide_files(max_connections)?;
-    let window = match (args.duration, &rate, args.requests) {
-        (Some(duration), _, _) => duration,
-        (None, Some(rate), _) if rate.duration().is_some() => rate.duration().unwrap_or_default(),
-        (None, _, Some(_)) => NO_END,
-        (None, _, None) => DEFAULT_DURATION,
-    };
-    let workers = match (args.threads, &args.cpus) {
-        (Some(threads), _) => threads,
-        (None, Some(cpus)) => cpus.len() as u32,
-        (None, None) => (tare_io::system::allowed_cpus().len() as u32 / 2).max(1),
-    };
-    Ok(LoadPlan {
-        engine: EngineConfig {
-            endpoint,
-            bind: args.bind.clone(),
-            connections: args.connections,
-            max_connections,
-            lifetime: if args.new_connections { Lifetime::PerRequest } else { Lifetime::Kept },
-            tls: first.tls.then(|| tls(args, first)).transpose()?,
-            timeout: args.timeout,
-            expected: args.expect_status.clone(),
-            wait: WaitPolicy { spin: args.spin.unwrap_or(WAIT.spin), ..WAIT },
+    let scheduled = plan.rate.as_ref().and_then(RateProfile::duration);
+    plan.stretch = Stretch {
+        ramp: args.warmup.unwrap_or_default(),
+        window: match (args.duration, scheduled, args.requests) {
+            (Some(duration), ..) => duration,
+            (None, Some(duration), _) => duration,
+            (None, None, Some(_)) => NO_END,
+            (None, None, None) => DEFAULT_DURATION,
         },
-        source: source(args, urls)?,
-        worker_endpoints: Vec::new(),
-        rate,
-        poisson: args.poisson,
-        stretch: Stretch {
-            ramp: args.warmup.unwrap_or_default(),
-            window,
-            requests: args.requests,
-            interval: tick(args.interval),
-        },
-        workers,
-        cpus: args.cpus.clone().unwrap_or_default(),
-        reactor: args.reactor,
-        tls_resume: args.tls_resume,
-        seed: args.seed.unwrap_or_else(random_seed),
-    })
+        requests: args.requests,
+        interval: tick(args.interval),
+    };
+    Ok(plan)
 }
 
 /// Workers hand over what they counted at least this often; the live line is drawn as often.
@@ -402,107 +288,11 @@ fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     Ok(urls)
 }
 
-fn source(args: &Load, urls: &[Url]) -> Result<PlannedSource, Failure> {
-    let body = match (&args.body, &args.body_file) {
-        (Some(text), _) => text.clone().into_bytes(),
-        (None, Some(path)) => read_body(path)
-            .map_err(|error| Failure::Usage(format!("--body-file {}: {error}", path.display())))?,
-        (None, None) => Vec::new(),
-    };
-    let method = method(args);
-    let headers = args
-        .headers
-        .iter()
-        .map(|text| parse_header(text).map_err(|error| Failure::Usage(format!("-H: {error}"))))
-        .collect::<Result<Vec<_>, _>>()?;
-    let request = |url: &Url| -> Result<FixedRequest, Failure> {
-        let parts = RequestParts {
-            method: method.clone(),
-            target: url.target.clone(),
-            host: url.host_header(),
-            headers: headers.clone(),
-            body: body.clone(),
-            close: args.new_connections,
-        };
-        parts.build().map_err(|error| Failure::Usage(error.to_string()))
-    };
-    if let [only] = urls {
-        return Ok(PlannedSource::Fixed(request(only)?));
-    }
-    let requests = urls.iter().map(request).collect::<Result<Vec<_>, _>>()?;
-    Ok(PlannedSource::Listed { requests: requests.into(), random: args.random_order })
-}
-
-fn read_body(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    File::open(path)?.take(BODY_MAX_BYTES + 1).read_to_end(&mut body)?;
-    if body.len() as u64 > BODY_MAX_BYTES {
-        return Err(std::io::Error::other(format!("it is over {BODY_MAX_BYTES} bytes")));
-    }
-    Ok(body)
-}
-
-const BODY_MAX_BYTES: u64 = 256 << 20;
-
-fn method(args: &Load) -> String {
-    let has_body = args.body.is_some() || args.body_file.is_some();
-    args.method.clone().unwrap_or_else(|| if has_body { "POST" } else { "GET" }.to_owned())
-}
-
-fn rate(args: &Load) -> Result<Option<RateProfile>, Failure> {
-    let profile = match (args.rate, &args.stages) {
-        (Some(rate), _) => RateProfile::constant(rate).map_err(|error| ("--rate", error)),
-        (None, Some(stages)) => RateProfile::parse(stages).map_err(|error| ("--stages", error)),
-        (None, None) if args.poisson || args.max_connections.is_some() => {
-            let flag = if args.poisson { "--poisson" } else { "--max-connections" };
-            return Err(Failure::Usage(format!(
-                "{flag} needs an open loop: give --rate or --stages"
-            )));
-        }
-        (None, None) => return Ok(None),
-    };
-    profile.map(Some).map_err(|(flag, error)| Failure::Usage(format!("{flag}: {error}")))
-}
-
-fn tls(args: &Load, url: &Url) -> Result<TlsClient, Failure> {
-    let options = TlsOptions {
-        name: args.sni.clone().unwrap_or_else(|| url.host.clone()),
-        insecure: args.insecure,
-        ca_file: args.cacert.clone(),
-        cert_file: args.cert.clone(),
-        key_file: args.key.clone(),
-        version: args.tls_version,
-        ciphers: args.ciphers.clone(),
-        resume: args.tls_resume,
-    };
-    TlsClient::new(&options).map_err(|error| Failure::Usage(error.to_string()))
-}
-
-fn family(args: &Load) -> Family {
-    match (args.ipv4, args.ipv6) {
-        (true, _) => Family::V4,
-        (_, true) => Family::V6,
-        _ => Family::Any,
-    }
-}
-
-fn status_set(text: &str) -> Result<StatusSet, String> {
-    StatusSet::parse(text).ok_or_else(|| "write 200, 2xx, 200-399, or a list of these".to_owned())
-}
-
 fn interval(text: &str) -> Result<DurationNs, String> {
     let interval = duration(text)?;
     if interval < DurationNs::from_ms(10) {
         Err("must be at least 10ms".into())
     } else {
         Ok(interval)
-    }
-}
-
-fn tls_version(text: &str) -> Result<TlsVersion, String> {
-    match text {
-        "1.2" => Ok(TlsVersion::V1_2),
-        "1.3" => Ok(TlsVersion::V1_3),
-        _ => Err("choose 1.2 or 1.3".into()),
     }
 }

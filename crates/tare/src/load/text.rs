@@ -1,0 +1,65 @@
+//! Values that files hold as people write them: `"10s"`, `"io_uring"`.
+
+use serde::{Deserialize, Deserializer, Serializer};
+
+use super::spec::status_text;
+
+pub mod duration {
+    use super::{Deserialize, Deserializer, Serializer};
+    use tare_io::DurationNs;
+
+    pub fn serialize<S: Serializer>(value: &DurationNs, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DurationNs, D::Error> {
+        let text = String::deserialize(from)?;
+        let duration = DurationNs::parse(&text).map_err(serde::de::Error::custom)?;
+        match duration {
+            DurationNs::ZERO => Err(serde::de::Error::custom("must be longer than 0")),
+            duration => Ok(duration),
+        }
+    }
+}
+
+pub mod optional_duration {
+    use super::{Deserialize, Deserializer, Serializer};
+    use tare_io::DurationNs;
+
+    pub fn serialize<S: Serializer>(value: &Option<DurationNs>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => to.collect_str(value),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DurationNs>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        let parsed = text.map(|text| DurationNs::parse(&text)).transpose();
+        parsed.map_err(serde::de::Error::custom)
+    }
+}
+
+pub mod reactor {
+    use super::{Deserialize, Deserializer, Serializer};
+    use tare_io::ReactorKind;
+
+    pub fn serialize<S: Serializer>(value: &Option<ReactorKind>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => to.serialize_str(value.name()),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<ReactorKind>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        let parsed = text.map(|text| crate::load::arguments::reactor(&text)).transpose();
+        parsed.map_err(serde::de::Error::custom)
+    }
+}
+
+pub fn checked_status<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    status_text(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
