@@ -203,9 +203,7 @@ impl LoadSpec {
     pub fn check_open_loop(&self, open: bool, flags: &str) -> Result<(), Failure> {
         if !open && (self.poisson || self.max_connections.is_some()) {
             let flag = if self.poisson { "--poisson" } else { "--max-connections" };
-            let text =
-                format!("{flag} needs an open loop: give --rate (or, to tare load, --stages)");
-            return Err(Failure::Usage(text));
+            return Err(Failure::Usage(format!("{flag} needs an open loop: give {flags}")));
         }
         Ok(())
     }
