@@ -67,6 +67,17 @@ pub fn schedstats(pid: u32) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path().join("schedstat")).collect()
 }
 
+/// Its threads: name, and time on a CPU.
+pub fn threads_cpu_ns(pid: u32) -> Vec<(String, u64)> {
+    let of = |path: PathBuf| {
+        let name = fs::read_to_string(path.with_file_name("comm")).ok()?;
+        let times = fs::read_to_string(&path).ok()?;
+        let ns = times.split_whitespace().next()?.parse().ok()?;
+        Some((name.trim_end().to_owned(), ns))
+    };
+    schedstats(pid).into_iter().filter_map(of).collect()
+}
+
 pub fn rss_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;

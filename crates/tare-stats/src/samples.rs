@@ -27,12 +27,9 @@ pub struct MachineUse {
     pub busy_ns: u64,
     /// Taken by the hypervisor for others.
     pub steal_ns: u64,
-    /// By tare: load workers, and everything else of it.
-    pub load_cpu_ns: u64,
+    /// By tare itself, load workers included.
     pub own_cpu_ns: u64,
-    /// By the servers that tare started.
-    pub servers_cpu_ns: u64,
-    /// Periods in which a CPU quota held tare or a server up.
+    /// Periods in which a CPU quota held tare up.
     pub throttled_periods: u64,
     pub thermal_throttles: u64,
     pub tcp_retransmits: u64,
@@ -59,6 +56,10 @@ pub struct Launch {
     pub log_bytes: u64,
     /// Connections closed by the server between and within slices.
     pub closed_by_server: u64,
+    /// Of its processes, over all its slices.
+    pub cpu_ns: u64,
+    /// Periods in which a CPU quota held its processes up.
+    pub throttled_periods: u64,
     pub probe: Option<Probe>,
 }
 

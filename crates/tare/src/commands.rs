@@ -1,5 +1,6 @@
 //! The command line: which command, and its own file.
 
+mod compare;
 mod load;
 mod target;
 mod wrk;
@@ -22,6 +23,7 @@ struct Tare {
 
 #[derive(Subcommand)]
 enum Command {
+    Compare(Box<compare::Compare>),
     Load(Box<load::Load>),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
@@ -35,6 +37,7 @@ pub fn run() -> Result<(), Failure> {
     }
     let tare = Tare::try_parse().map_err(one_line)?;
     match tare.command {
+        Command::Compare(args) => compare::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use tare_io::SetupError;
+use tare_lab::LabError;
 use tare_load::LoadError;
+use tare_store::StoreError;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -13,6 +15,10 @@ pub enum Failure {
     Environment(String),
     /// The server: refused, reset, wrong answer.
     Target(String),
+    /// A `--fail-if` gate failed: not an error, but what was asked to be told.
+    Gate(String),
+    /// The run ended without the asked-for precision, and `--fail-if unresolved` was given.
+    Unresolved(String),
     /// The user stopped it; what was measured has been printed.
     Interrupted,
     /// Ours.
@@ -22,6 +28,8 @@ pub enum Failure {
 impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::Gate(_) => 1,
+            Self::Unresolved(_) => 5,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
             Self::Target(_) => 4,
@@ -39,9 +47,12 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Environment(text) | Self::Target(text) | Self::Bug(text) => {
-                f.write_str(text)
-            }
+            Self::Usage(text)
+            | Self::Environment(text)
+            | Self::Target(text)
+            | Self::Gate(text)
+            | Self::Unresolved(text)
+            | Self::Bug(text) => f.write_str(text),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }
@@ -50,6 +61,25 @@ impl fmt::Display for Failure {
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         Self::Environment(error.to_string())
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Usage(text) => Self::Usage(text),
+            LabError::Environment(text) => Self::Environment(text),
+            LabError::Target(text) => Self::Target(text),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchRun { .. } => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 mod commands;
 mod failure;
 mod load;
+mod run;
 mod url;
 
 use std::io::Write;

@@ -25,6 +25,10 @@ use crate::url::Url;
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadSpec {
+    /// In files: what is asked of servers that tare starts. On the command line the URL says it.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Connections kept open, or requests at a time with --new-connections
     #[arg(short, long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -1,0 +1,149 @@
+//! What a run found, as data: the JSON (`tare.run/1`) is this, all other forms are made from this.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tare_stats::samples::Probe;
+use tare_stats::{Estimate, Metric, Verdict};
+
+use crate::guards::Severity;
+
+pub const SCHEMA: &str = "tare.run/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunReport {
+    pub schema: String,
+    pub run: Run,
+    /// The machine as it was.
+    pub machine: serde_json::Value,
+    /// The plan with every default resolved: enough to repeat the run.
+    pub plan: serde_json::Value,
+    pub variants: Vec<Variant>,
+    pub comparisons: Vec<Comparison>,
+    pub guards: Vec<RunGuard>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub id: i64,
+    pub name: String,
+    pub seed: u64,
+    pub tare_version: String,
+    pub started_unix_ms: u64,
+    /// Time spent in rounds.
+    pub elapsed_ms: u64,
+    pub rounds: u32,
+    /// Of each variant, in the last round.
+    pub slices_per_round: u32,
+    pub slice_ns: u64,
+    /// "precision", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
+    pub stopped_by: String,
+    pub precision: f64,
+    pub tolerance: f64,
+    /// Seconds that it would still take until every interval is as narrow as asked.
+    pub seconds_needed: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    pub name: String,
+    pub baseline: bool,
+    /// Times that its server was started for this run; 0 where it was up already.
+    pub launches: u32,
+    /// Requests that were due or begun in slices, their ramps not counted.
+    pub requests: u64,
+    pub errors: BTreeMap<String, u64>,
+    pub status: BTreeMap<String, u64>,
+    pub body_bytes_per_reply: Option<f64>,
+    /// By the metric's key. A metric that was not measured is not there.
+    pub metrics: BTreeMap<String, Estimate>,
+    /// The first launch's answer to the question that all are asked.
+    pub probe: Option<Probe>,
+    /// What shows that its layers were in the path.
+    pub proofs: Vec<String>,
+    /// Codes of the guards that concern it.
+    pub guards: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    pub baseline: String,
+    pub variant: String,
+    pub metric: Metric,
+    /// One of the metrics that the run was to resolve.
+    pub asked: bool,
+    /// The variant's value over the baseline's. `level` is this interval's own; it is such that all
+    /// intervals asked for are right together at 0.95.
+    pub ratio: Estimate,
+    /// Positive when the variant is worse.
+    pub overhead_percent: Bounds,
+    /// The ratio without trimming; only of metrics that are compared slice by slice.
+    pub ratio_of_totals: Option<f64>,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    pub point: f64,
+    pub lower: f64,
+    pub upper: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunGuard {
+    pub code: String,
+    pub severity: Severity,
+    /// Whom it concerns; null is all.
+    pub variant: Option<String>,
+    pub text: String,
+}
+
+impl RunReport {
+    pub fn json(&self) -> String {
+        // Plain data: nothing in it can fail to be written.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub fn variant(&self, name: &str) -> Option<&Variant> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    pub fn baseline(&self) -> Option<&Variant> {
+        self.variants.iter().find(|variant| variant.baseline)
+    }
+
+    /// The comparisons of one variant that the run was to resolve.
+    pub fn asked_of<'a>(&'a self, variant: &'a str) -> impl Iterator<Item = &'a Comparison> {
+        self.comparisons.iter().filter(move |c| c.asked && c.variant == variant)
+    }
+
+    /// The gravest guard that forbids a verdict on this variant.
+    pub fn why_void(&self, variant: &str) -> Option<&RunGuard> {
+        let baseline = self.baseline().map(|variant| variant.name.as_str());
+        self.guards.iter().find(|guard| {
+            guard.severity == Severity::Void
+                && guard
+                    .variant
+                    .as_deref()
+                    .is_none_or(|name| name == variant || Some(name) == baseline)
+        })
+    }
+}
+
+impl Variant {
+    pub fn metric(&self, metric: Metric) -> Option<&Estimate> {
+        self.metrics.get(metric.key())
+    }
+}
+
+impl From<Estimate> for Bounds {
+    fn from(estimate: Estimate) -> Self {
+        Self { point: estimate.point, lower: estimate.lower, upper: estimate.upper }
+    }
+}

@@ -1,0 +1,181 @@
+//! From digested rounds to the report: the same rounds give the same report, to the byte.
+
+use tare_stats::samples::{Counts, Launch, MachineUse};
+use tare_stats::stopping::rounds_needed;
+use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
+
+use crate::guards::Severity;
+use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Variant};
+use crate::run_guards;
+
+/// What the rounds do not tell: the run's head, and what the plan asked for.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    pub id: i64,
+    pub name: String,
+    pub seed: u64,
+    pub tare_version: String,
+    pub started_unix_ms: u64,
+    pub stopped_by: String,
+    pub machine: serde_json::Value,
+    pub plan: serde_json::Value,
+    pub question: Question,
+    pub precision: f64,
+    pub variants: Vec<VariantFacts>,
+    pub load: LoadFacts,
+    pub exclusive: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct VariantFacts {
+    pub name: String,
+    /// tare starts and restarts its server.
+    pub launched: bool,
+    pub tls: bool,
+    /// What may differ from the baseline: "status", "body", "headers", "connection", "tls".
+    pub may_differ: Vec<String>,
+}
+
+/// The load, as far as guards need it.
+#[derive(Clone, Debug)]
+pub struct LoadFacts {
+    pub open_loop: bool,
+    pub rate_per_s: Option<f64>,
+    pub connections: u32,
+    pub max_connections: u32,
+    pub new_connections: bool,
+    pub tls_resume: bool,
+    pub workers: u32,
+}
+
+/// A variant over the whole run.
+pub(crate) struct Totals<'a> {
+    pub counts: Counts,
+    pub launches: Vec<&'a Launch>,
+}
+
+/// Everything that guards look at.
+pub(crate) struct Evidence<'a> {
+    pub facts: &'a RunFacts,
+    pub digests: &'a [RoundDigest],
+    pub totals: Vec<Totals<'a>>,
+    pub machine: MachineUse,
+    pub analysis: Analysis,
+}
+
+pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
+    let evidence = Evidence::of(facts, digests);
+    let guards = run_guards::of_run(&evidence);
+    let names: Vec<&str> = facts.variants.iter().map(|variant| variant.name.as_str()).collect();
+    let variants = (0..names.len()).map(|index| variant(&evidence, index, &guards)).collect();
+    let baseline = names.get(facts.question.baseline).copied().unwrap_or_default();
+    let is_void = |variant: &str| {
+        guards.iter().any(|guard| {
+            guard.severity == Severity::Void
+                && guard.variant.as_deref().is_none_or(|v| v == variant || v == baseline)
+        })
+    };
+    let comparisons = evidence.analysis.comparisons.iter().map(|comparison| {
+        let variant = names[comparison.variant];
+        Comparison {
+            baseline: baseline.to_owned(),
+            variant: variant.to_owned(),
+            metric: comparison.metric,
+            asked: comparison.asked,
+            ratio: comparison.ratio,
+            overhead_percent: comparison.overhead_percent.into(),
+            ratio_of_totals: comparison.ratio_of_totals,
+            verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
+        }
+    });
+    RunReport {
+        schema: SCHEMA.into(),
+        run: head(&evidence),
+        machine: facts.machine.clone(),
+        plan: facts.plan.clone(),
+        variants,
+        comparisons: comparisons.collect(),
+        guards,
+    }
+}
+
+impl<'a> Evidence<'a> {
+    fn of(facts: &'a RunFacts, digests: &'a [RoundDigest]) -> Self {
+        let totals = (0..facts.variants.len()).map(|variant| {
+            let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+            let mut counts = Counts::default();
+            rounds.clone().for_each(|round| counts.add(&round.counts));
+            Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
+        });
+        let mut machine = MachineUse::default();
+        for more in digests.iter().map(|digest| &digest.machine) {
+            machine.capacity_ns += more.capacity_ns;
+            machine.busy_ns += more.busy_ns;
+            machine.steal_ns += more.steal_ns;
+            machine.own_cpu_ns += more.own_cpu_ns;
+            machine.throttled_periods += more.throttled_periods;
+            machine.thermal_throttles += more.thermal_throttles;
+            machine.tcp_retransmits += more.tcp_retransmits;
+            machine.listen_drops += more.listen_drops;
+            machine.ports_used = match (machine.ports_used, more.ports_used) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        let analysis = analyse(digests, &facts.question);
+        Self { facts, digests, totals: totals.collect(), machine, analysis }
+    }
+
+    pub fn name(&self, variant: usize) -> &'a str {
+        &self.facts.variants[variant].name
+    }
+}
+
+fn head(evidence: &Evidence<'_>) -> Run {
+    let Evidence { facts, digests, analysis, .. } = evidence;
+    let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
+    let rounds = digests.len() as u32;
+    let needed = rounds_needed(analysis, facts.precision).filter(|needed| *needed > rounds);
+    let per_round = elapsed_ns as f64 / 1e9 / f64::from(rounds.max(1));
+    let last = digests.last();
+    let windows = last.and_then(|digest| {
+        let counts = &digest.variants.first()?.counts;
+        Some(counts.window_ns / u64::from(digest.cycles.max(1)))
+    });
+    Run {
+        id: facts.id,
+        name: facts.name.clone(),
+        seed: facts.seed,
+        tare_version: facts.tare_version.clone(),
+        started_unix_ms: facts.started_unix_ms,
+        elapsed_ms: elapsed_ns / 1_000_000,
+        rounds,
+        slices_per_round: last.map_or(0, |digest| digest.cycles),
+        slice_ns: windows.unwrap_or(0),
+        stopped_by: facts.stopped_by.clone(),
+        precision: facts.precision,
+        tolerance: facts.question.tolerance,
+        seconds_needed: needed.map(|needed| f64::from(needed - rounds) * per_round),
+    }
+}
+
+fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Variant {
+    let (facts, totals) = (&evidence.facts.variants[index], &evidence.totals[index]);
+    let counts = &totals.counts;
+    let metrics = evidence.analysis.metrics.get(index).into_iter().flatten();
+    let concerning = guards.iter().filter(|g| g.variant.as_deref() == Some(&facts.name));
+    Variant {
+        name: facts.name.clone(),
+        baseline: index == evidence.facts.question.baseline,
+        launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
+        requests: counts.started,
+        errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
+        status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
+        body_bytes_per_reply: (counts.completed > 0)
+            .then(|| counts.body_bytes as f64 / counts.completed as f64),
+        metrics: metrics.map(|(metric, value)| (metric.key().to_owned(), *value)).collect(),
+        probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
+        proofs: Vec::new(),
+        guards: concerning.map(|guard| guard.code.clone()).collect(),
+    }
+}

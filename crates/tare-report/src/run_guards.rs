@@ -1,0 +1,510 @@
+//! What a run says against itself: each guard looks at one thing, in one sentence.
+
+use tare_stats::Verdict;
+use tare_stats::samples::{Probe, Series};
+use tare_stats::shape::{trend, two_modes};
+
+use crate::guards::Severity;
+use crate::run::RunGuard;
+use crate::run_build::Evidence;
+use crate::units::{bytes, count, duration, percent, rate};
+
+/// The guards that a run trips, gravest first.
+pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 10] = [
+        unequal_reply,
+        errors,
+        count_mismatch,
+        littles_law,
+        rate_missed,
+        reconnects,
+        client_bound,
+        resumed,
+        chatty,
+        throttled_server,
+    ];
+    let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =
+        [machine, network, few_rounds, launches, shapes, pauses];
+    let variants = 0..evidence.facts.variants.len();
+    let mut guards: Vec<RunGuard> = variants
+        .flat_map(|variant| each.iter().flat_map(move |check| check(evidence, variant)))
+        .collect();
+    guards.extend(whole.iter().flat_map(|check| check(evidence)));
+    guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
+    guards
+}
+
+/// Requests that fail, or have another status than expected, are void from this share on.
+const ERRORS_VOID: f64 = 0.001;
+/// Replies that differ in size by more are not the same work, where probes saw the same.
+const BODY_APART: f64 = 0.01;
+/// Below this share of the asked rate, an open loop was none.
+const RATE_MET: f64 = 0.99;
+/// Above this share of a CPU the client may be what is measured.
+const CLIENT_BUSY: f64 = 0.95;
+/// Room for the edges of windows.
+const LITTLES_LAW_SLACK: f64 = 1.02;
+/// Log lines a request beyond the baseline's.
+const CHATTY_LINES: f64 = 0.02;
+/// Share of handshakes that were not of the kind asked for. The first of each worker's is full.
+const RESUMED_SHARE: f64 = 0.02;
+/// Share of CPU time stolen, and CPUs used by others.
+const STEAL_SHARE: f64 = 0.01;
+const FOREIGN_CPUS: f64 = 0.15;
+/// Retransmits a second on a healthy path are none; now and then one is.
+const RETRANSMITS_PER_S: f64 = 1.0;
+const PORTS_USED: f64 = 0.8;
+
+fn guard(code: &str, severity: Severity, variant: Option<&str>, text: String) -> Vec<RunGuard> {
+    let variant = variant.map(str::to_owned);
+    vec![RunGuard { code: code.into(), severity, variant, text }]
+}
+
+fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let baseline = evidence.facts.question.baseline;
+    if variant == baseline {
+        return Vec::new();
+    }
+    let facts = &evidence.facts.variants[variant];
+    let may = |what: &str| facts.may_differ.iter().any(|declared| declared == what);
+    let mut guards = Vec::new();
+    let pairs = evidence.digests.iter().filter_map(|digest| {
+        let probe = |v: usize| digest.variants[v].launch.as_ref()?.probe.as_ref();
+        Some((probe(baseline)?, probe(variant)?))
+    });
+    let both_tls = facts.tls && evidence.facts.variants[baseline].tls;
+    let mut seen: Vec<&str> = Vec::new();
+    for (base, mine) in pairs {
+        for (what, severity, text) in differences(base, mine, both_tls) {
+            if !may(what) && !seen.contains(&what) {
+                seen.push(what);
+                guards.extend(guard("unequal-reply", severity, Some(&facts.name), text));
+            }
+        }
+    }
+    let size = |v: usize| {
+        let counts = &evidence.totals[v].counts;
+        counts.body_bytes as f64 / counts.completed.max(1) as f64
+    };
+    let (base, mine) = (size(baseline), size(variant));
+    let apart = (mine - base).abs() > base.max(mine) * BODY_APART;
+    let measured = |v: usize| evidence.totals[v].counts.completed > 0;
+    if apart && !may("body") && seen.is_empty() && measured(variant) && measured(baseline) {
+        let text = format!(
+            "under load its replies have {} on average, the baseline's {}: not the same work",
+            bytes(mine),
+            bytes(base)
+        );
+        guards.extend(guard("unequal-reply", Severity::Void, Some(&facts.name), text));
+    }
+    guards
+}
+
+/// What two probes saw differently: what to declare, how grave it is, and in words.
+fn differences(
+    base: &Probe,
+    mine: &Probe,
+    both_tls: bool,
+) -> Vec<(&'static str, Severity, String)> {
+    let mut found = Vec::new();
+    let mut add = |what, severity, text| found.push((what, severity, text));
+    if base.status != mine.status {
+        let text = format!("it answers {}, the baseline {}", mine.status, base.status);
+        add("status", Severity::Void, text);
+    }
+    if base.body_bytes != mine.body_bytes {
+        let text = format!(
+            "its reply has {} bytes of body, the baseline's {}; where that is meant, declare it \
+             (--may-differ body)",
+            count(mine.body_bytes),
+            count(base.body_bytes)
+        );
+        add("body", Severity::Void, text);
+    } else if base.body_sha256 != mine.body_sha256 && base.body_stable && mine.body_stable {
+        let text = "its reply's body has the baseline's length, but other bytes; where that is \
+                    meant, declare it (--may-differ body)";
+        add("body", Severity::Void, text.into());
+    }
+    if base.connection_kept != mine.connection_kept {
+        let (who, other) =
+            if mine.connection_kept { ("keeps", "closes") } else { ("closes", "keeps") };
+        let text = format!(
+            "it {who} the connection after a reply, the baseline {other} it; where that is meant, \
+             declare it (--may-differ connection)"
+        );
+        add("connection", Severity::Void, text);
+    }
+    if both_tls && base.tls != mine.tls {
+        let name = |probe: &Probe| probe.tls.clone().unwrap_or_else(|| "no TLS".into());
+        let text = format!(
+            "it speaks {}, the baseline {}; where that is meant, declare it (--may-differ tls)",
+            name(mine),
+            name(base)
+        );
+        add("tls", Severity::Void, text);
+    }
+    if base.header_names != mine.header_names {
+        let only = |a: &Probe, b: &Probe| {
+            let names: Vec<&str> = a.header_names.iter().map(String::as_str).collect();
+            let missing = names.into_iter().filter(|name| b.header_names.iter().all(|n| n != name));
+            let missing: Vec<&str> = missing.collect();
+            if missing.is_empty() { "none".to_owned() } else { missing.join(", ") }
+        };
+        let text = format!(
+            "its replies have other headers: only it sends {}, only the baseline {}",
+            only(mine, base),
+            only(base, mine)
+        );
+        // Servers name themselves and their caches differently, and do the same work.
+        add("headers", Severity::Note, text);
+    }
+    found
+}
+
+fn errors(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counts = &evidence.totals[variant].counts;
+    let failed = counts.failed + counts.cut;
+    let unexpected = counts.completed - counts.good;
+    let mut guards = Vec::new();
+    for (n, what) in [(failed, "failed"), (unexpected, "have an unexpected status")] {
+        if n == 0 {
+            continue;
+        }
+        let share = n as f64 / counts.started.max(1) as f64;
+        let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+        let detail: Vec<String> = if what == "failed" {
+            counts.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}")).collect()
+        } else {
+            counts.status.iter().map(|(status, n)| format!("{status}: {}", count(*n))).collect()
+        };
+        let text = format!(
+            "{} requests ({}) {what} ({}); they do not count as throughput",
+            count(n),
+            percent(share),
+            detail.join(", ")
+        );
+        guards.extend(guard("errors", severity, Some(evidence.name(variant)), text));
+    }
+    guards
+}
+
+fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counted = evidence.totals[variant]
+        .launches
+        .iter()
+        .filter_map(|launch| Some((launch.requests_sent, launch.requests_served?)));
+    let wrong: Vec<(u64, u64)> = counted.filter(|(sent, served)| sent != served).collect();
+    let Some((sent, served)) = wrong.first() else { return Vec::new() };
+    let text = format!(
+        "the server counted {} requests where {} were sent to it (in {} launches): somebody else \
+         talks to it, or it is not the server that answers",
+        count(*served),
+        count(*sent),
+        wrong.len()
+    );
+    guard("count-mismatch", Severity::Void, Some(evidence.name(variant)), text)
+}
+
+/// More requests under way than there were connections: impossible, so the clock or we are wrong.
+fn littles_law(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let series = if evidence.facts.load.open_loop { Series::FromSent } else { Series::Headline };
+    let counts = &evidence.totals[variant].counts;
+    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let sum_ns: u128 =
+        rounds.clone().filter_map(|r| r.latency(series)).map(|latency| latency.sum_ns()).sum();
+    let slices: u64 = evidence.digests.iter().map(|digest| u64::from(digest.cycles)).sum();
+    let (window, mean) = (counts.window_ns as f64, sum_ns as f64 / counts.good.max(1) as f64);
+    let at_once = sum_ns as f64 / window.max(1.0);
+    // Requests that the ramp left under way bring latency that they spent before the window.
+    let carried = 1.0 + mean / (window / slices.max(1) as f64).max(1.0);
+    let connections = f64::from(evidence.facts.load.max_connections);
+    if at_once <= connections * LITTLES_LAW_SLACK * carried {
+        return Vec::new();
+    }
+    let text = format!(
+        "throughput × mean latency is {at_once:.1} requests at once on {connections} connections: \
+         that cannot be"
+    );
+    guard("littles-law", Severity::Void, Some(evidence.name(variant)), text)
+}
+
+fn rate_missed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counts = &evidence.totals[variant].counts;
+    let Some(due) = counts.due.filter(|due| *due > 0.0) else { return Vec::new() };
+    let met = (counts.completed + counts.failed + counts.drained) as f64 / due;
+    if met >= RATE_MET {
+        return Vec::new();
+    }
+    let lag = lag_p99(evidence, variant).map_or(String::new(), |lag| {
+        format!("; requests were sent up to {} late (p99)", duration(lag))
+    });
+    let text = format!(
+        "only {} of the requests due were sent in time: it (or -c {}) cannot keep up with {}/s{lag}",
+        percent(met),
+        evidence.facts.load.max_connections,
+        rate(evidence.facts.load.rate_per_s.unwrap_or_default()),
+    );
+    guard("rate-missed", Severity::Void, Some(evidence.name(variant)), text)
+}
+
+fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
+    let mut merged = tare_stats::Distribution::default();
+    for digest in evidence.digests {
+        if let Some(lag) = digest.variants[variant].latency(Series::SendLag) {
+            merged.merge(lag);
+        }
+    }
+    merged.quantile(0.99)
+}
+
+fn reconnects(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let launches = &evidence.totals[variant].launches;
+    let closed: u64 = launches.iter().map(|launch| launch.closed_by_server).sum();
+    if evidence.facts.load.new_connections || closed == 0 {
+        return Vec::new();
+    }
+    let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
+    let text = format!(
+        "it closed {} kept connections, one for every {} requests; they were reopened, which is \
+         part of its cost (nginx: keepalive_requests)",
+        count(closed),
+        count(sent / closed),
+    );
+    guard("reconnects", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counts = &evidence.totals[variant].counts;
+    let load = &evidence.facts.load;
+    let text = if load.open_loop {
+        // Polling for due times keeps an open-loop worker busy; its lag is what tells.
+        let waited = counts.waited as f64 / counts.started.max(1) as f64;
+        match lag_p99(evidence, variant).filter(|lag| *lag > 1_000_000 && waited < 0.01) {
+            Some(lag) => format!(
+                "requests were sent late (lag p99 {}) though connections were free: the client is \
+                 short of CPU",
+                duration(lag)
+            ),
+            None => return Vec::new(),
+        }
+    } else {
+        let capacity = counts.window_ns as f64 * f64::from(load.workers.max(1));
+        let busy = counts.client_cpu_ns as f64 / capacity.max(1.0);
+        if busy < CLIENT_BUSY {
+            return Vec::new();
+        }
+        format!(
+            "the load's {} were busy {} of the time: the client may be what is measured; give it \
+             more threads (-t) and CPUs",
+            if load.workers == 1 { "worker".into() } else { format!("{} workers", load.workers) },
+            percent(busy)
+        )
+    };
+    guard("client-bound", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn resumed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let load = &evidence.facts.load;
+    if !evidence.facts.variants[variant].tls || !load.new_connections {
+        return Vec::new();
+    }
+    let counts = &evidence.totals[variant].counts;
+    let all = (counts.handshakes_full + counts.handshakes_resumed).max(1) as f64;
+    let (wrong, text) = if load.tls_resume {
+        (counts.handshakes_full as f64 / all, "full though sessions were to be resumed")
+    } else {
+        (counts.handshakes_resumed as f64 / all, "resumed though full ones were asked for")
+    };
+    if wrong <= RESUMED_SHARE {
+        return Vec::new();
+    }
+    let text = format!("{} of its handshakes were {text}", percent(wrong));
+    guard("resumed", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let lines = |v: usize| {
+        let launches = &evidence.totals[v].launches;
+        let lines: u64 = launches.iter().map(|launch| launch.log_lines).sum();
+        let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
+        lines as f64 / sent.max(1) as f64
+    };
+    let (base, mine) = (lines(evidence.facts.question.baseline), lines(variant));
+    if mine <= base + CHATTY_LINES {
+        return Vec::new();
+    }
+    let text = format!(
+        "its server writes {mine:.2} lines of log a request, the baseline's {base:.2}: the writing \
+         is in what is measured"
+    );
+    guard("chatty", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn throttled_server(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let launches = &evidence.totals[variant].launches;
+    let periods: u64 = launches.iter().map(|launch| launch.throttled_periods).sum();
+    if periods == 0 {
+        return Vec::new();
+    }
+    let text = format!("a CPU quota stopped its server in {} periods", count(periods));
+    guard("throttled", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let machine = &evidence.machine;
+    let capacity = machine.capacity_ns.max(1) as f64;
+    let mut guards = Vec::new();
+    let stolen = machine.steal_ns as f64 / capacity;
+    if stolen > STEAL_SHARE {
+        let text = format!("the hypervisor took {} of the CPU time for others", percent(stolen));
+        guards.extend(guard("steal", Severity::Warn, None, text));
+    }
+    if machine.throttled_periods + machine.thermal_throttles > 0 {
+        let text = format!(
+            "a CPU quota stopped tare in {} periods, heat slowed CPUs {} times",
+            count(machine.throttled_periods),
+            count(machine.thermal_throttles)
+        );
+        guards.extend(guard("throttled", Severity::Warn, None, text));
+    }
+    // Of servers that tare did not start it does not know what they use.
+    if evidence.facts.variants.iter().all(|variant| variant.launched) {
+        let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
+        let servers: u64 = launches.map(|launch| launch.cpu_ns).sum();
+        let foreign = machine.busy_ns.saturating_sub(machine.own_cpu_ns + servers) as f64;
+        let cpus = machine_cpus(evidence);
+        let used = foreign / capacity * cpus;
+        if used > FOREIGN_CPUS {
+            let text = format!(
+                "other processes used {used:.2} CPUs of {cpus:.0} meanwhile: intervals are wider \
+                 for it"
+            );
+            guards.extend(guard("noisy", Severity::Warn, None, text));
+        }
+    }
+    guards
+}
+
+/// CPUs that the capacity was counted for.
+fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
+    let cpus = evidence.facts.machine.get("cpus").and_then(|cpus| cpus.as_array());
+    cpus.map_or(1, Vec::len) as f64
+}
+
+fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let machine = &evidence.machine;
+    let elapsed: u64 = evidence.digests.iter().map(|digest| digest.elapsed_ns).sum();
+    let mut guards = Vec::new();
+    let per_s = machine.tcp_retransmits as f64 / (elapsed.max(1) as f64 / 1e9);
+    if per_s > RETRANSMITS_PER_S {
+        let text = format!(
+            "the kernel sent {} TCP segments again: the network lost them, or a queue was full",
+            count(machine.tcp_retransmits)
+        );
+        guards.extend(guard("retransmits", Severity::Warn, None, text));
+    }
+    if machine.listen_drops > 0 {
+        let text = format!(
+            "the kernel dropped {} connections that a server was too slow to accept (its backlog)",
+            count(machine.listen_drops)
+        );
+        guards.extend(guard("listen-drops", Severity::Warn, None, text));
+    }
+    if let Some(used) = machine.ports_used.filter(|used| *used > PORTS_USED) {
+        let text = format!(
+            "{} of the local ports were in use; widen net.ipv4.ip_local_port_range, or add source \
+             addresses (--bind)",
+            percent(used)
+        );
+        guards.extend(guard("ports", Severity::Warn, None, text));
+    }
+    guards
+}
+
+fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let rounds = evidence.analysis.rounds;
+    if rounds >= tare_stats::verdict::ROUNDS_MIN {
+        return Vec::new();
+    }
+    let text = format!(
+        "it ended after {rounds} rounds; before {} nothing is concluded",
+        tare_stats::verdict::ROUNDS_MIN
+    );
+    guard("few-rounds", Severity::Note, None, text)
+}
+
+fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let up: Vec<&str> = evidence
+        .facts
+        .variants
+        .iter()
+        .filter(|variant| !variant.launched)
+        .map(|variant| variant.name.as_str())
+        .collect();
+    let mut guards = Vec::new();
+    if !up.is_empty() {
+        let text = format!(
+            "tare cannot restart {}: identical servers differ by several percent from launch to \
+             launch, and this interval covers drift only; let tare start them (--launch \
+             {}='command')",
+            up.join(", "),
+            up[0]
+        );
+        guards.extend(guard("single-launch", Severity::Note, None, text));
+    }
+    if evidence.facts.exclusive {
+        let text = "variants ran one at a time, as asked: what the machine did meanwhile is not \
+                    cancelled";
+        guards.extend(guard("exclusive", Severity::Note, None, text.into()));
+    }
+    guards
+}
+
+fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let mut guards = Vec::new();
+    for comparison in evidence.analysis.comparisons.iter().filter(|c| c.asked) {
+        let name = evidence.name(comparison.variant);
+        let word = comparison.metric.word();
+        if let Some(z) = trend(&comparison.rounds) {
+            let way = if z > 0.0 { "rises" } else { "falls" };
+            let text = format!(
+                "its ratio of {word} {way} from round to round: it has not settled, and the \
+                 interval is of a moving thing"
+            );
+            guards.extend(guard("unstable", Severity::Warn, Some(name), text));
+        }
+        if let Some(modes) = two_modes(&comparison.rounds) {
+            let shown = |log: f64| format!("{:+.1} %", (log.exp() - 1.0) * 100.0);
+            let text = format!(
+                "its rounds are of two kinds in {word}: {} in {} of them, {} in the others; the \
+                 mean is of neither",
+                shown(modes.high),
+                percent(modes.high_share),
+                shown(modes.low)
+            );
+            guards.extend(guard("unstable", Severity::Warn, Some(name), text));
+        }
+    }
+    guards
+}
+
+fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let pausing = evidence
+        .analysis
+        .comparisons
+        .iter()
+        .filter(|c| c.asked && c.pauses && c.verdict != Verdict::Void);
+    let told = pausing.flat_map(|comparison| {
+        let total = comparison.ratio_of_totals.unwrap_or(1.0);
+        let metric = comparison.metric;
+        let text = format!(
+            "over all slices its {} is {:+.1} % of overhead, over the usual ones {:+.1} %: one of \
+             the two pauses now and then, and that is not in the interval",
+            metric.word(),
+            metric.overhead_percent(total),
+            comparison.overhead_percent.point
+        );
+        guard("pauses", Severity::Warn, Some(evidence.name(comparison.variant)), text)
+    });
+    told.collect()
+}

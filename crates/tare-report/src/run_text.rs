@@ -1,0 +1,49 @@
+//! A run, for a person at a terminal.
+
+use crate::guards::Severity;
+use crate::run::RunReport;
+use crate::run_words::{Table, ending, sentences, table};
+
+pub fn render(report: &RunReport) -> String {
+    let mut lines = vec![report.run.name.clone(), String::new()];
+    lines.extend(columns(&table(report)));
+    lines.push(String::new());
+    lines.extend(sentences(report));
+    let all = report.guards.iter().map(|guard| {
+        let word = match guard.severity {
+            Severity::Note => "note",
+            Severity::Warn => "warning",
+            Severity::Void => "void",
+        };
+        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+        format!("  {word} {}: {whom}{}", guard.code, guard.text)
+    });
+    let all: Vec<String> = all.collect();
+    if !all.is_empty() {
+        lines.push(String::new());
+        lines.extend(all);
+    }
+    lines.push(String::new());
+    lines.push(ending(report));
+    lines.join("\n") + "\n"
+}
+
+/// The first column to the left, numbers to the right, words of verdicts to the left again.
+pub fn columns(table: &Table) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = table.rows.iter().map(|row| &row[column]).chain([&table.header[column]]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.header.len()).map(width).collect();
+    let is_word = |column: usize| column == 0 || table.header[column] == "verdict";
+    let line = |cells: &[String]| {
+        let mut line = String::from("  ");
+        for (column, cell) in cells.iter().enumerate() {
+            let pad = " ".repeat(widths[column] - cell.chars().count());
+            let (before, after) = if is_word(column) { ("", pad.as_str()) } else { (&*pad, "") };
+            line.push_str(&format!("{before}{cell}{after}   "));
+        }
+        line.trim_end().to_owned()
+    };
+    std::iter::once(&table.header).chain(&table.rows).map(|cells| line(cells)).collect()
+}

@@ -1,0 +1,249 @@
+//! A run in words and cells: what the terminal and Markdown share.
+
+use tare_stats::{Estimate, Metric, Verdict};
+
+use crate::run::{Bounds, Comparison, RunReport, Variant};
+use crate::units::{bytes, duration, rate};
+
+/// The columns of the table, where any variant has them.
+const COLUMNS: [(Metric, &str); 5] = [
+    (Metric::Throughput, "requests/s"),
+    (Metric::LatencyP50, "p50"),
+    (Metric::LatencyP99, "p99"),
+    (Metric::ServerCpu, "CPU/request"),
+    (Metric::ServerRss, "memory"),
+];
+
+/// The table: a header, then a row a variant, all as text.
+pub struct Table {
+    pub header: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+pub fn table(report: &RunReport) -> Table {
+    let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
+    let asked: Vec<Metric> = asked(report);
+    let columns: Vec<(Metric, &str)> = COLUMNS.into_iter().filter(|(m, _)| has(*m)).collect();
+    let mut header = vec![String::new()];
+    header.extend(columns.iter().map(|(_, title)| (*title).to_owned()));
+    for metric in &asked {
+        header.push(match asked.as_slice() {
+            [_] => "overhead".to_owned(),
+            _ => format!("overhead, {}", metric.word()),
+        });
+        header.push("verdict".into());
+    }
+    let rows = report.variants.iter().map(|variant| {
+        let mut row = vec![variant.name.clone()];
+        row.extend(columns.iter().map(|(metric, _)| cell(*metric, variant.metric(*metric))));
+        for metric in &asked {
+            let comparison = report.asked_of(&variant.name).find(|c| c.metric == *metric);
+            match comparison {
+                Some(comparison) => row.extend(verdict_cells(comparison)),
+                None if variant.baseline => row.extend(["baseline".into(), String::new()]),
+                None => row.extend(["–".into(), String::new()]),
+            }
+        }
+        row
+    });
+    Table { rows: rows.collect(), header }
+}
+
+fn asked(report: &RunReport) -> Vec<Metric> {
+    let mut found = Vec::new();
+    for comparison in report.comparisons.iter().filter(|c| c.asked) {
+        if !found.contains(&comparison.metric) {
+            found.push(comparison.metric);
+        }
+    }
+    found
+}
+
+fn verdict_cells(comparison: &Comparison) -> [String; 2] {
+    [overhead(&comparison.overhead_percent), comparison.verdict.word().to_owned()]
+}
+
+/// `+4.1 % ± 0.9`.
+pub fn overhead(bounds: &Bounds) -> String {
+    let half = (bounds.upper - bounds.lower) / 2.0;
+    format!("{} % ± {}", signed(bounds.point), digits(half))
+}
+
+/// A metric's value for people.
+pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
+    let Some(Estimate { point, .. }) = value else { return "–".into() };
+    match metric {
+        Metric::Throughput => rate(*point),
+        Metric::ServerRss => bytes(*point),
+        Metric::ServerSwitches => format!("{point:.3}"),
+        _ => duration(point.round() as u64),
+    }
+}
+
+/// The verdict on each variant, one plain sentence a metric that was asked for.
+pub fn sentences(report: &RunReport) -> Vec<String> {
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    others.flat_map(|variant| of_variant(report, variant)).collect()
+}
+
+fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
+    let baseline = report.baseline().map_or("the baseline", |baseline| baseline.name.as_str());
+    let comparisons: Vec<&Comparison> = report.asked_of(&variant.name).collect();
+    if comparisons.is_empty() {
+        return vec![match report.why_void(&variant.name) {
+            Some(guard) => format!("{}: no verdict ({}): {}", variant.name, guard.code, guard.text),
+            None => format!("{}: no verdict: there was too little to compare", variant.name),
+        }];
+    }
+    let sentence = |comparison: &&Comparison| {
+        let name = &variant.name;
+        let Bounds { point, lower, upper } = comparison.overhead_percent;
+        let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
+        match comparison.verdict {
+            Verdict::Slower | Verdict::Faster => {
+                let (low, high) = match comparison.verdict {
+                    Verdict::Slower => (lower, upper),
+                    _ => (-upper, -lower),
+                };
+                let words = words(comparison.metric, comparison.verdict == Verdict::Slower);
+                format!(
+                    "{name} {words} {} % ({} to {}) than {baseline}{}",
+                    digits(point.abs()),
+                    digits(low),
+                    digits(high),
+                    tail(report, variant, comparison.metric)
+                )
+                .replace(" by than", " than")
+            }
+            Verdict::Same => format!(
+                "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
+                noun(comparison.metric),
+                digits(report.run.tolerance * 100.0),
+                signed(point),
+            ),
+            Verdict::Unresolved => {
+                let more = match report.run.seconds_needed {
+                    Some(seconds) if report.run.rounds > 1 => format!(
+                        "; ± {} % would take about {} more",
+                        digits(report.run.precision * 100.0),
+                        time(seconds)
+                    ),
+                    _ => String::new(),
+                };
+                format!(
+                    "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
+                    noun(comparison.metric),
+                    signed(point),
+                )
+            }
+            Verdict::Void => match report.why_void(name) {
+                Some(guard) => {
+                    let whose = guard.variant.as_deref().filter(|v| v != name);
+                    let whose = whose.map_or(String::new(), |v| format!("{v}: "));
+                    format!("{name}: no verdict ({}): {whose}{}", guard.code, guard.text)
+                }
+                None => format!("{name}: no verdict"),
+            },
+        }
+    };
+    let mut told: Vec<String> = comparisons.iter().map(sentence).collect();
+    told.dedup();
+    told
+}
+
+/// "is slower by", and the like.
+fn words(metric: Metric, worse: bool) -> String {
+    match metric {
+        Metric::Throughput => if worse { "is slower by" } else { "is faster by" }.to_owned(),
+        Metric::ServerRss
+        | Metric::ServerSwitches
+        | Metric::ServerCpu
+        | Metric::ServerCpuUser
+        | Metric::ServerCpuSystem => {
+            format!("takes {} {} by", if worse { "more" } else { "less" }, noun(metric))
+        }
+        _ => format!("is {} in {} by", if worse { "slower" } else { "faster" }, noun(metric)),
+    }
+}
+
+pub fn noun(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput => "throughput",
+        Metric::LatencyMean => "mean latency",
+        Metric::LatencyP50 => "p50 latency",
+        Metric::LatencyP90 => "p90 latency",
+        Metric::LatencyP99 => "p99 latency",
+        Metric::LatencyP999 => "p99.9 latency",
+        Metric::ConnectP50 => "connecting (p50)",
+        Metric::HandshakeP50 => "the TLS handshake (p50)",
+        Metric::ServerCpu => "server CPU a request",
+        Metric::ServerCpuUser => "user CPU a request",
+        Metric::ServerCpuSystem => "system CPU a request",
+        Metric::ServerSwitches => "context switches a request",
+        Metric::ServerRss => "memory",
+    }
+}
+
+/// What else a user feels: the tail, in time.
+fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
+    let p99 = |variant: &Variant| variant.metric(Metric::LatencyP99).map(|value| value.point);
+    let base = report.baseline().and_then(p99);
+    match (p99(variant), base) {
+        (Some(mine), Some(base)) if said != Metric::LatencyP99 => {
+            let sign = if mine >= base { "+" } else { "−" };
+            format!("; p99 {sign}{}", duration((mine - base).abs().round() as u64))
+        }
+        _ => String::new(),
+    }
+}
+
+fn signed(value: f64) -> String {
+    let sign = if value < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", digits(value.abs()))
+}
+
+fn digits_signed(value: f64) -> String {
+    if value < 0.0 { format!("−{}", digits(-value)) } else { digits(value) }
+}
+
+/// Percentages: two decimals below 1, one below 100.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v < 0.995 => format!("{value:.2}"),
+        v if v < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s if s < 360_000.0 => format!("{:.0} h", s / 3600.0),
+        _ => "days".into(),
+    }
+}
+
+/// Why it ended, and on what it rests.
+pub fn ending(report: &RunReport) -> String {
+    let run = &report.run;
+    let precision = digits(run.precision * 100.0);
+    let why = match run.stopped_by.as_str() {
+        "precision" => format!("stopped: every interval asked for is ± {precision} % or narrower"),
+        "max-time" => format!("stopped by the time limit, before ± {precision} %"),
+        "rounds" => "stopped after as many rounds as asked".into(),
+        "void" => "stopped: no verdict is allowed".into(),
+        "interrupted" => "interrupted".into(),
+        "failed" => "ended by a failure".into(),
+        _ => "killed".into(),
+    };
+    let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
+    format!(
+        "{} rounds of {} slices of {} each in {}, {launches} launches; {why}; seed {}",
+        run.rounds,
+        run.slices_per_round,
+        duration(run.slice_ns),
+        time(run.elapsed_ms as f64 / 1000.0),
+        run.seed
+    )
+}

@@ -1,0 +1,276 @@
+//! `tare compare URL URL …`: servers beside each other.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_io::DurationNs;
+use tare_lab::ServerSpec;
+use tare_lab::servers::CommandSpec;
+use tare_stats::Metric;
+
+use crate::failure::Failure;
+use crate::load::arguments::{cpu_list, positive_duration};
+use crate::load::plan::random_seed;
+use crate::load::spec::LoadSpec;
+use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
+use crate::run::finish::{Wishes, run_new};
+use crate::run::gate::Gate;
+use crate::run::places::{divide_cpus, store_path};
+use crate::run::plan::{Difference, Plan, Slices, Stop, Variant};
+
+/// Compare servers, and say what each costs with an interval
+///
+/// The same load goes to every variant in short slices, in random order, again and again. With
+/// --launch, tare starts and restarts the servers itself: identical servers differ by several
+/// percent from launch to launch, and only restarts can tell that from a cost.
+///
+/// Example: tare compare a=http://127.0.0.1:8081/ b=http://127.0.0.1:8082/ -c 20
+///
+/// Example: tare compare --launch old='./server-1.0 --port {port}' --launch new='./server-1.1
+/// --port {port}' --fail-if 'throughput > 3%'
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Compare {
+    /// [NAME=]http://host:port/path; with --launch, {port} stands for a port that tare chooses
+    #[arg(value_name = "[NAME=]URL")]
+    variants: Vec<String>,
+    /// NAME='command': tare starts this server in each round, and stops it; may be repeated. Its
+    /// URL is http://127.0.0.1:{port}/ unless given
+    #[arg(long, value_name = "NAME=COMMAND")]
+    launch: Vec<String>,
+    /// Time for a server to give its first good reply
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    ready_within: DurationNs,
+    /// The variant that others are compared with; the first when left out
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// What may differ from the baseline: status, body, headers, connection, tls; the comparison is
+    /// void for other differences
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Difference::parse)]
+    may_differ: Vec<Difference>,
+    /// Only one variant at a time is up; drift of the machine is then not cancelled
+    #[arg(long)]
+    exclusive: bool,
+
+    // A header of one variant only is written 'NAME:Header: value'.
+    #[command(flatten)]
+    load: LoadSpec,
+    #[command(flatten)]
+    choices: Choices,
+    /// CPUs of the servers that tare starts: 0,2-3; default is those that the load leaves
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    server_cpus: Option<std::vec::Vec<usize>>,
+    /// A name for the run
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    #[command(flatten)]
+    outputs: OutputArgs,
+}
+
+/// When to stop, and what decides.
+#[derive(Args)]
+pub struct Choices {
+    /// Stop when every interval is ± this or narrower; default 2%
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    precision: Option<f64>,
+    /// Differences up to this are called the same; default is the precision
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    tolerance: Option<f64>,
+    /// Stop after this long in any case; default 2m
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    max_time: Option<DurationNs>,
+    /// Stop after so many rounds instead of by precision
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// What decides: throughput, p50, p99, cpu, … (a wrong one lists them all); default throughput,
+    /// or p50 with --rate
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Metric::parse)]
+    metric: Vec<Metric>,
+    /// Length of a slice; found by the first round when left out
+    #[arg(long, value_name = "DURATION", value_parser = slice_length)]
+    slice: Option<DurationNs>,
+    /// Load on each launch before its first slice, thrown away; a slice's length when left out
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    warmup: Option<DurationNs>,
+    /// Slices of each variant in a round; found by the first rounds when left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cycles: Option<u32>,
+    /// Seed of every random choice; a random one is printed when left out
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Where results go.
+#[derive(Args)]
+pub struct OutputArgs {
+    /// Exit with 1 where the whole interval of an overhead is beyond this: 'p99 > 5%', 'NAME: cpu >
+    /// 3%'; with 5 on 'unresolved'; may be repeated
+    #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
+    fail_if: Vec<Gate>,
+    /// Write the report as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as Markdown to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the report as CSV to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// The store that runs are kept in; default $TARE_STORE, or tare.db in your data directory
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Show nothing until the end
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub fn run(args: &Compare) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    let wishes = args.outputs.wishes(&plan)?;
+    run_new(&plan, &wishes)
+}
+
+impl OutputArgs {
+    pub fn wishes(&self, plan: &Plan) -> Result<Wishes, Failure> {
+        let names: Vec<&str> = plan.variants.iter().map(|v| v.name.as_str()).collect();
+        self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
+        self.wishes_unchecked()
+    }
+
+    /// Of a run whose plan is not read yet.
+    pub fn wishes_unchecked(&self) -> Result<Wishes, Failure> {
+        Ok(Wishes {
+            store: store_path(self.store.as_ref())?,
+            json: self.json.clone(),
+            markdown: self.markdown.clone(),
+            csv: self.csv.clone(),
+            gates: self.fail_if.clone(),
+            quiet: self.quiet,
+        })
+    }
+}
+
+impl Choices {
+    /// Puts what the user chose in place of what the plan has.
+    pub fn change(&self, plan: &mut Plan) {
+        let stop = &mut plan.stop;
+        if let Some(precision) = self.precision {
+            // A tolerance that was not chosen follows the precision.
+            if stop.tolerance == stop.precision {
+                stop.tolerance = precision;
+            }
+            stop.precision = precision;
+        }
+        stop.tolerance = self.tolerance.unwrap_or(stop.tolerance);
+        stop.max_time = self.max_time.unwrap_or(stop.max_time);
+        stop.rounds = self.rounds.or(stop.rounds);
+        if !self.metric.is_empty() {
+            stop.metrics.clone_from(&self.metric);
+        }
+        plan.slices.window = self.slice.or(plan.slices.window);
+        plan.slices.warmup = self.warmup.or(plan.slices.warmup);
+        plan.slices.cycles = self.cycles.or(plan.slices.cycles);
+        plan.seed = self.seed.unwrap_or(plan.seed);
+    }
+}
+
+fn slice_length(text: &str) -> Result<DurationNs, String> {
+    let length = positive_duration(text)?;
+    let allowed = DurationNs::from_ms(1)..=DurationNs::from_secs(60);
+    if allowed.contains(&length) { Ok(length) } else { Err("write 1ms to 60s".into()) }
+}
+
+fn plan(args: &Compare) -> Result<Plan, Failure> {
+    let mut variants = variants(args)?;
+    match &args.baseline {
+        None => variants.iter_mut().take(1).for_each(|variant| variant.baseline = true),
+        Some(name) => {
+            let found = variants.iter_mut().find(|variant| variant.name == *name);
+            let names = "there is no variant of that name";
+            found.ok_or_else(|| Failure::flag("--baseline", name, names))?.baseline = true;
+        }
+    }
+    let mut load = args.load.clone();
+    load.headers = share_headers(&args.load.headers, &mut variants);
+    let (load_cpus, server_cpus) =
+        divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
+    load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
+    let all: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    let mut plan = Plan {
+        name: args.name.clone().unwrap_or_else(|| all.join(" against ")),
+        seed: random_seed(),
+        stop: Stop {
+            precision: PRECISION,
+            tolerance: PRECISION,
+            max_time: MAX_TIME,
+            metrics: default_metrics(load.rate),
+            rounds: None,
+        },
+        slices: Slices::default(),
+        load,
+        load_cpus,
+        server_cpus,
+        variants,
+    };
+    args.choices.change(&mut plan);
+    plan.check()
+}
+
+fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
+    let mut variants = Vec::new();
+    let variant = |name: &str, url: &str| Variant {
+        name: name.to_owned(),
+        baseline: false,
+        url: url.to_owned(),
+        server: ServerSpec::Up,
+        headers: Vec::new(),
+        may_differ: args.may_differ.clone(),
+        exclusive: args.exclusive,
+    };
+    for text in &args.variants {
+        let (name, url) = match text.split_once('=') {
+            Some((name, url)) if !name.contains(['/', ':', '?']) => (name, url),
+            _ => (text.as_str(), text.as_str()),
+        };
+        variants.push(variant(name, url));
+    }
+    for text in &args.launch {
+        let Some((name, command)) = text.split_once('=') else {
+            let allowed = "write NAME='command', for example a='./server --port {port}'";
+            return Err(Failure::flag("--launch", text, allowed));
+        };
+        let server = ServerSpec::Command(CommandSpec {
+            command: command.to_owned(),
+            env: Default::default(),
+            ready_within_ms: args.ready_within.as_ns() / 1_000_000,
+        });
+        match variants.iter_mut().find(|variant| variant.name == name) {
+            Some(known) if known.server == ServerSpec::Up => known.server = server,
+            Some(_) => {
+                let allowed = "this name is launched twice; each needs its own";
+                return Err(Failure::flag("--launch", text, allowed));
+            }
+            None => {
+                let url = "http://127.0.0.1:{port}/";
+                variants.push(Variant { server, ..variant(name, url) });
+            }
+        }
+    }
+    Ok(variants)
+}
+
+/// Headers that begin with a variant's name are its own; the others are everybody's.
+fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
+    let mut shared = Vec::new();
+    for header in headers {
+        let own = header.split_once(':').filter(|(_, rest)| rest.contains(':'));
+        let owner = own.and_then(|(name, rest)| {
+            Some((variants.iter_mut().find(|variant| variant.name == name)?, rest))
+        });
+        match owner {
+            Some((variant, rest)) => variant.headers.push(rest.to_owned()),
+            None => shared.push(header.clone()),
+        }
+    }
+    shared
+}

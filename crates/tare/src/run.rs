@@ -1,0 +1,18 @@
+//! Runs: what `tare compare` and `tare run` share, from plan to report.
+//!
+//! A [`plan::Plan`] is everything resolved. The [`runner`] runs its rounds, each a [`round`] of
+//! launches, probes and slices in the order that the [`schedule`] gives, and hands every slice to
+//! the store. [`finish`] makes the report from the store alone.
+
+pub mod choices;
+pub mod finish;
+pub mod gate;
+pub mod live;
+pub mod outcome;
+pub mod places;
+pub mod plan;
+pub mod probe;
+mod round;
+pub mod runner;
+mod schedule;
+mod slicing;

@@ -1,0 +1,36 @@
+//! Words that `compare` and `run` share about precision, time and gates.
+
+use tare_io::DurationNs;
+use tare_stats::Metric;
+
+/// Reads `2%` or `0.5 %` as a share.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let bad = || format!("'{text}' is not a percentage; write 2% or 0.5%");
+    let number = text.strip_suffix('%').ok_or_else(bad)?.trim();
+    let value: f64 = number.parse().map_err(|_| bad())?;
+    if value > 0.0 && value <= 100.0 { Ok(value / 100.0) } else { Err(bad()) }
+}
+
+/// Half widths of intervals, where the user asks for none.
+pub const PRECISION: f64 = 0.02;
+pub const MAX_TIME: DurationNs = DurationNs::from_secs(120);
+
+/// What decides, where the user does not say: how much a server can do, or how fast it answers at
+/// the rate that it is given.
+pub fn default_metrics(rate: Option<f64>) -> Vec<Metric> {
+    vec![if rate.is_some() { Metric::LatencyP50 } else { Metric::Throughput }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages() {
+        assert_eq!(percent("2%"), Ok(0.02));
+        assert_eq!(percent("0.5 %"), Ok(0.005));
+        for text in ["2", "%", "0%", "-1%", "101%", "nan%", ""] {
+            assert!(percent(text).unwrap_err().contains("write 2% or 0.5%"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! From a plan to the end: the run in the store, the report from the store, gates.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::time::wall_unix_ms;
+use tare_lab::ServerSpec;
+use tare_lab::machine::Machine;
+use tare_report::guards::Severity;
+use tare_report::run::RunReport;
+use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::{run_csv, run_markdown, run_text};
+use tare_stats::samples::Round;
+use tare_stats::stopping::CYCLES_MIN;
+use tare_stats::{RoundDigest, digest};
+use tare_store::{NewRun, RunRow, Store, Writer};
+
+use super::gate::{self, Gate};
+use super::live::LiveTable;
+use super::outcome::Stopped;
+use super::plan::Plan;
+use super::runner::{Earlier, Runner};
+use crate::failure::Failure;
+use crate::load::interrupt;
+use crate::load::outputs::{Output, print};
+
+/// What the user wants done with a run.
+pub struct Wishes {
+    pub store: PathBuf,
+    pub json: Option<PathBuf>,
+    pub markdown: Option<PathBuf>,
+    pub csv: Option<PathBuf>,
+    pub gates: Vec<Gate>,
+    pub quiet: bool,
+}
+
+/// Below this much free space a run is not begun: a minute of slices takes a few megabytes.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// Runs a plan that is new.
+pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(wishes)?;
+    let mut store = open_store(wishes)?;
+    let machine = serde_json::to_string(&Machine::look()).unwrap_or_default();
+    let id = store.begin_run(&NewRun {
+        name: plan.name.clone(),
+        seed: plan.seed,
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        started_unix_ms: wall_unix_ms(),
+        plan: serde_json::to_string(plan).unwrap_or_default(),
+        machine,
+        variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
+    })?;
+    let row = store.find_run(&id.to_string())?;
+    carry_out(plan, store, &row, Earlier::default(), wishes, &mut outputs)
+}
+
+/// Goes on with a run that was interrupted, killed, or stopped by its time limit.
+pub fn resume(
+    text: &str,
+    wishes: &Wishes,
+    change: impl Fn(&mut Plan) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(wishes)?;
+    let mut store = open_store(wishes)?;
+    let row = store.find_run(text)?;
+    if is_running(&row) {
+        let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
+        return Err(Failure::Environment(text));
+    }
+    let mut plan = plan_of(&row)?;
+    change(&mut plan)?;
+    // What the killed process left would stand in the way.
+    tare_lab::journal::clean(&super::places::journal_folder()?);
+    store.resume_run(row.id)?;
+    let numbers = store.round_numbers(row.id)?;
+    let digests = digests_of(&store, &row, &plan)?;
+    let slices = digests.first().map(|digest| {
+        let counts = &digest.variants[0].counts;
+        let ms = counts.window_ns / u64::from(digest.cycles.max(1));
+        tare_io::DurationNs::from_ms((ms + 500_000) / 1_000_000)
+    });
+    let earlier = Earlier {
+        next_round: numbers.last().map_or(0, |last| last + 1),
+        elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
+        window: slices,
+        digests,
+    };
+    carry_out(&plan, store, &row, earlier, wishes, &mut outputs)
+}
+
+fn open_store(wishes: &Wishes) -> Result<Store, Failure> {
+    let store = Store::open(&wishes.store)?;
+    let free = tare_io::process::free_bytes(&wishes.store).unwrap_or(u64::MAX);
+    if free < FREE_BYTES_MIN {
+        return Err(Failure::Environment(format!(
+            "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
+            wishes.store.display(),
+            tare_report::units::bytes(free as f64),
+            tare_report::units::bytes(FREE_BYTES_MIN as f64),
+        )));
+    }
+    Ok(store)
+}
+
+fn carry_out(
+    plan: &Plan,
+    store: Store,
+    row: &RunRow,
+    earlier: Earlier,
+    wishes: &Wishes,
+    outputs: &mut Outputs,
+) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    let writer = Writer::start(store, row.id)?;
+    let live = LiveTable::new(facts(plan, row), wishes.quiet);
+    let stopped = match Runner::new(plan, &writer, stop, live) {
+        Ok(runner) => runner.run(earlier),
+        Err(failure) => Stopped::Failed(failure),
+    };
+    let written = writer.finish();
+    // The store says what is in it, also where writing to it failed.
+    let store = match &written {
+        Ok(store) => store,
+        Err(_) => &Store::open_existing(&wishes.store)?,
+    };
+    let row = store.find_run(&row.id.to_string())?;
+    let report = report_of(store, &row)?;
+    if report.run.rounds > 0 {
+        outputs.write(&report, Some(&kept(&row, store)))?;
+    }
+    written.map_err(Failure::from)?;
+    match stopped {
+        Stopped::Failed(failure) => Err(failure),
+        Stopped::Interrupted => Err(Failure::Interrupted),
+        _ => gate::judge(&wishes.gates, &report),
+    }
+}
+
+fn kept(row: &RunRow, store: &Store) -> String {
+    format!("kept as run {} in {}; again: tare report {}\n", row.id, store.path().display(), row.id)
+}
+
+/// A process of that number lives, and is tare: good enough to say "being measured".
+pub fn is_running(row: &RunRow) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", row.owner_pid));
+    row.stopped_by.is_none()
+        && row.owner_pid != std::process::id()
+        && name.is_ok_and(|name| name.trim_end() == "tare")
+}
+
+pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
+    serde_json::from_str(&row.plan).map_err(|error| {
+        let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
+        Failure::Environment(text)
+    })
+}
+
+/// The report of a stored run: the same slices give the same report, to the byte.
+pub fn report_of(store: &Store, row: &RunRow) -> Result<RunReport, Failure> {
+    let plan = plan_of(row)?;
+    let digests = digests_of(store, row, &plan)?;
+    Ok(build(&facts(&plan, row), &digests))
+}
+
+fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
+    let mut digests = Vec::new();
+    for number in store.round_numbers(row.id)? {
+        let round = whole_cycles(store.round(row.id, number)?, plan.variants.len());
+        if let Some(round) = round {
+            digests.push(digest(&round, plan.variants.len(), plan.baseline()));
+        }
+    }
+    Ok(digests)
+}
+
+/// A round that was cut short counts as far as its cycles are whole, where there are enough.
+fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
+    if round.elapsed_ns > 0 {
+        return Some(round);
+    }
+    let in_cycle = |cycle: u32| round.slices.iter().filter(|s| s.cycle == cycle).count();
+    let whole = (0..round.cycles).take_while(|cycle| in_cycle(*cycle) == variants).count() as u32;
+    if whole < CYCLES_MIN {
+        return None;
+    }
+    round.slices.retain(|slice| slice.cycle < whole);
+    round.cycles = whole;
+    round.elapsed_ns = round.slices.iter().map(|slice| slice.counts.window_ns).sum();
+    Some(round)
+}
+
+/// Whether guards forbid a verdict on every variant.
+pub fn all_void(plan: &Plan, digests: &[RoundDigest]) -> bool {
+    let row = RunRow {
+        id: tare_store::RunId(0),
+        name: plan.name.clone(),
+        seed: plan.seed,
+        tare_version: String::new(),
+        started_unix_ms: 0,
+        stopped_by: None,
+        owner_pid: 0,
+        plan: String::new(),
+        machine: String::new(),
+        variants: Vec::new(),
+        rounds: 0,
+        elapsed_ns: 0,
+    };
+    let report = build(&facts(plan, &row), digests);
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let mut whys = others.map(|variant| report.why_void(&variant.name));
+    whys.all(|guard| guard.is_some_and(|guard| guard.severity == Severity::Void))
+}
+
+pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
+    let variants = plan.variants.iter().map(|variant| VariantFacts {
+        name: variant.name.clone(),
+        launched: variant.server != ServerSpec::Up,
+        tls: variant.url.starts_with("https:"),
+        may_differ: variant.may_differ.iter().map(|d| d.word().to_owned()).collect(),
+    });
+    let stopped_by = row.stopped_by.clone();
+    let load = &plan.load;
+    RunFacts {
+        id: row.id.0,
+        name: plan.name.clone(),
+        seed: plan.seed,
+        tare_version: row.tare_version.clone(),
+        started_unix_ms: row.started_unix_ms,
+        stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
+        machine: serde_json::from_str(&row.machine).unwrap_or_default(),
+        plan: serde_json::from_str(&row.plan).unwrap_or_default(),
+        question: plan.question(),
+        precision: plan.stop.precision,
+        variants: variants.collect(),
+        load: LoadFacts {
+            open_loop: load.rate.is_some(),
+            rate_per_s: load.rate,
+            connections: load.connections,
+            max_connections: load.max_connections.unwrap_or(load.connections),
+            new_connections: load.new_connections,
+            tls_resume: load.tls_resume,
+            workers: load.workers(),
+        },
+        exclusive: plan.is_exclusive(),
+    }
+}
+
+/// Files that the report goes to: opened before the run, so that a bad path costs nothing.
+pub struct Outputs {
+    json: Option<Output>,
+    markdown: Option<Output>,
+    csv: Option<Output>,
+}
+
+impl Outputs {
+    pub fn create(wishes: &Wishes) -> Result<Self, Failure> {
+        let create = |flag: &str, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| Output::create(flag, path)).transpose()
+        };
+        let outputs = Self {
+            json: create("--json", &wishes.json)?,
+            markdown: create("--markdown", &wishes.markdown)?,
+            csv: create("--csv", &wishes.csv)?,
+        };
+        let paths: Vec<_> =
+            [&wishes.json, &wishes.markdown, &wishes.csv].into_iter().flatten().collect();
+        if paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path)) {
+            let text = "--json, --markdown and --csv: each needs a file of its own, and only one \
+                        can be - (standard output)";
+            return Err(Failure::Usage(text.into()));
+        }
+        Ok(outputs)
+    }
+
+    /// The text goes to standard output, unless something else has that.
+    pub fn write(&mut self, report: &RunReport, kept: Option<&str>) -> Result<(), Failure> {
+        let all = || [&self.json, &self.markdown, &self.csv].into_iter().flatten();
+        if !all().any(Output::is_stdout) {
+            let text = run_text::render(report) + kept.unwrap_or_default();
+            print(&text)
+                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        }
+        for (output, text) in [
+            (&mut self.json, report.json()),
+            (&mut self.markdown, run_markdown::render(report)),
+            (&mut self.csv, run_csv::render(report)),
+        ] {
+            if let Some(output) = output {
+                output.write(&text)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! What a person sees while a run measures: a table on a terminal, now and then a line elsewhere.
+
+use std::io::{IsTerminal, Write};
+
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+use tare_report::run::RunReport;
+use tare_report::run_build::{RunFacts, build};
+use tare_report::run_text::columns;
+use tare_report::run_words::{overhead, table, time};
+use tare_stats::RoundDigest;
+
+pub struct LiveTable {
+    facts: RunFacts,
+    style: Style,
+    next: Instant,
+    /// Lines on the terminal that the next drawing replaces.
+    drawn: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Table,
+    Lines,
+    Silent,
+}
+
+const TABLE_EVERY: DurationNs = DurationNs::from_ms(300);
+const LINE_EVERY: DurationNs = DurationNs::from_secs(5);
+/// Drawing takes at most this part of the time.
+const DRAWING_SHARE: u64 = 100;
+
+impl LiveTable {
+    pub fn new(facts: RunFacts, quiet: bool) -> Self {
+        let style = match (quiet, std::io::stderr().is_terminal()) {
+            (true, _) => Style::Silent,
+            (false, true) => Style::Table,
+            (false, false) => Style::Lines,
+        };
+        let first = if style == Style::Lines { LINE_EVERY } else { DurationNs::ZERO };
+        Self { facts, style, next: monotonic_now() + first, drawn: 0 }
+    }
+
+    pub fn show(&mut self, digests: &[RoundDigest]) {
+        let now = monotonic_now();
+        if self.style == Style::Silent || now < self.next {
+            return;
+        }
+        let report = build(&self.facts, digests);
+        // Standard error may be gone; the run goes on.
+        let mut err = std::io::stderr().lock();
+        let every = match self.style {
+            Style::Table => {
+                let lines = frame(&report);
+                let _ = write!(err, "{}{}", self.erase(), lines.join("\n") + "\n");
+                self.drawn = lines.len();
+                TABLE_EVERY
+            }
+            _ => {
+                let _ = writeln!(err, "{}", line(&report));
+                LINE_EVERY
+            }
+        };
+        let cost = monotonic_now().since(now).as_ns() * DRAWING_SHARE;
+        self.next = now + every.max(DurationNs::from_ns(cost));
+    }
+
+    /// Takes the table away again; the report follows.
+    pub fn end(&mut self) {
+        if self.drawn > 0 {
+            let _ = write!(std::io::stderr(), "{}", self.erase());
+            self.drawn = 0;
+        }
+    }
+
+    /// Up to where the table began, and everything below erased.
+    fn erase(&self) -> String {
+        if self.drawn == 0 { String::new() } else { format!("\x1b[{}A\r\x1b[J", self.drawn) }
+    }
+}
+
+fn frame(report: &RunReport) -> Vec<String> {
+    let mut lines = columns(&table(report));
+    lines.push(String::new());
+    lines.push(format!("  {}", progress(report)));
+    let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
+    lines.extend(graver.take(GUARDS_SHOWN).map(|guard| {
+        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+        format!("  {}: {whom}{}", guard.code, guard.text)
+    }));
+    // A line that wraps would spoil the counting of lines.
+    lines.into_iter().map(|line| line.chars().take(WIDTH_MAX).collect()).collect()
+}
+
+const GUARDS_SHOWN: usize = 3;
+const WIDTH_MAX: usize = 79;
+
+fn line(report: &RunReport) -> String {
+    let verdicts: Vec<String> = report
+        .comparisons
+        .iter()
+        .filter(|comparison| comparison.asked)
+        .map(|c| {
+            let (metric, verdict) = (c.metric.word(), c.verdict.word());
+            format!("{} {metric} {} {verdict}", c.variant, overhead(&c.overhead_percent))
+        })
+        .collect();
+    format!("tare: {}: {}", progress(report), verdicts.join(", "))
+}
+
+fn progress(report: &RunReport) -> String {
+    let run = &report.run;
+    let left = match run.seconds_needed {
+        Some(seconds) if run.rounds > 1 => format!("about {} more", time(seconds)),
+        _ => "nearly done".into(),
+    };
+    let spent = time(run.elapsed_ms as f64 / 1000.0);
+    format!("round {}, {spent}, {left}", run.rounds)
+}

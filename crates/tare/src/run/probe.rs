@@ -1,0 +1,135 @@
+//! The same question to every variant before its first slice: two requests on one connection, and
+//! everything there is to compare of the replies.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use tare_io::DurationNs;
+use tare_load::http1::{Capture, Reply};
+use tare_load::session::Session;
+use tare_load::source::{Asked, Source};
+use tare_load::{LoadError, LoadPlan, PlannedSource, Stretch};
+use tare_stats::samples::Probe;
+
+use crate::failure::Failure;
+
+/// Asks on a connection of its own, beside the load's.
+pub struct Prober(Session);
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    status: u16,
+    header_names: Vec<String>,
+    body_bytes: u64,
+    sha256: String,
+}
+
+impl Prober {
+    pub fn new(stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        Ok(Self(Session::start(1, &[], stop)?))
+    }
+
+    /// `None` where no whole reply came, with the reason.
+    pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, Failure> {
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let plan = probe_plan(load, &seen);
+        match self.0.open(&[&plan]) {
+            Ok(_) => {}
+            Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
+            Err(error) => return Err(error.into()),
+        }
+        let reports = self.0.slice(0, plan.stretch)?;
+        let lives = self.0.close()?;
+        let life = lives.into_iter().flatten().next().unwrap_or_default();
+        let failure = reports.iter().find_map(|report| {
+            report.tally.failures.seen().next().map(|(_, _, why)| why.to_owned())
+        });
+        let seen = seen.lock().unwrap_or_else(|e| e.into_inner());
+        let (Some(first), Some(second)) = (seen.first(), seen.get(1)) else {
+            return Ok(Err(failure.unwrap_or_else(|| "no reply".into())));
+        };
+        let opened: u64 = reports.iter().map(|report| report.tally.connections.opened).sum();
+        Ok(Ok(Probe {
+            status: first.status,
+            body_bytes: first.body_bytes,
+            body_sha256: first.sha256.clone(),
+            body_stable: first.sha256 == second.sha256,
+            header_names: first.header_names.clone(),
+            // One was opened before; another means that the first was not good for two requests.
+            connection_kept: opened == 0 && life.closed_by_server == 0,
+            tls: life.tls,
+        }))
+    }
+}
+
+fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
+    let mut engine = load.engine.clone();
+    engine.connections = 1;
+    engine.max_connections = 1;
+    engine.timeout = engine.timeout.min(PATIENCE);
+    let source = match &load.source {
+        PlannedSource::Fixed(request) => {
+            let (request, seen) = (*request, seen.clone());
+            let make = move |_| -> Box<dyn Source> {
+                Box::new(Watching { source: Box::new(request), seen: seen.clone() })
+            };
+            PlannedSource::Made(Arc::new(make))
+        }
+        // Plans of runs have one request each.
+        PlannedSource::Listed { .. } | PlannedSource::Made(_) => {
+            unreachable!("a run asks one request")
+        }
+    };
+    LoadPlan {
+        engine,
+        source,
+        worker_endpoints: Vec::new(),
+        rate: None,
+        poisson: false,
+        stretch: Stretch {
+            ramp: DurationNs::ZERO,
+            window: PATIENCE,
+            requests: Some(2),
+            interval: PATIENCE + PATIENCE,
+        },
+        workers: 1,
+        cpus: Vec::new(),
+        reactor: load.reactor,
+        tls_resume: false,
+        seed: load.seed,
+    }
+}
+
+/// How long a probe waits for its replies.
+const PATIENCE: DurationNs = DurationNs::from_secs(10);
+
+/// Passes requests through, and looks at the replies.
+struct Watching {
+    source: Box<dyn Source>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Source for Watching {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        self.source.next(scratch)
+    }
+
+    fn wants_replies(&self) -> bool {
+        true
+    }
+
+    fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
+        let head = String::from_utf8_lossy(&capture.head);
+        let names = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let mut header_names: Vec<String> =
+            names.map(|(name, _)| name.trim().to_ascii_lowercase()).collect();
+        header_names.sort();
+        header_names.dedup();
+        let hash = digest(&SHA256, &capture.body);
+        let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let body_bytes = capture.body.len() as u64;
+        let seen = Seen { status: reply.status, header_names, body_bytes, sha256 };
+        self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
+    }
+}

@@ -1,0 +1,324 @@
+//! One round: every variant launched, probed, put under slices in turn, and stopped.
+
+use tare_io::time::{monotonic_now, wall_unix_ms};
+use tare_io::{DurationNs, Endpoint, Instant};
+use tare_lab::Launched;
+use tare_lab::machine::{Reading, ports_used, throttled_periods};
+use tare_lab::meter::Meter;
+use tare_load::LoadPlan;
+use tare_load::session::SliceReport;
+use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
+use tare_store::Entry;
+
+use super::runner::{Runner, Window};
+use super::schedule;
+use super::slicing::{Place, slice_of};
+use crate::failure::Failure;
+
+/// One variant while it is up.
+struct Up {
+    variant: usize,
+    launched: Option<Launched>,
+    plan: LoadPlan,
+    probe: Option<Probe>,
+    started_unix_ms: u64,
+    ready: DurationNs,
+    meter: Option<Meter>,
+    counted: Option<u64>,
+    used_before: Option<ServerUse>,
+    throttled_before: u64,
+}
+
+impl Up {
+    /// Periods in which a quota held its processes up, ever.
+    fn throttled(meter: Option<&Meter>) -> u64 {
+        let pids = meter.map_or(&[][..], Meter::pids);
+        pids.first().map_or(0, |pid| throttled_periods(&pid.to_string()))
+    }
+}
+
+impl Runner<'_> {
+    /// Runs a round; `None` where the user interrupted it: what it measured is in the store.
+    pub(super) fn round(&mut self, index: u32, cycles: u32) -> Result<Option<Round>, Failure> {
+        let started = monotonic_now();
+        let started_unix_ms = wall_unix_ms();
+        self.write(Entry::RoundBegan { number: index, cycles, started_unix_ms })?;
+        let mut round = Round { index, cycles, started_unix_ms, ..Round::default() };
+        let order = schedule::launches(self.plan.seed, index, self.plan.variants.len());
+        let groups: Vec<Vec<usize>> = match self.plan.is_exclusive() {
+            true => order.into_iter().map(|variant| vec![variant]).collect(),
+            false => vec![order],
+        };
+        for group in groups {
+            self.run_group(&group, &mut round)?;
+            if self.interrupted() {
+                return Ok(None);
+            }
+        }
+        round.launches.sort_by_key(|launch| launch.variant);
+        round.elapsed_ns = monotonic_now().since(started).as_ns();
+        self.write(Entry::RoundEnded {
+            number: index,
+            elapsed_ns: round.elapsed_ns,
+            machine: round.machine.clone(),
+            launches: round.launches.clone(),
+        })?;
+        Ok(Some(round))
+    }
+
+    /// Variants that are up at the same time.
+    fn run_group(&mut self, group: &[usize], round: &mut Round) -> Result<(), Failure> {
+        let mut up = self.launch_all(group)?;
+        if self.interrupted() {
+            return Ok(());
+        }
+        let before = Reading::take();
+        let measured = self.measure(&mut up, round);
+        let machine = Reading::take().since(&before);
+        let lives = self.session.close()?;
+        for (lane, up) in up.iter_mut().enumerate() {
+            let lives = lives.iter().filter_map(|worker| worker.get(lane));
+            let (sent, closed) =
+                lives.fold((0, 0), |(s, c), life| (s + life.sent, c + life.closed_by_server));
+            round.launches.push(end_of(up, sent, closed));
+        }
+        self.stop_all(up)?;
+        measured?;
+        add_use(&mut round.machine, machine);
+        if self.plan.load.new_connections {
+            let used = [round.machine.ports_used, ports_used()].into_iter().flatten();
+            round.machine.ports_used = used.reduce(f64::max);
+        }
+        Ok(())
+    }
+
+    /// Starts them all, then waits for each until it gives a good reply.
+    fn launch_all(&mut self, group: &[usize]) -> Result<Vec<Up>, Failure> {
+        let mut started = Vec::new();
+        for variant in group {
+            let at = monotonic_now();
+            started.push((*variant, self.lab.launch(*variant)?, at, wall_unix_ms()));
+        }
+        let mut all = Vec::new();
+        for (variant, mut launched, at, started_unix_ms) in started {
+            if let Some(launched) = &mut launched {
+                launched.wait_until_listening()?;
+            }
+            let plan = self.lane_plan(variant, launched.as_ref())?;
+            let probe = self.first_reply(variant, launched.as_mut(), &plan)?;
+            let meter = launched.as_ref().map(Launched::meter);
+            let ready = monotonic_now().since(at);
+            let source = launched.as_ref().and_then(|launched| launched.recipe.count.clone());
+            all.push(Up {
+                variant,
+                launched,
+                plan,
+                probe,
+                started_unix_ms,
+                ready,
+                counted: source.and_then(|source| source.read()),
+                used_before: meter.as_ref().and_then(Meter::read),
+                throttled_before: Up::throttled(meter.as_ref()),
+                meter,
+            });
+            if self.interrupted() {
+                return Ok(Vec::new());
+            }
+        }
+        Ok(all)
+    }
+
+    /// Where the load of a variant goes, and what it asks.
+    fn lane_plan(&self, variant: usize, launched: Option<&Launched>) -> Result<LoadPlan, Failure> {
+        let (url, endpoint) = match launched {
+            Some(launched) => {
+                let address = launched.recipe.address;
+                (self.plan.url(variant, address.port())?, Endpoint::Tcp(address))
+            }
+            None => (self.plan.url(variant, 1)?, self.endpoints[variant].clone()),
+        };
+        self.plan.load_of(variant).plan(&url, endpoint, self.plan.seed)
+    }
+
+    /// Probes until there is a reply that is not the server's "not yet".
+    fn first_reply(
+        &mut self,
+        variant: usize,
+        launched: Option<&mut Launched>,
+        plan: &LoadPlan,
+    ) -> Result<Option<Probe>, Failure> {
+        let name = &self.plan.variants[variant].name;
+        let Some(launched) = launched else {
+            return match self.prober.ask(plan)? {
+                Ok(probe) => Ok(Some(probe)),
+                Err(why) => {
+                    let address = &plan.engine.endpoint;
+                    Err(Failure::Target(format!("{name}: no reply from {address}: {why}")))
+                }
+            };
+        };
+        let limit = launched.ready_limit();
+        loop {
+            let answer = self.prober.ask(plan)?;
+            if self.interrupted() {
+                return Ok(None);
+            }
+            match answer {
+                Ok(probe) if probe.status < 500 || monotonic_now() > limit => {
+                    return Ok(Some(probe));
+                }
+                Ok(_) => launched.not_yet(Instant::FAR)?,
+                Err(why) => launched.not_yet(limit).map_err(|error| match error {
+                    tare_lab::LabError::Environment(text) => {
+                        Failure::Environment(format!("{text} (asked, it said: {why})"))
+                    }
+                    error => error.into(),
+                })?,
+            }
+        }
+    }
+
+    /// Connections, warm-up, cycles.
+    fn measure(&mut self, up: &mut [Up], round: &mut Round) -> Result<(), Failure> {
+        let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.plan).collect();
+        let opened = self.session.open(&plans)?;
+        self.note_reactor(&opened)?;
+        let window = match self.window {
+            Some(window) => window,
+            None => self.choose_window(up.len())?,
+        };
+        for lane in 0..up.len() {
+            self.session.slice(lane, window.warmup())?;
+        }
+        let order = schedule::cycles(self.plan.seed, round.index, up.len(), round.cycles);
+        for (cycle, lanes) in order.into_iter().enumerate() {
+            for (position, lane) in lanes.into_iter().enumerate() {
+                let variant = up[lane].variant;
+                let place = Place { variant, cycle: cycle as u32, position: position as u32 };
+                let Some(slice) = self.slice(&mut up[lane], lane, place, window)? else {
+                    return Ok(());
+                };
+                let slice = std::sync::Arc::new(slice);
+                self.write(Entry::Slice { round: round.index, slice: slice.clone() })?;
+                round.slices.push(std::sync::Arc::unwrap_or_clone(slice));
+            }
+        }
+        Ok(())
+    }
+
+    /// One slice; `None` where the user cut it short.
+    fn slice(
+        &mut self,
+        up: &mut Up,
+        lane: usize,
+        place: Place,
+        window: Window,
+    ) -> Result<Option<Slice>, Failure> {
+        let before = up.meter.as_ref().and_then(Meter::read);
+        let reports = self.session.slice(lane, window.stretch())?;
+        let after = up.meter.as_ref().and_then(Meter::read);
+        if self.interrupted() {
+            return Ok(None);
+        }
+        let server = after.zip(before).map(|(after, before)| after.since(before));
+        let slice = slice_of(place, &up.plan, &reports, server);
+        if slice.counts.answered == 0
+            && let Some(launched) = &up.launched
+            && !launched.is_alive()
+        {
+            let name = &self.plan.variants[up.variant].name;
+            return Err(Failure::Target(format!("{name}: the server died under load")));
+        }
+        Ok(Some(slice))
+    }
+
+    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that.
+    fn choose_window(&mut self, lanes: usize) -> Result<Window, Failure> {
+        let mut window = Window::first(self.plan);
+        let mut slowest = f64::INFINITY;
+        let mut longest = DurationNs::ZERO;
+        for lane in 0..lanes {
+            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL };
+            loop {
+                let reports = self.session.slice(lane, trial.stretch())?;
+                let (per_s, mean) = rate_and_mean(&reports);
+                let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
+                if enough || trial.length >= Window::LONGEST || self.interrupted() {
+                    slowest = slowest.min(per_s);
+                    longest = longest.max(mean);
+                    break;
+                }
+                trial.length = DurationNs::from_ns(trial.length.as_ns() * 4).min(Window::LONGEST);
+            }
+        }
+        window.fit(slowest, longest, self.plan);
+        self.window = Some(window);
+        self.note(format!(
+            "slices of {} after a ramp of {}, warm-up {}",
+            window.length, window.ramp, window.warmup
+        ))?;
+        Ok(window)
+    }
+
+    fn stop_all(&mut self, mut up: Vec<Up>) -> Result<(), Failure> {
+        for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
+            launched.ask_to_stop();
+        }
+        for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
+            launched.stop();
+        }
+        drop(up);
+        self.write_events()
+    }
+}
+
+/// Trials that find how long slices must be.
+const TRIAL: DurationNs = DurationNs::from_ms(30);
+const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
+const TRIAL_REPLIES: f64 = 10.0;
+
+fn rate_and_mean(reports: &[SliceReport]) -> (f64, DurationNs) {
+    let per_s = reports.iter().map(|report| report.tally.good_per_s()).sum();
+    let (sum, n) = reports.iter().fold((0, 0), |(sum, n), report| {
+        (sum + report.from_sent.sum_ns, n + u128::from(report.tally.good))
+    });
+    (per_s, DurationNs::from_ns((sum / n.max(1)) as u64))
+}
+
+/// What is known of a launch when its load has ended.
+fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
+    let source = up.launched.as_ref().and_then(|launched| launched.recipe.count.clone());
+    let served = up.counted.zip(source).and_then(|(before, source)| {
+        Some(source.read()?.saturating_sub(before).saturating_sub(source.own_requests()))
+    });
+    let used = up.meter.as_ref().and_then(Meter::read).zip(up.used_before);
+    let used = used.map(|(after, before)| after.since(before));
+    let throttled = Up::throttled(up.meter.as_ref());
+    let (log_lines, log_bytes) = up.launched.as_ref().map_or((0, 0), Launched::logged);
+    Launch {
+        variant: up.variant as u32,
+        fresh: up.launched.is_some(),
+        started_unix_ms: up.started_unix_ms,
+        ready_ns: up.ready.as_ns(),
+        requests_sent: sent,
+        requests_served: served,
+        rss_bytes: up.meter.as_ref().and_then(Meter::rss_bytes),
+        log_lines,
+        log_bytes,
+        closed_by_server,
+        probe: up.probe.take(),
+        cpu_ns: used.map_or(0, |used| used.cpu_ns),
+        throttled_periods: throttled.saturating_sub(up.throttled_before),
+    }
+}
+
+fn add_use(sum: &mut MachineUse, more: MachineUse) {
+    sum.capacity_ns += more.capacity_ns;
+    sum.busy_ns += more.busy_ns;
+    sum.steal_ns += more.steal_ns;
+    sum.own_cpu_ns += more.own_cpu_ns;
+    sum.throttled_periods += more.throttled_periods;
+    sum.thermal_throttles += more.thermal_throttles;
+    sum.tcp_retransmits += more.tcp_retransmits;
+    sum.listen_drops += more.listen_drops;
+}

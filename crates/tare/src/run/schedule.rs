@@ -1,0 +1,62 @@
+//! The order of launches and slices: a value, computed from the seed before the round.
+
+use tare_io::Random;
+
+/// The order in which variants are launched in a round.
+pub fn launches(seed: u64, round: u32, variants: usize) -> Vec<usize> {
+    shuffled(&mut Random::stream(seed, "launch order", u64::from(round)), variants)
+}
+
+/// The order of variants in each cycle of a round.
+pub fn cycles(seed: u64, round: u32, variants: usize, cycles: u32) -> Vec<Vec<usize>> {
+    let mut random = Random::stream(seed, "slice order", u64::from(round));
+    (0..cycles).map(|_| shuffled(&mut random, variants)).collect()
+}
+
+/// Fisher and Yates.
+fn shuffled(random: &mut Random, n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    for at in (1..n).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cycle_holds_every_variant_once_and_repeats_with_its_seed() {
+        for round in 0..50 {
+            let order = cycles(7, round, 5, 8);
+            assert_eq!(order.len(), 8);
+            for cycle in &order {
+                let mut sorted = cycle.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, [0, 1, 2, 3, 4]);
+            }
+            assert_eq!(order, cycles(7, round, 5, 8));
+            assert_ne!(order, cycles(8, round, 5, 8));
+        }
+    }
+
+    #[test]
+    fn places_are_taken_evenly() {
+        let mut first = [0u32; 3];
+        let mut follows = [[0u32; 3]; 3];
+        for round in 0..1000 {
+            for cycle in cycles(1, round, 3, 3) {
+                first[cycle[0]] += 1;
+                follows[cycle[0]][cycle[1]] += 1;
+            }
+            assert_eq!(launches(1, round, 3).len(), 3);
+        }
+        assert!(first.iter().all(|n| (900..1100).contains(n)), "{first:?}");
+        for (one, row) in follows.iter().enumerate() {
+            for (other, n) in row.iter().enumerate() {
+                assert!(one == other || (430..570).contains(n), "{follows:?}");
+            }
+        }
+    }
+}
