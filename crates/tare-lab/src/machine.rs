@@ -107,6 +107,14 @@ impl Reading {
     }
 }
 
+/// The share of CPU time since boot that the hypervisor took for others.
+pub fn steal_share() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    let all: u64 = line.split_whitespace().skip(1).filter_map(|t| t.parse::<u64>().ok()).sum();
+    cpu_ticks(&stat).1 as f64 / all.max(1) as f64
+}
+
 /// Ticks that CPUs were busy, and that they were stolen.
 fn cpu_ticks(stat: &str) -> (u64, u64) {
     let line = stat.lines().next().unwrap_or_default();

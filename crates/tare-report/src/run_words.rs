@@ -122,14 +122,13 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
                 signed(point),
             ),
             Verdict::Unresolved => {
-                let more = match report.run.seconds_needed {
-                    Some(seconds) if report.run.rounds > 1 => format!(
-                        "; ± {} % would take about {} more",
-                        digits(report.run.precision * 100.0),
-                        time(seconds)
-                    ),
-                    _ => String::new(),
-                };
+                let more =
+                    seconds_to_verdict(report, comparison).map_or(String::new(), |seconds| {
+                        format!(
+                            "; a verdict would take about {} more (--precision, --max-time)",
+                            time(seconds)
+                        )
+                    });
                 format!(
                     "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
                     noun(comparison.metric),
@@ -150,6 +149,23 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
     told.dedup();
     told
 }
+
+/// How long it would take until the interval is wholly on one side of zero, or wholly inside the
+/// tolerance, should its centre stay where it is.
+fn seconds_to_verdict(report: &RunReport, comparison: &Comparison) -> Option<f64> {
+    let run = &report.run;
+    let Bounds { point, lower, upper } = comparison.overhead_percent;
+    let half = (upper - lower) / 2.0;
+    let wanted = point.abs().max(run.tolerance * 100.0 - point.abs()) * ROOM;
+    let rounds = f64::from(run.rounds) * (half / wanted).powi(2);
+    let needed = rounds.max(f64::from(tare_stats::verdict::ROUNDS_MIN)) - f64::from(run.rounds);
+    let per_round = run.elapsed_ms as f64 / 1000.0 / f64::from(run.rounds.max(1));
+    let seconds = needed * per_round;
+    (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
+}
+
+/// The centre does not quite stay where it is.
+const ROOM: f64 = 0.95;
 
 /// "is slower by", and the like.
 fn words(metric: Metric, worse: bool) -> String {

@@ -1,7 +1,12 @@
 //! The command line: which command, and its own file.
 
+mod clean;
 mod compare;
+mod doctor;
 mod load;
+mod report;
+mod run;
+mod runs;
 mod target;
 mod wrk;
 
@@ -24,9 +29,14 @@ struct Tare {
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Compare>),
+    Run(Box<run::Run>),
+    Report(report::Report),
+    Runs(runs::Runs),
     Load(Box<load::Load>),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
+    Doctor(doctor::Doctor),
+    Clean(clean::Clean),
 }
 
 pub fn run() -> Result<(), Failure> {
@@ -38,9 +48,14 @@ pub fn run() -> Result<(), Failure> {
     let tare = Tare::try_parse().map_err(one_line)?;
     match tare.command {
         Command::Compare(args) => compare::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Runs(args) => runs::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Clean(args) => clean::run(&args),
     }
 }
 

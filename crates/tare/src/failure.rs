@@ -7,7 +7,7 @@ use tare_lab::LabError;
 use tare_load::LoadError;
 use tare_store::StoreError;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The user's words or file.
     Usage(String),

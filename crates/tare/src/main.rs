@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod experiment;
 mod failure;
 mod load;
 mod run;

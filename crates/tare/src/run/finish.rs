@@ -1,6 +1,6 @@
 //! From a plan to the end: the run in the store, the report from the store, gates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +14,7 @@ use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
-use tare_store::{NewRun, RunRow, Store, Writer};
+use tare_store::{Entry, NewRun, RunEnd, RunRow, Store, Writer};
 
 use super::gate::{self, Gate};
 use super::live::LiveTable;
@@ -42,6 +42,12 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
     let mut outputs = Outputs::create(wishes)?;
     let mut store = open_store(wishes)?;
+    let row = begin(plan, &mut store)?;
+    carry_out(plan, store, &row, Earlier::default(), wishes, &mut outputs)
+}
+
+/// Enters a new run in the store.
+pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
     let machine = serde_json::to_string(&Machine::look()).unwrap_or_default();
     let id = store.begin_run(&NewRun {
         name: plan.name.clone(),
@@ -52,8 +58,7 @@ pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
         machine,
         variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
     })?;
-    let row = store.find_run(&id.to_string())?;
-    carry_out(plan, store, &row, Earlier::default(), wishes, &mut outputs)
+    Ok(store.find_run(&id.to_string())?)
 }
 
 /// Goes on with a run that was interrupted, killed, or stopped by its time limit.
@@ -114,24 +119,13 @@ fn carry_out(
 ) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let writer = Writer::start(store, row.id)?;
     let live = LiveTable::new(facts(plan, row), wishes.quiet);
-    let stopped = match Runner::new(plan, &writer, stop, live) {
-        Ok(runner) => runner.run(earlier),
-        Err(failure) => Stopped::Failed(failure),
-    };
-    let written = writer.finish();
-    // The store says what is in it, also where writing to it failed.
-    let store = match &written {
-        Ok(store) => store,
-        Err(_) => &Store::open_existing(&wishes.store)?,
-    };
-    let row = store.find_run(&row.id.to_string())?;
-    let report = report_of(store, &row)?;
+    let measured = measure(plan, store, row, earlier, live, &stop)?;
+    let Measured { report, stopped, written, .. } = measured;
     if report.run.rounds > 0 {
-        outputs.write(&report, Some(&kept(&row, store)))?;
+        outputs.write(&report, Some(&kept(row, &wishes.store)))?;
     }
-    written.map_err(Failure::from)?;
+    written?;
     match stopped {
         Stopped::Failed(failure) => Err(failure),
         Stopped::Interrupted => Err(Failure::Interrupted),
@@ -139,8 +133,44 @@ fn carry_out(
     }
 }
 
-fn kept(row: &RunRow, store: &Store) -> String {
-    format!("kept as run {} in {}; again: tare report {}\n", row.id, store.path().display(), row.id)
+/// What came of a run.
+pub struct Measured {
+    pub report: RunReport,
+    pub stopped: Stopped,
+    /// Whether all of it is in the store.
+    pub written: Result<(), Failure>,
+}
+
+/// Measures, and makes the report from what the store holds then.
+pub fn measure(
+    plan: &Plan,
+    store: Store,
+    row: &RunRow,
+    earlier: Earlier,
+    live: LiveTable,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
+    let path = store.path().to_owned();
+    let writer = Writer::start(store, row.id)?;
+    let stopped = match Runner::new(plan, &writer, stop.clone(), live) {
+        Ok(runner) => runner.run(earlier),
+        Err(failure) => {
+            let end = RunEnd { stopped_by: Stopped::Failed(failure.clone()).word().into() };
+            writer.write(Entry::RunEnded(end))?;
+            Stopped::Failed(failure)
+        }
+    };
+    let (store, written) = match writer.finish() {
+        Ok(store) => (store, Ok(())),
+        // The store says what is in it, also where writing to it failed.
+        Err(error) => (Store::open_existing(&path)?, Err(error.into())),
+    };
+    let report = report_of(&store, &store.find_run(&row.id.to_string())?)?;
+    Ok(Measured { report, stopped, written })
+}
+
+fn kept(row: &RunRow, store: &Path) -> String {
+    format!("kept as run {} in {}; again: tare report {}\n", row.id, store.display(), row.id)
 }
 
 /// A process of that number lives, and is tare: good enough to say "being measured".

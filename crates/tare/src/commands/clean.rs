@@ -1,0 +1,35 @@
+//! `tare clean`: removes what a killed run left behind.
+
+use clap::Args;
+use tare_lab::journal;
+
+use crate::failure::Failure;
+use crate::load::outputs::print;
+use crate::run::places::journal_folder;
+
+/// Remove what a killed run left behind: processes, control groups, temporary folders
+///
+/// Runs remove what they made when they end, also on errors and signals; only kill -9 and a crash
+/// leave something. What running tares have made is left alone, and so is everything that tare did
+/// not make.
+///
+/// Example: tare clean
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Clean {}
+
+pub fn run(_args: &Clean) -> Result<(), Failure> {
+    let cleaned = journal::clean(&journal_folder()?);
+    let mut text: String = cleaned.removed.iter().map(|what| format!("removed {what}\n")).collect();
+    if cleaned.removed.is_empty() && cleaned.complaints.is_empty() {
+        text.push_str("nothing was left behind\n");
+    }
+    if cleaned.running > 0 {
+        text.push_str(&format!("{} runs are under way; theirs is left alone\n", cleaned.running));
+    }
+    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    match cleaned.complaints.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Environment(cleaned.complaints.join("; "))),
+    }
+}

@@ -1,0 +1,254 @@
+//! `tare doctor`: what can be measured on this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use tare_io::uring::UringReactor;
+use tare_io::{DurationNs, process, system};
+use tare_lab::journal::Journal;
+use tare_lab::machine::{Machine, local_ports, steal_share};
+use tare_lab::meter::Cgroup;
+use tare_lab::servers::{NginxSpec, TargetSpec};
+use tare_lab::{ServerSpec, programs};
+use tare_report::units::{bytes, count, percent};
+use tare_stats::Metric;
+use tare_store::Store;
+
+use crate::failure::Failure;
+use crate::load::arguments::positive_duration;
+use crate::load::interrupt;
+use crate::load::outputs::print;
+use crate::load::plan::random_seed;
+use crate::load::spec::LoadSpec;
+use crate::run::choices::PRECISION;
+use crate::run::finish::{begin, facts, measure};
+use crate::run::live::LiveTable;
+use crate::run::outcome::Stopped;
+use crate::run::places::{divide_cpus, journal_folder, store_path};
+use crate::run::plan::{Plan, Slices, Stop, Variant};
+use crate::run::runner::Earlier;
+
+/// Say what can be measured on this machine, and how finely
+///
+/// Example: tare doctor --noise
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Doctor {
+    /// Measure the noise floor: identical servers against each other, tare's own and nginx
+    #[arg(long)]
+    noise: bool,
+    /// How long each takes, with --noise
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration,
+          requires = "noise")]
+    time: DurationNs,
+}
+
+pub fn run(args: &Doctor) -> Result<(), Failure> {
+    let say = |text: String| {
+        print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    };
+    let mut lines = machine();
+    lines.extend(kernel()?);
+    lines.extend(programs_found());
+    lines.push(store());
+    say(lines.into_iter().map(|(what, text)| format!("{what:<12} {text}\n")).collect())?;
+    if args.noise {
+        let stop = Arc::new(AtomicBool::new(false));
+        interrupt::on_interrupt(stop.clone())?;
+        let folder = Temporary::new()?;
+        for (name, server) in [
+            ("tare target", Some(ServerSpec::Target(TargetSpec::default()))),
+            ("nginx", programs::find(&["nginx"]).map(|_| ServerSpec::Nginx(NginxSpec::default()))),
+        ] {
+            let text = match server {
+                Some(server) => noise(name, &server, args.time, &folder.0, &stop)?,
+                None => format!("{name} is not installed: its noise is not measured"),
+            };
+            say(format!("{:<12} {text}\n", "noise"))?;
+        }
+    }
+    Ok(())
+}
+
+type Line = (&'static str, String);
+
+fn machine() -> Vec<Line> {
+    let machine = Machine::look();
+    let kind = if machine.virtual_machine { ", a virtual machine" } else { "" };
+    let memory = bytes(machine.memory_bytes as f64);
+    let cpus = machine.cpus.len();
+    let governor = match machine.governor.as_deref() {
+        Some("performance") => "governed for performance".to_owned(),
+        Some(other) => format!(
+            "governed by '{other}': their speed changes under way (cpupower frequency-set -g \
+             performance)"
+        ),
+        None => "who governs their speed is not told here".to_owned(),
+    };
+    let (load, servers) = divide_cpus(None, None, None);
+    let division = match cpus {
+        1 => "one CPU for load and servers: what one takes the other lacks".to_owned(),
+        _ => format!("load goes to CPUs {load:?}, servers to {servers:?}"),
+    };
+    vec![
+        ("machine", format!("{}, {}, {memory}{kind}", machine.system, machine.kernel)),
+        ("CPUs", format!("{cpus} × {}; {governor}", machine.cpu_model)),
+        ("division", division),
+        ("steal", format!("{} of CPU time since boot", percent(steal_share()))),
+    ]
+}
+
+fn kernel() -> Result<Vec<Line>, Failure> {
+    let uring = match UringReactor::new(64) {
+        Ok(_) => "works".to_owned(),
+        Err(error) => format!("does not: {error}; epoll is used instead, at about twice the CPU"),
+    };
+    let mut journal = Journal::create(&journal_folder()?)?;
+    let name = format!("doctor-{}", std::process::id());
+    let cgroups = match Cgroup::make(&name, &mut journal)? {
+        Ok(_) => "can be made: servers' CPU time is read from their group".to_owned(),
+        Err(why) => format!("no: {why}; servers' CPU time is read process by process"),
+    };
+    drop(journal);
+    let root = match process::is_root() {
+        true => "yes",
+        false => "no; comparing on this host needs none",
+    };
+    let files = system::raise_open_files(FILES_WANTED);
+    let ports = local_ports().map_or("not told".to_owned(), |(low, high)| {
+        let n = high - low + 1;
+        format!(
+            "{low} to {high}: about {}/s new connections to one address last, as each port rests \
+             for a minute",
+            count(u64::from(n / 60))
+        )
+    });
+    Ok(vec![
+        ("io_uring", uring),
+        ("cgroups", cgroups),
+        ("root", root.to_owned()),
+        ("open files", format!("{} for this process", count(files))),
+        ("local ports", ports),
+    ])
+}
+
+/// Enough for a hundred thousand connections.
+const FILES_WANTED: u64 = 100_000;
+
+fn programs_found() -> Vec<Line> {
+    let known: [(&[&str], &str, &str); 7] = [
+        (&["nginx"], "-v", "server"),
+        (&["apache2", "httpd"], "-v", "server"),
+        (&["runc"], "--version", "place, from a later version on"),
+        (&["runsc"], "--version", "place, from a later version on"),
+        (&["podman"], "--version", "place, from a later version on"),
+        (&["qemu-system-x86_64"], "--version", "place, from a later version on"),
+        (&["wrk"], "--version", "make bench"),
+    ];
+    let line = |(names, flag, what): &(&[&str], &str, &str)| {
+        let text = match programs::find(names) {
+            Some(path) => programs::version(&path, flag).unwrap_or_else(|| "there".into()),
+            None => format!("{} is not installed ({what})", names.join(" or ")),
+        };
+        ("program", text)
+    };
+    known.iter().map(line).collect()
+}
+
+fn store() -> Line {
+    let text = match store_path(None) {
+        Ok(path) => match Store::open(&path) {
+            Ok(_) => {
+                let free = process::free_bytes(&path).unwrap_or(0);
+                format!("{} ({} free)", path.display(), bytes(free as f64))
+            }
+            Err(error) => error.to_string(),
+        },
+        Err(failure) => failure.to_string(),
+    };
+    ("store", text)
+}
+
+/// Two identical servers for so long: how far apart they could still be.
+fn noise(
+    name: &str,
+    server: &ServerSpec,
+    time: DurationNs,
+    folder: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<String, Failure> {
+    let variant = |which: &str, baseline| Variant {
+        name: which.to_owned(),
+        baseline,
+        url: "http://127.0.0.1:{port}/".into(),
+        server: server.clone(),
+        headers: Vec::new(),
+        may_differ: Vec::new(),
+        exclusive: false,
+    };
+    let (load_cpus, server_cpus) = divide_cpus(None, None, None);
+    let threads = Some(load_cpus.len().max(1) as u32);
+    let plan = Plan {
+        name: format!("noise of {name}"),
+        seed: random_seed(),
+        load: LoadSpec { connections: 20, threads, ..LoadSpec::default() },
+        stop: Stop {
+            // Never reached: the time is what ends it.
+            precision: 1e-6,
+            tolerance: PRECISION,
+            max_time: time,
+            metrics: vec![Metric::Throughput],
+            rounds: None,
+        },
+        // Not chosen by that precision either.
+        slices: Slices { cycles: Some(NOISE_CYCLES), ..Slices::default() },
+        load_cpus,
+        server_cpus,
+        variants: vec![variant("one", true), variant("other", false)],
+    };
+    let mut store = Store::open(&folder.join("noise.db"))?;
+    let row = begin(&plan, &mut store)?;
+    let live = LiveTable::new(facts(&plan, &row), true);
+    let measured = measure(&plan, store, &row, Earlier::default(), live, stop)?;
+    match measured.stopped {
+        Stopped::Failed(failure) => return Err(failure),
+        Stopped::Interrupted => return Err(Failure::Interrupted),
+        _ => {}
+    }
+    let report = measured.report;
+    let Some(comparison) = report.comparisons.iter().find(|c| c.asked) else {
+        return Ok(format!("{name}: too few rounds in {time} to tell"));
+    };
+    let bounds = comparison.overhead_percent;
+    Ok(format!(
+        "{name}: on this machine, {time} resolve ± {:.1} % (two identical ones: {:+.1} %, {} \
+         launches each)",
+        (bounds.upper - bounds.lower) / 2.0,
+        bounds.point,
+        report.run.rounds
+    ))
+}
+
+/// The optimum for launch and slice variances as they are usual.
+const NOISE_CYCLES: u32 = 5;
+
+/// A folder that is gone at the end.
+struct Temporary(std::path::PathBuf);
+
+impl Temporary {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("tare-doctor-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| {
+            Failure::Environment(format!("cannot make {}: {error}", path.display()))
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

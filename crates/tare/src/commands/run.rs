@@ -1,0 +1,83 @@
+//! `tare run FILE.toml`: an experiment.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::compare::{Choices, OutputArgs};
+use crate::experiment;
+use crate::failure::Failure;
+use crate::load::outputs::print;
+use crate::run::finish::{resume, run_new};
+use crate::run::plan::Plan;
+
+/// Run an experiment, and say what each variant costs
+///
+/// The file says what is compared: servers, variants, load, when to stop; docs/experiments.md has
+/// all of it. Flags given here replace what the file says.
+///
+/// Example: tare run experiments/nginx-access-log.toml --precision 1%
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Run {
+    /// The experiment
+    #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
+    file: Option<PathBuf>,
+    /// Go on with a stored run (its number, or 'last'): same plan, same seed
+    #[arg(long, value_name = "RUN")]
+    resume: Option<String>,
+    /// Print the plan with every default resolved, and what would be started; start nothing
+    #[arg(long, conflicts_with = "resume")]
+    dry_run: bool,
+    #[command(flatten)]
+    choices: Choices,
+    #[command(flatten)]
+    outputs: OutputArgs,
+}
+
+pub fn run(args: &Run) -> Result<(), Failure> {
+    if let Some(text) = &args.resume {
+        let wishes = args.outputs.wishes_unchecked()?;
+        return resume(text, &wishes, |plan| {
+            let seed = plan.seed;
+            args.choices.change(plan);
+            if plan.seed != seed {
+                let text = "--seed cannot be changed of a run that is resumed";
+                return Err(Failure::Usage(text.into()));
+            }
+            args.outputs.wishes(plan).map(drop)
+        });
+    }
+    let Some(file) = &args.file else {
+        return Err(Failure::Usage("say which experiment, or --resume RUN".into()));
+    };
+    let mut plan = experiment::read(file)?;
+    args.choices.change(&mut plan);
+    let plan = plan.check()?;
+    let wishes = args.outputs.wishes(&plan)?;
+    if args.dry_run {
+        return print(&dry_run(&plan)?)
+            .map_err(|error| Failure::Environment(format!("standard output: {error}")));
+    }
+    run_new(&plan, &wishes)
+}
+
+fn dry_run(plan: &Plan) -> Result<String, Failure> {
+    let json = serde_json::to_string_pretty(plan).unwrap_or_default();
+    let mut text = format!("{json}\n\nin each round:\n");
+    for variant in &plan.variants {
+        let what = variant.server.describe()?;
+        text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
+    }
+    text.push_str(&format!(
+        "  load by {} threads on CPUs {:?}, servers on CPUs {:?}\n",
+        plan.load.workers(),
+        plan.load_cpus,
+        plan.server_cpus
+    ));
+    text.push_str(
+        "created, and removed at the end: a folder tare-… for temporary files, a control group \
+         tare-… for each server that tare starts\n",
+    );
+    Ok(text)
+}

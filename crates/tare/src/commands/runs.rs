@@ -1,0 +1,101 @@
+//! `tare runs`: what is in the store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_report::run_words::time;
+use tare_store::{RunFilter, RunRow, Store};
+
+use crate::failure::Failure;
+use crate::load::outputs::print;
+use crate::run::finish::is_running;
+use crate::run::places::store_path;
+
+/// List stored runs, newest first; delete some
+///
+/// Example: tare runs wasm
+///
+/// Example: tare runs --delete 3,4
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Runs {
+    /// Only runs with this in their name, or in a variant's
+    #[arg(value_name = "TEXT")]
+    contains: Option<String>,
+    /// Delete these runs, with all that was measured
+    #[arg(long, value_name = "RUNS", value_delimiter = ',', conflicts_with_all = ["contains", "events"])]
+    delete: Vec<String>,
+    /// Print the log of this run: what tare decided, and what servers said
+    #[arg(long, value_name = "RUN", conflicts_with = "contains")]
+    events: Option<String>,
+    /// The store; default $TARE_STORE, or tare.db in your data directory
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &Runs) -> Result<(), Failure> {
+    let mut store = Store::open_existing(&store_path(args.store.as_ref())?)?;
+    let text = if !args.delete.is_empty() {
+        delete(&mut store, &args.delete)?
+    } else if let Some(text) = &args.events {
+        events(&store, text)?
+    } else {
+        let runs = store.runs(&RunFilter { contains: args.contains.clone() })?;
+        list(&runs, store.path())
+    };
+    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+/// All of them are looked up before the first is deleted.
+fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
+    let rows: Result<Vec<RunRow>, _> = texts.iter().map(|text| store.find_run(text)).collect();
+    let mut told = String::new();
+    for row in rows? {
+        if is_running(&row) {
+            let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
+            return Err(Failure::Environment(text));
+        }
+        if store.delete_run(row.id)? {
+            told.push_str(&format!("deleted run {}: {}\n", row.id, printable(&row.name)));
+        }
+    }
+    Ok(told)
+}
+
+fn events(store: &Store, text: &str) -> Result<String, Failure> {
+    let row = store.find_run(text)?;
+    let events = store.events(row.id)?;
+    let lines = events.into_iter().map(|event| {
+        let ms = event.unix_ms.saturating_sub(row.started_unix_ms);
+        let seconds = ms as f64 / 1000.0;
+        format!("{seconds:9.3} s  {}: {}\n", printable(&event.who), printable(&event.text))
+    });
+    Ok(lines.collect())
+}
+
+fn list(runs: &[RunRow], path: &std::path::Path) -> String {
+    if runs.is_empty() {
+        return format!("no such runs in {}\n", path.display());
+    }
+    let line = |run: &RunRow| {
+        let state = match (&run.stopped_by, is_running(run)) {
+            (Some(word), _) => word.clone(),
+            (None, true) => "running".into(),
+            (None, false) => "killed".into(),
+        };
+        format!(
+            "{:>5}  {}  {:>4} rounds  {:>7}  {state:<11}  {}\n",
+            run.id,
+            tare_io::time::utc(run.started_unix_ms),
+            run.rounds,
+            time(run.elapsed_ns as f64 / 1e9),
+            printable(&run.name)
+        )
+    };
+    runs.iter().map(line).collect()
+}
+
+/// What servers print must not reach the terminal's controls.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,282 @@
+//! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer};
+use tare_io::DurationNs;
+use tare_lab::ServerSpec;
+use tare_lab::servers::{CommandSpec, HttpdSpec, NginxSpec, TargetSpec};
+use tare_stats::Metric;
+use toml::Spanned;
+
+use crate::failure::Failure;
+use crate::load::plan::random_seed;
+use crate::load::spec::LoadSpec;
+use crate::load::text;
+use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
+use crate::run::places::divide_cpus;
+use crate::run::plan::{Difference, Plan, Slices, Stop, Variant};
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    seed: Option<u64>,
+    #[serde(default)]
+    load: LoadSpec,
+    #[serde(default)]
+    stop: StopTable,
+    #[serde(default)]
+    slices: Slices,
+    #[serde(default)]
+    cpus: CpuTable,
+    #[serde(default)]
+    server: BTreeMap<String, Spanned<ServerTable>>,
+    variant: Vec<VariantTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct StopTable {
+    #[serde(deserialize_with = "share")]
+    precision: Option<f64>,
+    #[serde(deserialize_with = "share")]
+    tolerance: Option<f64>,
+    #[serde(with = "text::optional_duration")]
+    max_time: Option<DurationNs>,
+    metrics: Vec<Metric>,
+    rounds: Option<u32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CpuTable {
+    load: Option<Vec<usize>>,
+    servers: Option<Vec<usize>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerTable {
+    command: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default, with = "text::optional_duration")]
+    ready_within: Option<DurationNs>,
+    nginx: Option<NginxSpec>,
+    httpd: Option<HttpdSpec>,
+    target: Option<TargetSpec>,
+    /// Where it answers; of a server without anything above: where it is up already.
+    url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VariantTable {
+    name: String,
+    server: Spanned<String>,
+    #[serde(default)]
+    baseline: bool,
+    url: Option<String>,
+    #[serde(default)]
+    headers: Vec<String>,
+    #[serde(default)]
+    may_differ: Vec<Difference>,
+    #[serde(default)]
+    exclusive: bool,
+    place: Option<Spanned<toml::Value>>,
+    layers: Option<Spanned<Vec<toml::Value>>>,
+    client: Option<Spanned<toml::Value>>,
+}
+
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+
+/// Reads an experiment; files that it names are relative to it.
+pub fn read(path: &Path) -> Result<Plan, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    let source = Source { path, text: &text };
+    let file: File = toml::from_str(&text).map_err(|error| source.complain(&error))?;
+    plan(file, &source)
+}
+
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn at(&self, byte: usize, what: &str) -> Failure {
+        let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
+        Failure::Usage(format!("{}:{line}: {what}", self.path.display()))
+    }
+
+    fn complain(&self, error: &toml::de::Error) -> Failure {
+        let message = error.message().lines().collect::<Vec<_>>().join(" ");
+        let what = nearest(&message).unwrap_or(message);
+        match error.span() {
+            Some(span) => self.at(span.start, &what),
+            None => Failure::Usage(format!("{}: {what}", self.path.display())),
+        }
+    }
+}
+
+/// serde's "unknown field `x`, expected one of `a`, `b`", with the likeliest of them first.
+fn nearest(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("unknown field ")?;
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    let unknown = quoted.next()?;
+    let mut known: Vec<&str> = quoted.collect();
+    known.sort_by_key(|name| strsim::damerau_levenshtein(name, unknown));
+    let first = *known.first()?;
+    known[1..].sort_unstable();
+    let others = known[1..].join(", ");
+    let close = strsim::damerau_levenshtein(first, unknown) <= unknown.len().max(first.len()) / 2;
+    Some(match (close, others.is_empty()) {
+        (true, false) => {
+            format!("unknown key '{unknown}'; did you mean '{first}'? (others are {others})")
+        }
+        (true, true) => format!("unknown key '{unknown}'; did you mean '{first}'?"),
+        (false, _) => format!("unknown key '{unknown}'; known are {}", known.join(", ")),
+    })
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let text = String::deserialize(from)?;
+    percent(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn plan(file: File, source: &Source<'_>) -> Result<Plan, Failure> {
+    let servers = file.server;
+    let path = file.load.path.clone().unwrap_or_else(|| "/".into());
+    if !path.starts_with('/') {
+        return Err(Failure::flag("load.path", &path, "must begin with /"));
+    }
+    let variants: Result<Vec<Variant>, Failure> =
+        file.variant.into_iter().map(|table| variant(table, &servers, &path, source)).collect();
+    let mut variants = variants?;
+    if !variants.iter().any(|variant| variant.baseline) {
+        variants.iter_mut().take(1).for_each(|first| first.baseline = true);
+    }
+    let mut load = file.load;
+    let (load_cpus, server_cpus) =
+        divide_cpus(load.cpus.clone().or(file.cpus.load), file.cpus.servers, load.threads);
+    load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
+    let precision = file.stop.precision.unwrap_or(PRECISION);
+    let metrics = match file.stop.metrics.is_empty() {
+        true => default_metrics(load.rate),
+        false => file.stop.metrics,
+    };
+    Ok(Plan {
+        name: file.name,
+        seed: file.seed.unwrap_or_else(random_seed),
+        stop: Stop {
+            precision,
+            tolerance: file.stop.tolerance.unwrap_or(precision),
+            max_time: file.stop.max_time.unwrap_or(MAX_TIME),
+            metrics,
+            rounds: file.stop.rounds,
+        },
+        slices: file.slices,
+        load,
+        load_cpus,
+        server_cpus,
+        variants,
+    })
+}
+
+fn variant(
+    table: VariantTable,
+    servers: &BTreeMap<String, Spanned<ServerTable>>,
+    path: &str,
+    source: &Source<'_>,
+) -> Result<Variant, Failure> {
+    let later = "is not in this version of tare, which measures on this host only";
+    let is_host = |value: &toml::Value| value.as_str() == Some("host");
+    if let Some(place) = table.place.filter(|place| !is_host(place.get_ref())) {
+        return Err(source.at(place.span().start, &format!("a place other than \"host\" {later}")));
+    }
+    if let Some(client) = table.client.filter(|client| !is_host(client.get_ref())) {
+        return Err(
+            source.at(client.span().start, &format!("a client other than \"host\" {later}"))
+        );
+    }
+    if let Some(layers) = table.layers.filter(|layers| !layers.get_ref().is_empty()) {
+        return Err(source.at(layers.span().start, &format!("a layer {later}")));
+    }
+    let at = table.server.span().start;
+    let name = table.server.into_inner();
+    let Some(server) = servers.get(&name) else {
+        let known: Vec<&str> = servers.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(source.at(at, &format!("there is no server '{name}'; there are: {known}")));
+    };
+    let spec = server_spec(&name, server, source)?;
+    let scheme = if spec.tls() { "https" } else { "http" };
+    let own = table.url.or_else(|| server.get_ref().url.clone());
+    Ok(Variant {
+        name: table.name,
+        baseline: table.baseline,
+        url: own.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{{port}}{path}")),
+        server: spec,
+        headers: table.headers,
+        may_differ: table.may_differ,
+        exclusive: table.exclusive,
+    })
+}
+
+fn server_spec(
+    name: &str,
+    table: &Spanned<ServerTable>,
+    source: &Source<'_>,
+) -> Result<ServerSpec, Failure> {
+    let at = table.span().start;
+    let table = table.get_ref();
+    let command = table.command.as_ref().map(|command| {
+        ServerSpec::Command(CommandSpec {
+            command: command.clone(),
+            env: table.env.clone(),
+            ready_within_ms: table.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
+        })
+    });
+    let folder = source.path.parent().unwrap_or(Path::new("."));
+    let nginx = table.nginx.clone().map(|mut spec| {
+        spec.config = spec.config.map(|config| folder.join(config));
+        ServerSpec::Nginx(spec)
+    });
+    let kinds = [
+        command,
+        nginx,
+        table.httpd.clone().map(ServerSpec::Httpd),
+        table.target.clone().map(ServerSpec::Target),
+    ];
+    let mut kinds = kinds.into_iter().flatten();
+    match (kinds.next(), kinds.next(), &table.url) {
+        (Some(spec), None, _) => {
+            let of_commands = !table.env.is_empty() || table.ready_within.is_some();
+            if of_commands && !matches!(spec, ServerSpec::Command(_)) {
+                let text = format!("server '{name}': env and ready_within go with command");
+                return Err(source.at(at, &text));
+            }
+            Ok(spec)
+        }
+        (None, _, Some(_)) => Ok(ServerSpec::Up),
+        (None, _, None) => {
+            let text = format!(
+                "server '{name}' needs one of command, nginx, httpd or target, or the url of one \
+                 that is up already"
+            );
+            Err(source.at(at, &text))
+        }
+        (Some(_), Some(_), _) => {
+            let text = format!("server '{name}' is of two kinds; choose one");
+            Err(source.at(at, &text))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "experiment/tests.rs"]
+mod tests;

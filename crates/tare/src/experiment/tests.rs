@@ -1,0 +1,135 @@
+//! What experiment files mean, and what is said of bad ones.
+
+use super::*;
+
+const GOOD: &str = r#"
+name = "What does an access log cost?"
+seed = 7
+
+[load]
+path = "/aaaa"
+connections = 20
+timeout = "3s"
+
+[stop]
+precision = "1%"
+max_time = "5m"
+metrics = ["throughput", "p99"]
+
+[server.web]
+nginx = { workers = 2, body_bytes = 100 }
+
+[server.logging]
+nginx = { access_log = true }
+
+[server.own]
+command = "./server --port {port}"
+env = { A = "b" }
+
+[server.up]
+url = "http://127.0.0.1:8080/aaaa"
+
+[[variant]]
+name = "no log"
+server = "web"
+
+[[variant]]
+name = "log"
+server = "logging"
+place = "host"
+layers = []
+
+[[variant]]
+name = "mine"
+server = "own"
+headers = ["X-A: b"]
+may_differ = ["body", "headers"]
+
+[[variant]]
+name = "other"
+server = "up"
+"#;
+
+fn parse(text: &str) -> Result<Plan, Failure> {
+    let source = Source { path: Path::new("x.toml"), text };
+    let file: File = toml::from_str(text).map_err(|error| source.complain(&error))?;
+    plan(file, &source)
+}
+
+#[test]
+fn a_file_becomes_a_plan_without_gaps() {
+    let plan = parse(GOOD).unwrap();
+    assert_eq!((plan.seed, plan.load.connections, plan.stop.precision), (7, 20, 0.01));
+    assert_eq!(plan.stop.tolerance, 0.01, "follows the precision");
+    assert_eq!(plan.load.timeout, DurationNs::from_secs(3));
+    assert_eq!(plan.stop.metrics, [Metric::Throughput, Metric::LatencyP99]);
+    let [first, log, mine, other] = plan.variants.as_slice() else { panic!("{plan:?}") };
+    assert!(first.baseline && !log.baseline, "the first, where none is named");
+    assert_eq!(first.url, "http://127.0.0.1:{port}/aaaa");
+    let ServerSpec::Nginx(spec) = &log.server else { panic!("{log:?}") };
+    assert!(spec.access_log && spec.body_bytes == 612);
+    assert_eq!(mine.headers, ["X-A: b"]);
+    assert_eq!(mine.may_differ, [Difference::Body, Difference::Headers]);
+    assert_eq!(other.server, ServerSpec::Up);
+    let again: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+    assert_eq!(again, plan, "it is stored whole");
+}
+
+#[test]
+fn mistakes_name_their_line_and_what_is_allowed() {
+    for (from, to, complaint) in [
+        (
+            "connections = 20",
+            "conections = 20",
+            "x.toml:7: unknown key 'conections'; did you mean 'connections'? (others are ",
+        ),
+        ("workers = 2", "wrokers = 2", "x.toml:16: unknown key 'wrokers'; did you mean 'workers'?"),
+        ("[stop]", "[stpo]", "x.toml:10: unknown key 'stpo'; did you mean 'stop'?"),
+        ("\"1%\"", "\"1\"", "x.toml:11: '1' is not a percentage; write 2% or 0.5%"),
+        ("\"5m\"", "\"5\"", "x.toml:12: '5' is not a duration; write a number and ns, us"),
+        ("\"p99\"]", "\"p98\"]", "x.toml:13: 'p98' is not a metric; choose among throughput"),
+        (
+            "server = \"up\"",
+            "server = \"down\"",
+            "x.toml:51: there is no server 'down'; there are: logging, own, up, web",
+        ),
+        (
+            "connections = 20",
+            "connections = \"many\"",
+            "x.toml:7: invalid type: string \"many\", expected u32",
+        ),
+        (
+            "place = \"host\"",
+            "place = { oci = \"runc\" }",
+            "x.toml:39: a place other than \"host\" is not in this version",
+        ),
+        (
+            "layers = []",
+            "layers = [{ filter = \"wasm\" }]",
+            "x.toml:40: a layer is not in this version",
+        ),
+        (
+            "command = ",
+            "target = {}\ncommand = ",
+            "x.toml:21: server 'own' is of two kinds; choose one",
+        ),
+        (
+            "command = \"./server --port {port}\"\nenv = { A = \"b\" }",
+            "",
+            "x.toml:21: server 'own' needs one of command, nginx, httpd or target",
+        ),
+        ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),
+        ("name = \"What does an access log cost?\"", "", "x.toml:1: missing field `name`"),
+        (
+            "may_differ = [\"body\"",
+            "may_differ = [\"bdy\"",
+            "unknown variant `bdy`, expected one of `status`, `body`",
+        ),
+        ("seed = 7", "seed = ", "x.toml:3: "),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{from} -> {to}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
