@@ -63,6 +63,7 @@ pub struct Reading {
     own_cpu: DurationNs,
     throttled_periods: u64,
     thermal_throttles: u64,
+    tcp_segments: u64,
     tcp_retransmits: u64,
     listen_drops: u64,
 }
@@ -81,6 +82,7 @@ impl Reading {
             own_cpu: own_cpu_time(),
             throttled_periods: throttled_periods("self"),
             thermal_throttles: thermal_throttles(),
+            tcp_segments: net_counter(&snmp, "Tcp:", "OutSegs"),
             tcp_retransmits: net_counter(&snmp, "Tcp:", "RetransSegs"),
             listen_drops: net_counter(&netstat, "TcpExt:", "ListenDrops"),
         }
@@ -96,6 +98,7 @@ impl Reading {
             own_cpu_ns: self.own_cpu.as_ns() - earlier.own_cpu.as_ns(),
             throttled_periods: self.throttled_periods.saturating_sub(earlier.throttled_periods),
             thermal_throttles: self.thermal_throttles.saturating_sub(earlier.thermal_throttles),
+            tcp_segments: self.tcp_segments.saturating_sub(earlier.tcp_segments),
             tcp_retransmits: self.tcp_retransmits.saturating_sub(earlier.tcp_retransmits),
             listen_drops: self.listen_drops.saturating_sub(earlier.listen_drops),
             ..MachineUse::default()
@@ -170,19 +173,22 @@ fn thermal_throttles() -> u64 {
     allowed_cpus().iter().filter_map(of).sum()
 }
 
-/// The share of local ports that are in use, waiting ones included.
+/// The share of local ports that are in use, by connections that rest after their end too.
 pub fn ports_used() -> Option<f64> {
-    let text = fs::read_to_string("/proc/net/sockstat").ok()?;
-    let tcp = text.lines().find(|line| line.starts_with("TCP:"))?;
-    let words: Vec<&str> = tcp.split_whitespace().collect();
-    let number = |key: &str| {
-        let at = words.iter().position(|word| *word == key)?;
-        words.get(at + 1)?.parse::<f64>().ok()
-    };
-    let (inuse, waiting) = (number("inuse")?, number("tw")?);
     let (low, high) = local_ports()?;
-    // Both ends of a connection on this machine are in use; only one has a local port.
-    Some((inuse / 2.0 + waiting) / f64::from(high - low + 1))
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let text: String = tables.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
+    let used = ports_of(&text).into_iter().filter(|port| (low..=high).contains(port)).count();
+    Some(used as f64 / f64::from(high - low + 1))
+}
+
+/// Local ports in a table of sockets, each once.
+fn ports_of(table: &str) -> std::collections::BTreeSet<u32> {
+    let port = |line: &str| {
+        let local = line.split_whitespace().nth(1)?;
+        u32::from_str_radix(local.rsplit_once(':')?.1, 16).ok()
+    };
+    table.lines().filter_map(port).collect()
 }
 
 /// The range of local ports.
@@ -202,6 +208,16 @@ mod tests {
         let netstat = "TcpExt: A ListenDrops B\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 9\n";
         assert_eq!(net_counter(netstat, "TcpExt:", "ListenDrops"), 42);
         assert_eq!(net_counter(netstat, "TcpExt:", "Nothing"), 0);
+    }
+
+    #[test]
+    fn ports_are_counted_once() {
+        let table = "  sl  local_address rem_address   st\n\
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n\
+                     1: 0100007F:C001 0100007F:1F90 06 00000000:00000000\n\
+                     2: 0100007F:C001 0200007F:1F90 06 00000000:00000000\n";
+        assert_eq!(ports_of(table).into_iter().collect::<Vec<_>>(), [0x1f90, 0xc001]);
+        assert!(ports_used().is_some_and(|share| (0.0..1.0).contains(&share)));
     }
 
     #[test]

@@ -292,10 +292,18 @@ impl Lane {
     }
 
     fn close(&mut self) {
-        match &mut self.io {
-            Io::Uring(io) => self.engine.close(io.as_mut()),
-            Io::Epoll(io) => self.engine.close(io),
-        }
+        let engine = &mut self.engine;
+        // Should settling fail, dropping the reactor closes everything a little later.
+        let _ = match &mut self.io {
+            Io::Uring(io) => {
+                engine.close(io.as_mut());
+                settle(engine, io.as_mut())
+            }
+            Io::Epoll(io) => {
+                engine.close(io);
+                settle(engine, io)
+            }
+        };
     }
 }
 
@@ -315,7 +323,7 @@ fn slice<R: Reactor>(
     engine.begin(stretch, start);
     turn_until_finished(engine, io, stop, &mut clock)?;
     let (tally, life) = (engine.tally(), engine.life());
-    Ok(SliceReport {
+    let report = SliceReport {
         tally: tally.counters(),
         from_sent: Recorded::of(&tally.latency.from_sent),
         from_due: Recorded::of(&tally.latency.from_due),
@@ -328,7 +336,21 @@ fn slice<R: Reactor>(
         answered: life.answered - before.answered,
         sent: life.sent - before.sent,
         closed_by_server: life.closed_by_server - before.closed_by_server,
-    })
+    };
+    settle(engine, io)?;
+    Ok(report)
+}
+
+/// Lets the kernel do what it was told last: a connection that was closed must not stay open until
+/// this lane has its next slice.
+fn settle<R: Reactor>(engine: &mut Engine, io: &mut R) -> Result<(), SetupError> {
+    let mut happened = Vec::new();
+    // Once to hand it over, once to let its effects come back.
+    for _ in 0..2 {
+        io.wait(tare_io::Wait::until(io.now()), &mut happened)?;
+        engine.turn(io, &mut happened, &mut WindowClock::default());
+    }
+    Ok(())
 }
 
 /// Takes the time and the CPU time of the window. A slice is one interval: nothing is exchanged.

@@ -115,6 +115,7 @@ impl<'a> Evidence<'a> {
             machine.own_cpu_ns += more.own_cpu_ns;
             machine.throttled_periods += more.throttled_periods;
             machine.thermal_throttles += more.thermal_throttles;
+            machine.tcp_segments += more.tcp_segments;
             machine.tcp_retransmits += more.tcp_retransmits;
             machine.listen_drops += more.listen_drops;
             machine.ports_used = match (machine.ports_used, more.ports_used) {

@@ -51,8 +51,8 @@ const RESUMED_SHARE: f64 = 0.02;
 /// Share of CPU time stolen, and CPUs used by others.
 const STEAL_SHARE: f64 = 0.01;
 const FOREIGN_CPUS: f64 = 0.15;
-/// Retransmits a second on a healthy path are none; now and then one is.
-const RETRANSMITS_PER_S: f64 = 1.0;
+/// Share of segments sent again. A few are probes for the tail of a reply that was merely slow.
+const RETRANSMITTED: f64 = 0.001;
 const PORTS_USED: f64 = 0.8;
 
 fn guard(code: &str, severity: Severity, variant: Option<&str>, text: String) -> Vec<RunGuard> {
@@ -212,15 +212,12 @@ fn littles_law(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
     let sum_ns: u128 =
         rounds.clone().filter_map(|r| r.latency(series)).map(|latency| latency.sum_ns()).sum();
-    let slices: u64 = evidence.digests.iter().map(|digest| u64::from(digest.cycles)).sum();
-    let (window, mean) = (counts.window_ns as f64, sum_ns as f64 / counts.good.max(1) as f64);
-    let at_once = sum_ns as f64 / window.max(1.0);
-    // Requests that the ramp left under way bring latency that they spent before the window.
-    let carried = 1.0 + mean / (window / slices.max(1) as f64).max(1.0);
+    let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
     let connections = f64::from(evidence.facts.load.max_connections);
-    if at_once <= connections * LITTLES_LAW_SLACK * carried {
+    if sum_ns as f64 <= connections * room_ns as f64 * LITTLES_LAW_SLACK {
         return Vec::new();
     }
+    let at_once = sum_ns as f64 / counts.window_ns.max(1) as f64;
     let text = format!(
         "throughput × mean latency is {at_once:.1} requests at once on {connections} connections: \
          that cannot be"
@@ -393,13 +390,13 @@ fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
 
 fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let machine = &evidence.machine;
-    let elapsed: u64 = evidence.digests.iter().map(|digest| digest.elapsed_ns).sum();
     let mut guards = Vec::new();
-    let per_s = machine.tcp_retransmits as f64 / (elapsed.max(1) as f64 / 1e9);
-    if per_s > RETRANSMITS_PER_S {
+    let again = machine.tcp_retransmits as f64 / machine.tcp_segments.max(1) as f64;
+    if again > RETRANSMITTED {
         let text = format!(
-            "the kernel sent {} TCP segments again: the network lost them, or a queue was full",
-            count(machine.tcp_retransmits)
+            "the kernel sent {} TCP segments ({}) again: the network lost them, or a queue was full",
+            count(machine.tcp_retransmits),
+            percent(again)
         );
         guards.extend(guard("retransmits", Severity::Warn, None, text));
     }

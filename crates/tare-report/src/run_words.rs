@@ -205,7 +205,7 @@ fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
     let p99 = |variant: &Variant| variant.metric(Metric::LatencyP99).map(|value| value.point);
     let base = report.baseline().and_then(p99);
     match (p99(variant), base) {
-        (Some(mine), Some(base)) if said != Metric::LatencyP99 => {
+        (Some(mine), Some(base)) if said == Metric::Throughput => {
             let sign = if mine >= base { "+" } else { "−" };
             format!("; p99 {sign}{}", duration((mine - base).abs().round() as u64))
         }

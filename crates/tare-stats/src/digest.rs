@@ -26,6 +26,9 @@ pub struct VariantRound {
     pub launch: Option<Launch>,
     pub counts: Counts,
     pub server: Option<ServerUse>,
+    /// For Little's law: over slices, the window and the longest latency. A request that was under
+    /// way when the window opened may bring that much from before it.
+    pub room_ns: u64,
     /// Merged over the round.
     pub latencies: Vec<(Series, Distribution)>,
     /// By [`Metric::ALL`].
@@ -91,6 +94,8 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
             (Some(sum), Some(more)) => Some(sum.plus(more)),
             (sum, more) => sum.or(more),
         };
+        let sent = slice.latency(Series::FromSent).or(slice.latency(Series::Headline));
+        total.room_ns += slice.counts.window_ns + sent.map_or(0, Distribution::max_ns);
         for (series, distribution) in &slice.latencies {
             match total.latencies.iter_mut().find(|(kind, _)| kind == series) {
                 Some((_, merged)) => merged.merge(distribution),

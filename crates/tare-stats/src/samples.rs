@@ -32,6 +32,7 @@ pub struct MachineUse {
     /// Periods in which a CPU quota held tare up.
     pub throttled_periods: u64,
     pub thermal_throttles: u64,
+    pub tcp_segments: u64,
     pub tcp_retransmits: u64,
     pub listen_drops: u64,
     /// Share (0 to 1) of local ports in use at its end, where connections are new.

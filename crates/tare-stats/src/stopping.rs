@@ -1,7 +1,7 @@
 //! When to stop, and how many slices a launch is worth.
 
 use crate::digest::{Scatter, TRIM};
-use crate::estimate::{t_quantile, variance};
+use crate::estimate::{Estimate, t_quantile, variance};
 use crate::metric::Metric;
 use crate::verdict::ROUNDS_MIN;
 use crate::{Analysis, RoundDigest};
@@ -39,18 +39,21 @@ pub fn precise_enough(analysis: &Analysis, precision: f64) -> bool {
     let mut asked = analysis.comparisons.iter().filter(|comparison| comparison.asked).peekable();
     asked.peek().is_some()
         && asked.all(|comparison| {
-            let estimate = &comparison.overhead_percent;
-            estimate.n >= ROUNDS_MIN && estimate.half_width() <= precision * 100.0
+            comparison.ratio.n >= ROUNDS_MIN && relative_half_width(&comparison.ratio) <= precision
         })
+}
+
+/// How well a ratio is known, as a share of itself: 3.00 ± 0.06 is ± 2 %, and so is 0.50 ± 0.01.
+pub fn relative_half_width(ratio: &Estimate) -> f64 {
+    (ratio.upper.ln() - ratio.lower.ln()) / 2.0
 }
 
 /// Rounds that it takes in all until the widest interval is narrow enough, by the square law.
 pub fn rounds_needed(analysis: &Analysis, precision: f64) -> Option<u32> {
     let asked = analysis.comparisons.iter().filter(|comparison| comparison.asked);
     let needed = asked.map(|comparison| {
-        let estimate = &comparison.overhead_percent;
-        let ratio = estimate.half_width() / (precision * 100.0);
-        (f64::from(estimate.n) * ratio * ratio).ceil()
+        let ratio = relative_half_width(&comparison.ratio) / precision;
+        (f64::from(comparison.ratio.n) * ratio * ratio).ceil()
     });
     let most = needed.fold(f64::NAN, f64::max);
     most.is_finite().then_some((most as u32).max(ROUNDS_MIN))

@@ -115,7 +115,8 @@ impl NginxSpec {
         let (ssl, tls) = if self.tls {
             let (cert, key) = kitchen.certificate()?;
             let paths = format!(
-                "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m;",
+                "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m; \
+                 ssl_protocols TLSv1.2 TLSv1.3;",
                 utf8(&cert)?,
                 utf8(&key)?
             );

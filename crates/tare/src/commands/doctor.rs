@@ -159,7 +159,8 @@ fn programs_found() -> Vec<Line> {
 
 fn store() -> Line {
     let text = match store_path(None) {
-        Ok(path) => match Store::open(&path) {
+        Ok(path) if !path.exists() => format!("{}, made by the first run", path.display()),
+        Ok(path) => match Store::open_existing(&path) {
             Ok(_) => {
                 let free = process::free_bytes(&path).unwrap_or(0);
                 format!("{} ({} free)", path.display(), bytes(free as f64))

@@ -91,7 +91,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "server = \"up\"",
             "server = \"down\"",
-            "x.toml:51: there is no server 'down'; there are: logging, own, up, web",
+            "x.toml:46: there is no server 'down'; there are: logging, own, up, web",
         ),
         (
             "connections = 20",
@@ -101,12 +101,12 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "place = \"host\"",
             "place = { oci = \"runc\" }",
-            "x.toml:39: a place other than \"host\" is not in this version",
+            "x.toml:35: a place other than \"host\" is not in this version",
         ),
         (
             "layers = []",
             "layers = [{ filter = \"wasm\" }]",
-            "x.toml:40: a layer is not in this version",
+            "x.toml:36: a layer is not in this version",
         ),
         (
             "command = ",

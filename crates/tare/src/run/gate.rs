@@ -2,6 +2,7 @@
 
 use tare_report::run::{Comparison, RunReport};
 use tare_report::run_words::overhead;
+use tare_stats::stopping::relative_half_width;
 use tare_stats::{Metric, Verdict};
 
 use crate::failure::Failure;
@@ -93,9 +94,8 @@ pub fn judge(gates: &[Gate], report: &RunReport) -> Result<(), Failure> {
 }
 
 fn is_wide(comparison: &Comparison, report: &RunReport) -> bool {
-    let bounds = &comparison.overhead_percent;
-    let half = (bounds.upper - bounds.lower) / 2.0;
-    half > report.run.precision * 100.0 || comparison.ratio.n < tare_stats::verdict::ROUNDS_MIN
+    let few = comparison.ratio.n < tare_stats::verdict::ROUNDS_MIN;
+    few || relative_half_width(&comparison.ratio) > report.run.precision
 }
 
 /// In words, where the whole interval is on the forbidden side; and where no verdict is allowed,

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use tare_io::system::terminal_columns;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_report::run::RunReport;
@@ -89,11 +90,12 @@ fn frame(report: &RunReport) -> Vec<String> {
         format!("  {}: {whom}{}", guard.code, guard.text)
     }));
     // A line that wraps would spoil the counting of lines.
-    lines.into_iter().map(|line| line.chars().take(WIDTH_MAX).collect()).collect()
+    let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
+    lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
 }
 
 const GUARDS_SHOWN: usize = 3;
-const WIDTH_MAX: usize = 79;
+const WIDTH: usize = 79;
 
 fn line(report: &RunReport) -> String {
     let verdicts: Vec<String> = report

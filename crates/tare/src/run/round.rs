@@ -191,7 +191,9 @@ impl Runner<'_> {
             self.session.slice(lane, window.warmup())?;
         }
         let order = schedule::cycles(self.plan.seed, round.index, up.len(), round.cycles);
-        for (cycle, lanes) in order.into_iter().enumerate() {
+        let ramps = schedule::ramps(self.plan.seed, round.index, round.cycles);
+        for (cycle, (lanes, ramp)) in order.into_iter().zip(ramps).enumerate() {
+            let window = window.with_longer_ramp(ramp);
             for (position, lane) in lanes.into_iter().enumerate() {
                 let variant = up[lane].variant;
                 let place = Place { variant, cycle: cycle as u32, position: position as u32 };
@@ -319,6 +321,7 @@ fn add_use(sum: &mut MachineUse, more: MachineUse) {
     sum.own_cpu_ns += more.own_cpu_ns;
     sum.throttled_periods += more.throttled_periods;
     sum.thermal_throttles += more.thermal_throttles;
+    sum.tcp_segments += more.tcp_segments;
     sum.tcp_retransmits += more.tcp_retransmits;
     sum.listen_drops += more.listen_drops;
 }

@@ -21,6 +21,7 @@ use super::outcome::Stopped;
 use super::places::journal_folder;
 use super::plan::Plan;
 use super::probe::Prober;
+use super::schedule::RAMP_JITTER;
 use crate::failure::Failure;
 use crate::load::plan::resolve;
 
@@ -54,6 +55,11 @@ impl Window {
         let ramp = DurationNs::from_ns(longest.as_ns() * 2);
         self.ramp = ramp.clamp(Self::SHORTEST_RAMP, Self::LONGEST);
         self.warmup = plan.slices.warmup.unwrap_or(self.length);
+    }
+
+    pub(super) fn with_longer_ramp(self, share: f64) -> Self {
+        let most = self.length.as_ns() / RAMP_JITTER;
+        Self { ramp: self.ramp + DurationNs::from_ns((most as f64 * share) as u64), ..self }
     }
 
     pub(super) fn stretch(&self) -> Stretch {
@@ -203,11 +209,11 @@ impl<'a> Runner<'a> {
     }
 
     fn verdict_on_going_on(&self, rounds: u32) -> Option<Stopped> {
-        if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
-            return Some(Stopped::Rounds);
-        }
         if rounds == PILOT_ROUNDS && super::finish::all_void(self.plan, &self.digests) {
             return Some(Stopped::Void);
+        }
+        if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
+            return Some(Stopped::Rounds);
         }
         if self.plan.stop.rounds.is_none() && is_look(rounds) {
             let analysis = analyse(&self.digests, &self.plan.question());

@@ -13,6 +13,18 @@ pub fn cycles(seed: u64, round: u32, variants: usize, cycles: u32) -> Vec<Vec<us
     (0..cycles).map(|_| shuffled(&mut random, variants)).collect()
 }
 
+/// How much longer than the shortest each cycle's ramp is, as a share of `1 / RAMP_JITTER` of the
+/// window. A server of even pace answers in step with the start of load; a window that always opened
+/// at the same moment after it would always cut that pace at the same place, and count one reply too
+/// many or too few in each slice. All variants of a cycle have the same.
+pub fn ramps(seed: u64, round: u32, cycles: u32) -> Vec<f64> {
+    let mut random = Random::stream(seed, "ramp", u64::from(round));
+    (0..cycles).map(|_| random.uniform()).collect()
+}
+
+/// Windows hold 200 replies, so that ramps differ by up to ten of them.
+pub const RAMP_JITTER: u64 = 20;
+
 /// Fisher and Yates.
 fn shuffled(random: &mut Random, n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();

@@ -32,7 +32,9 @@ fn json_agrees_with_the_server() {
     assert_eq!((report.requests.good, report.requests.started), (500, 500));
     assert_eq!(report.status["503"], server.target.stats.get(Counter::Errors));
     assert_eq!(report.bytes.received, server.target.stats.get(Counter::SentBytes));
-    assert!(report.guards.is_empty(), "{:?}", report.guards);
+    // Half a thousand requests are over before a busy machine has calmed down.
+    let guards: Vec<_> = report.guards.iter().filter(|g| g.code != "client-bound").collect();
+    assert!(guards.is_empty(), "{guards:?}");
     let series = report.latency.from_sent.unwrap();
     assert_eq!((series.count, series.ns_p99_9), (500, None), "500 values hold no p99.9");
 }

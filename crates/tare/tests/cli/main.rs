@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod compare;
+mod guards;
+mod kill;
 mod load;
 mod mistakes;
+mod runs;
 mod target;
 mod util;
 mod wrk;

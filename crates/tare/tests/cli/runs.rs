@@ -1,0 +1,88 @@
+//! Runs the real binary on real servers, in a data folder of the test's own.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use tare_report::run::{Comparison, RunGuard, RunReport};
+
+use crate::util::{Folder, Ran, ran, str};
+
+/// A place for a test's runs.
+pub struct Desk {
+    pub folder: Folder,
+}
+
+impl Desk {
+    pub fn new(name: &str) -> Self {
+        Self { folder: Folder::new(name) }
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        command.args(args).env("XDG_DATA_HOME", &self.folder.0).env_remove("TARE_STORE");
+        command
+    }
+
+    pub fn tare(&self, args: &[&str]) -> Ran {
+        ran(&mut self.command(args))
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.file(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Runs `compare` with these, and reads its JSON.
+    #[track_caller]
+    pub fn compare(&self, args: &[&str]) -> RunReport {
+        let all: Vec<&str> = ["compare", "--json", "-", "-q"].iter().chain(args).copied().collect();
+        read(self.tare(&all).success())
+    }
+
+    /// Runs an experiment.
+    #[track_caller]
+    pub fn run(&self, toml: &str) -> RunReport {
+        let path = self.file("experiment.toml", toml);
+        read(self.tare(&["run", str(&path), "--json", "-", "-q"]).success())
+    }
+}
+
+/// Two launches of tare's own server with these flags.
+pub fn launches(a: &str, b: &str) -> [String; 2] {
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let launch = |name: &str, flags: &str| {
+        format!("--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} {flags}")
+    };
+    [launch("a", a), launch("b", b)]
+}
+
+/// Few and short: what is tested is not precision.
+pub const BRIEF: [&str; 6] = ["--rounds", "6", "--slice", "5ms", "--cycles", "2"];
+
+#[track_caller]
+pub fn read(ran: Ran) -> RunReport {
+    match serde_json::from_str(&ran.stdout) {
+        Ok(report) => report,
+        Err(error) => panic!("{error}: {}", ran.story()),
+    }
+}
+
+#[track_caller]
+pub fn guard<'a>(report: &'a RunReport, code: &str) -> &'a RunGuard {
+    let found = report.guards.iter().find(|guard| guard.code == code);
+    found.unwrap_or_else(|| panic!("no {code} among {:#?}", report.guards))
+}
+
+#[track_caller]
+pub fn no_guard(report: &RunReport, code: &str) {
+    let found = report.guards.iter().find(|guard| guard.code == code);
+    assert_eq!(found, None);
+}
+
+/// The comparison that decides.
+#[track_caller]
+pub fn asked(report: &RunReport) -> &Comparison {
+    let found = report.comparisons.iter().find(|comparison| comparison.asked);
+    found.unwrap_or_else(|| panic!("nothing compared: {report:#?}"))
+}
