@@ -1,6 +1,7 @@
 //! What a run says against itself: each guard looks at one thing, in one sentence.
 
 use tare_stats::Verdict;
+use tare_stats::estimate::mean;
 use tare_stats::samples::{Probe, Series};
 use tare_stats::shape::{trend, two_modes};
 
@@ -462,7 +463,12 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     for comparison in evidence.analysis.comparisons.iter().filter(|c| c.asked) {
         let name = evidence.name(comparison.variant);
         let word = comparison.metric.word();
-        if let Some(z) = trend(&comparison.rounds) {
+        let tolerance = evidence.facts.question.tolerance;
+        // What is smaller than the tolerance may move as it likes.
+        let third = comparison.rounds.len() / 3;
+        let end = comparison.rounds.len() - third;
+        let moved = mean(&comparison.rounds[end..]) - mean(&comparison.rounds[..third]);
+        if let Some(z) = trend(&comparison.rounds).filter(|_| moved.abs() > tolerance) {
             let way = if z > 0.0 { "rises" } else { "falls" };
             let text = format!(
                 "its ratio of {word} {way} from round to round: it has not settled, and the \
@@ -470,7 +476,8 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             );
             guards.extend(guard("unstable", Severity::Warn, Some(name), text));
         }
-        if let Some(modes) = two_modes(&comparison.rounds) {
+        let modes = two_modes(&comparison.rounds);
+        if let Some(modes) = modes.filter(|modes| modes.high - modes.low > tolerance) {
             let shown = |log: f64| format!("{:+.1} %", (log.exp() - 1.0) * 100.0);
             let text = format!(
                 "its rounds are of two kinds in {word}: {} in {} of them, {} in the others; the \

@@ -14,9 +14,9 @@ pub fn cycles(seed: u64, round: u32, variants: usize, cycles: u32) -> Vec<Vec<us
 }
 
 /// How much longer than the shortest each cycle's ramp is, as a share of `1 / RAMP_JITTER` of the
-/// window. A server of even pace answers in step with the start of load; a window that always opened
-/// at the same moment after it would always cut that pace at the same place, and count one reply too
-/// many or too few in each slice. All variants of a cycle have the same.
+/// window. A server of even pace answers in step with the start of load; a window that always
+/// opened at the same moment after it would always cut that pace at the same place, and count one
+/// reply too many or too few in each slice. All variants of a cycle have the same.
 pub fn ramps(seed: u64, round: u32, cycles: u32) -> Vec<f64> {
     let mut random = Random::stream(seed, "ramp", u64::from(round));
     (0..cycles).map(|_| random.uniform()).collect()

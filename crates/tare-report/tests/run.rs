@@ -1,0 +1,330 @@
+//! Reports of made-up rounds: what only another machine could provoke, every format to the byte,
+//! and the published schema.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tare_report::guards::Severity;
+use tare_report::run::RunReport;
+use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::{run_csv, run_markdown, run_text};
+use tare_stats::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
+use tare_stats::{Distribution, Metric, Question, RoundDigest, Verdict, digest};
+
+fn facts() -> RunFacts {
+    let variant = |name: &str| VariantFacts {
+        name: name.into(),
+        launched: true,
+        tls: false,
+        may_differ: Vec::new(),
+    };
+    RunFacts {
+        id: 7,
+        name: "What does |it| cost?".into(),
+        seed: 42,
+        tare_version: "0.1.0".into(),
+        started_unix_ms: 1_795_239_600_000,
+        stopped_by: "precision".into(),
+        machine: serde_json::json!({ "cpus": [0, 1] }),
+        plan: serde_json::json!({ "name": "x" }),
+        question: Question {
+            baseline: 0,
+            metrics: vec![Metric::Throughput],
+            tolerance: 0.02,
+            level: 0.95,
+        },
+        precision: 0.02,
+        variants: vec![variant("none"), variant("=<b>filter</b>")],
+        load: LoadFacts {
+            open_loop: false,
+            rate_per_s: None,
+            connections: 20,
+            max_connections: 20,
+            new_connections: false,
+            tls_resume: false,
+            workers: 1,
+        },
+        exclusive: false,
+    }
+}
+
+/// 10,000 replies in 100 ms on 20 connections; the second variant gives four in a hundred less.
+fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
+    let wobble = u64::from((round * 7 + cycle * 3 + variant) % 11) * 10;
+    let good = if variant == 0 { 10_000 } else { 9_600 } + wobble;
+    let ns = 100_000_000 * 20 / good;
+    let latency = Distribution::new(
+        vec![(ns, good - 200), (ns * 3, 200)],
+        u128::from(ns * (good - 200) + ns * 200),
+    );
+    Slice {
+        variant,
+        cycle,
+        position: variant,
+        counts: Counts {
+            window_ns: 100_000_000,
+            started: good + 20,
+            completed: good,
+            good,
+            drained: 20,
+            answered: good + 100,
+            body_bytes: good * 612,
+            client_cpu_ns: 60_000_000,
+            client_busiest: 0.6,
+            status: vec![(200, good)],
+            ..Counts::default()
+        },
+        server: Some(ServerUse {
+            cpu_ns: 95_000_000,
+            user_ns: 30_000_000,
+            system_ns: 65_000_000,
+            switches: Some(300),
+        }),
+        latencies: vec![(Series::Headline, latency)],
+    }
+}
+
+fn round(index: u32) -> Round {
+    let launch = |variant: u32| Launch {
+        variant,
+        fresh: true,
+        requests_sent: 30_360,
+        requests_served: Some(30_360),
+        rss_bytes: Some(11_000_000),
+        cpu_ns: 285_000_000,
+        probe: Some(Probe {
+            status: 200,
+            body_bytes: 612,
+            body_sha256: "ab".into(),
+            body_stable: true,
+            header_names: vec!["server".into()],
+            connection_kept: true,
+            tls: None,
+        }),
+        ..Launch::default()
+    };
+    Round {
+        index,
+        cycles: 3,
+        started_unix_ms: 5,
+        elapsed_ns: 700_000_000,
+        machine: MachineUse {
+            capacity_ns: 1_300_000_000,
+            busy_ns: 1_000_000_000,
+            own_cpu_ns: 400_000_000,
+            tcp_segments: 100_000,
+            ..MachineUse::default()
+        },
+        launches: vec![launch(0), launch(1)],
+        slices: (0..3).flat_map(|cycle| (0..2).map(move |v| slice(v, cycle, index))).collect(),
+    }
+}
+
+fn rounds(change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
+    let changed = |index| {
+        let mut round = round(index);
+        change(&mut round);
+        digest(&round, 2, 0)
+    };
+    (0..24).map(changed).collect()
+}
+
+fn report() -> RunReport {
+    build(&facts(), &rounds(|_| {}))
+}
+
+#[track_caller]
+fn trips(change: impl Fn(&mut Round), code: &str, severity: Severity, text: &str) {
+    let report = build(&facts(), &rounds(change));
+    let found = report.guards.iter().find(|guard| guard.code == code);
+    let found = found.unwrap_or_else(|| panic!("no {code} among {:#?}", report.guards));
+    assert_eq!(found.severity, severity);
+    assert!(found.text.contains(text), "{found:?}");
+    let void = report.comparisons.iter().all(|c| c.verdict == Verdict::Void);
+    assert_eq!(void, severity == Severity::Void, "{code}");
+}
+
+#[test]
+fn clean_rounds_trip_nothing() {
+    assert_eq!(report().guards, Vec::new());
+}
+
+#[test]
+fn what_only_another_machine_could_provoke() {
+    let warn = Severity::Warn;
+    trips(
+        |round| round.machine.steal_ns = 50_000_000,
+        "steal",
+        warn,
+        "took 3.85 % of the CPU time",
+    );
+    trips(
+        |round| round.machine.throttled_periods = 2,
+        "throttled",
+        warn,
+        "stopped tare in 48 periods",
+    );
+    trips(|round| round.machine.thermal_throttles = 1, "throttled", warn, "slowed CPUs 24 times");
+    trips(
+        |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_cpu_ns = 97_000_000),
+        "client-bound",
+        warn,
+        "the load's worker were busy 97.0 %",
+    );
+    trips(
+        |round| {
+            for slice in &mut round.slices {
+                // Thrice the latency at the same throughput: sixty requests on twenty connections.
+                let (_, latency) = &mut slice.latencies[0];
+                *latency = Distribution::new(latency.counts().to_vec(), latency.sum_ns() * 3);
+            }
+        },
+        "littles-law",
+        Severity::Void,
+        "requests at once on 20 connections: that cannot be",
+    );
+    trips(
+        |round| {
+            let slices = round.slices.iter_mut().filter(|slice| slice.variant == 1);
+            slices.for_each(|slice| slice.counts.body_bytes = slice.counts.good * 500);
+        },
+        "unequal-reply",
+        Severity::Void,
+        "under load its replies have 500 B on average, the baseline's 612 B",
+    );
+}
+
+#[test]
+fn a_few_failures_warn_and_more_void() {
+    let fail = |n: u64| {
+        move |round: &mut Round| {
+            let counts = &mut round.slices[1].counts;
+            counts.failed = n;
+            counts.started += n;
+            counts.errors = vec![("reset".into(), n, "connection reset by peer".into())];
+        }
+    };
+    trips(fail(3), "errors", Severity::Warn, "(reset 72: connection reset by peer)");
+    trips(fail(100), "errors", Severity::Void, "requests (0.34 %) failed");
+}
+
+#[test]
+fn a_guard_on_the_baseline_voids_all() {
+    let report = build(&facts(), &rounds(|round| round.launches[0].requests_served = Some(1)));
+    assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void));
+    assert_eq!(report.why_void("=<b>filter</b>").unwrap().code, "count-mismatch");
+    let text = run_text::render(&report);
+    assert!(
+        text.contains("no verdict (count-mismatch): none: the server counted 1 requests"),
+        "{text}"
+    );
+}
+
+fn golden(name: &str, got: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/testdata").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(got, expected, "{}: set UPDATE_GOLDEN=1 where the change is meant", path.display());
+    // Could the comparison fail? One digit changed must make it.
+    let changed = expected.replacen('4', "5", 1);
+    assert_ne!(got, changed);
+}
+
+#[test]
+fn every_format_to_the_byte() {
+    let report = report();
+    golden("run.txt", &run_text::render(&report));
+    golden("run.md", &run_markdown::render(&report));
+    golden("run.csv", &run_csv::render(&report));
+    golden("run.json", &report.json());
+}
+
+#[test]
+fn text_from_outside_is_not_markup() {
+    let markdown = run_markdown::render(&report());
+    assert!(markdown.contains("What does \\|it\\| cost?") && markdown.contains("=&lt;b&gt;filter"));
+    let csv = run_csv::render(&report());
+    assert!(csv.contains(",'=<b>filter</b>,"), "no formula: {csv}");
+}
+
+/// Paths of keys, lists as `[]`, keys that are names or numbers as `*`.
+fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    const OPEN: [&str; 5] =
+        ["machine", "plan", "variants[].errors", "variants[].status", "variants[].metrics"];
+    match value {
+        Value::Object(fields) if at == "machine" || at == "plan" => {
+            assert!(!fields.is_empty());
+            found.insert(format!("{at}.*"));
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = if OPEN.contains(&at) { "*" } else { key };
+                let path = if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+                paths(value, &path, found);
+            }
+        }
+        Value::Array(values) => {
+            found.insert(format!("{at}[]"));
+            values.iter().for_each(|value| paths(value, &format!("{at}[]"), found));
+        }
+        _ => drop(found.insert(at.to_owned())),
+    }
+}
+
+/// Every key that is written is published, and every key that is published is written.
+#[test]
+fn json_is_as_published() {
+    let mut all = BTreeSet::new();
+    let noisy = rounds(|round| {
+        round.machine.steal_ns = 50_000_000;
+        round.slices[0].counts.errors = vec![("reset".into(), 1, "x".into())];
+        round.slices[0].counts.failed = 1;
+        round.slices[0].counts.started += 1;
+        round.launches[1].requests_served = Some(1);
+    });
+    for report in [report(), build(&facts(), &noisy)] {
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        paths(&json, "", &mut all);
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run-json.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let published: BTreeSet<String> =
+        rows.filter_map(|row| row.split('`').next()).map(str::to_owned).collect();
+    let leaves: BTreeSet<String> = all
+        .iter()
+        .filter(|path| !all.iter().any(|other| other.starts_with(&format!("{path}."))))
+        .cloned()
+        .collect();
+    assert_eq!(
+        leaves.difference(&published).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "unpublished"
+    );
+    assert_eq!(
+        published.difference(&leaves).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "not written"
+    );
+}
+
+#[test]
+fn unknown_and_missing_keys_are_refused() {
+    let json = report().json();
+    assert_eq!(serde_json::from_str::<RunReport>(&json).unwrap(), report());
+    for (from, to) in [
+        ("\"schema\"", "\"extra\": 1, \"schema\""),
+        ("\"rounds\"", "\"extra\": 1, \"rounds\""),
+        ("\"launches\"", "\"extra\": 1, \"launches\""),
+        ("\"overhead_percent\": {", "\"overhead_percent\": { \"extra\": 1,"),
+        ("\"seed\": 42,", ""),
+    ] {
+        assert!(json.contains(from), "{from}");
+        assert!(serde_json::from_str::<RunReport>(&json.replacen(from, to, 1)).is_err(), "{to}");
+    }
+}
