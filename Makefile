@@ -2,10 +2,11 @@
 #
 #   make setup   install what building, testing and benching need (Debian packages)
 #   make build   the program, optimised: target/release/tare
-#   make run     a first look: sets up, builds, measures a server that stalls
+#   make run     a first look: sets up, builds, measures what an access log costs nginx
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
-#   make bench   tare beside its peers on the same nginx; ROUNDS=2 for a look
+#   make bench   tare beside its peers on the same nginx, and the method against known truths;
+#                ROUNDS=2 AA_RUNS=5 for a look
 #   make fuzz    the HTTP parser under libFuzzer; FUZZ_RUNS=10000000
 
 SHELL := /bin/bash
@@ -14,11 +15,15 @@ SHELL := /bin/bash
 
 # What building and testing need, and what `make bench` measures and compares with.
 BUILD_PACKAGES := build-essential cmake pkg-config
-TEST_PACKAGES := $(BUILD_PACKAGES) util-linux procps iproute2
+# Servers that experiments and tests compare.
+RUN_PACKAGES := $(BUILD_PACKAGES) nginx apache2-bin
+TEST_PACKAGES := $(RUN_PACKAGES) util-linux procps iproute2 python3
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
 
 ROUNDS ?= 10
+AA_RUNS ?= 100
+SIMULATED_RUNS ?= 10000
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
@@ -29,7 +34,7 @@ build: setup
 	@echo "built target/release/tare"
 
 run: build
-	@scripts/first-run
+	target/release/tare run experiments/nginx-access-log.toml
 
 setup:
 	@scripts/install-packages $(TEST_PACKAGES)
@@ -53,10 +58,13 @@ lint: setup
 bench: setup-bench build
 	bench/install-peers
 	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
+	bench/method --aa-runs $(AA_RUNS)
+	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 
 # Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
 bench-smoke: setup-bench build
 	bench/run --rounds 1 --seconds 1 --smoke
+	bench/method --smoke
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)

@@ -107,6 +107,16 @@ pub struct Stretch {
     pub requests: Option<u64>,
     /// Tallies are handed over this often; the window is the sum of its intervals.
     pub interval: DurationNs,
+    /// The window opens and closes with a reply, the first after it was to. What it holds is then a
+    /// whole number of replies in exactly the time they took, where a window cut by the clock is
+    /// off by up to one of them. Closed loop only: an open loop counts what its schedule holds.
+    pub edges: Edges,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edges {
+    Clock,
+    Replies,
 }
 
 /// Where finished tallies go.
@@ -166,6 +176,8 @@ pub struct Engine {
     /// When a due request last found no connection free.
     all_busy_at: Instant,
     stop_asked: bool,
+    /// This turn brought a reply.
+    replied: bool,
     life: Life,
 }
 
@@ -196,6 +208,7 @@ impl Engine {
                 window: DurationNs::ZERO,
                 requests: None,
                 interval: DurationNs::ZERO,
+                edges: Edges::Clock,
             },
             connections: (0..slots).map(|_| Connection::new(capturing)).collect(),
             idle: VecDeque::with_capacity(slots as usize),
@@ -209,6 +222,7 @@ impl Engine {
             binds: 0,
             all_busy_at: Instant::ZERO,
             stop_asked: false,
+            replied: false,
             life: Life::default(),
             config,
         };
@@ -270,10 +284,12 @@ impl Engine {
         sink: &mut dyn IntervalSink,
     ) -> Next {
         let now = io.now();
+        let answered = self.life.answered;
         for completion in happened.drain(..) {
             self.on_completion(io, completion, now);
         }
         self.expire(io, now);
+        self.replied = self.life.answered > answered;
         self.advance_phase(io, now, sink);
         match self.phase {
             Phase::Opening if self.in_flight == 0 => self.finish_phase(now),
@@ -341,14 +357,14 @@ impl Engine {
             }
         }
         if let Phase::Ramp { until } = self.phase
-            && (now >= until || self.stop_asked)
+            && (self.is_edge(until, now) || self.stop_asked)
         {
             self.open_window(now);
             sink.window_opened();
         }
         if let Phase::Window { until, next_interval } = self.phase {
             let exhausted = self.budget == 0 && self.in_flight == 0;
-            if now >= until || exhausted || self.stop_asked {
+            if self.is_edge(until, now) || exhausted || self.stop_asked {
                 // In closed loop what came until now has been counted, so it is now that ends it;
                 // an open loop owes what its schedule holds until then.
                 let end = if self.pacer.is_open_loop() { until.min(now) } else { now };
@@ -367,6 +383,17 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether the window opens, or closes, that was to do so at `until`.
+    fn is_edge(&self, until: Instant, now: Instant) -> bool {
+        now >= until && (self.replied || now >= self.edge_limit(until))
+    }
+
+    /// When an edge comes without a reply to make it.
+    fn edge_limit(&self, until: Instant) -> Instant {
+        let on_replies = self.stretch.edges == Edges::Replies && !self.pacer.is_open_loop();
+        if on_replies { until + self.stretch.window } else { until }
     }
 
     /// Ends the interval. Requests in flight are carried into the next.
@@ -475,8 +502,12 @@ impl Engine {
         match self.phase {
             Phase::Idle | Phase::Opening => {}
             Phase::Drain { until: end } => until = until.min(end),
-            Phase::Ramp { until: end } => until = until.min(end).min(self.rest_ends()),
+            Phase::Ramp { until: end } => {
+                let end = if now < end { end } else { self.edge_limit(end) };
+                until = until.min(end).min(self.rest_ends());
+            }
             Phase::Window { until: end, next_interval } => {
+                let end = if now < end { end } else { self.edge_limit(end) };
                 until = until.min(end).min(next_interval).min(self.rest_ends());
             }
         }

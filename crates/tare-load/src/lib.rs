@@ -20,7 +20,7 @@ pub mod tally;
 pub mod tls;
 mod worker;
 
-pub use engine::{EngineConfig, IntervalSink, Lifetime, StatusSet, Stretch, WaitPolicy};
+pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, StatusSet, Stretch, WaitPolicy};
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
 pub use run::{

@@ -70,6 +70,7 @@ fn measure<R: Reactor>(mut io: R, mut engine: Engine, requests: u64) -> Steady {
         window: DurationNs::from_secs(600),
         requests: Some(requests),
         interval: DurationNs::from_ms(1),
+        edges: tare_load::Edges::Clock,
     };
     let mut run = |requests| {
         engine.begin(stretch(requests), io.now());

@@ -36,6 +36,7 @@ fn stretch() -> Stretch {
         window: DurationNs::from_ms(5),
         requests: None,
         interval: DurationNs::from_secs(1),
+        edges: tare_load::Edges::Replies,
     }
 }
 

@@ -47,7 +47,17 @@ fn every_crate_and_command_is_documented() {
         assert!(architecture.contains(&format!("`{name}`")), "docs/architecture.md lacks {name}");
     }
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    for command in ["tare load", "tare wrk", "tare target"] {
+    for command in [
+        "tare compare",
+        "tare run",
+        "tare report",
+        "tare runs",
+        "tare load",
+        "tare wrk",
+        "tare target",
+        "tare doctor",
+        "tare clean",
+    ] {
         assert!(readme.contains(command), "README.md lacks {command}");
     }
 }

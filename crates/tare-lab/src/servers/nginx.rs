@@ -53,7 +53,7 @@ impl NginxSpec {
             Some(path) => {
                 Err(LabError::Usage(format!("nginx program {} is not a file", path.display())))
             }
-            None => programs::need(&["nginx"], "nginx-light"),
+            None => programs::need(&["nginx"], "nginx"),
         }
     }
 

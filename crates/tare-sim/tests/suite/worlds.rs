@@ -135,6 +135,7 @@ impl Case {
             window: self.window,
             requests: self.requests,
             interval: DurationNs::from_secs(1),
+            edges: tare_load::Edges::Clock,
         }
     }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
-use tare_load::{LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
+use tare_load::{Edges, LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
 use tare_report::load::{Interval, LoadReport};
 use tare_report::{hdr_log, load_text};
 
@@ -235,6 +235,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
         },
         requests: args.requests,
         interval: tick(args.interval),
+        edges: Edges::Clock,
     };
     Ok(plan)
 }

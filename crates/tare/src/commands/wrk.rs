@@ -191,6 +191,7 @@ fn plan(
             window: args.duration,
             requests: None,
             interval: SAMPLE_INTERVAL,
+            edges: tare_load::Edges::Clock,
         },
         workers: threads,
         cpus: Vec::new(),

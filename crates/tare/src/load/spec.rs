@@ -13,7 +13,9 @@ use tare_load::pacer::RateProfile;
 use tare_load::request::{RequestParts, parse_header};
 use tare_load::source::FixedRequest;
 use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
-use tare_load::{EngineConfig, Lifetime, LoadPlan, PlannedSource, StatusSet, Stretch, WaitPolicy};
+use tare_load::{
+    Edges, EngineConfig, Lifetime, LoadPlan, PlannedSource, StatusSet, Stretch, WaitPolicy,
+};
 
 use super::arguments::{cpu_list, duration, positive_duration, reactor, si_number};
 use super::plan::{Family, WAIT, check_binds, provide_files};
@@ -186,6 +188,7 @@ impl LoadSpec {
                 window: DurationNs::ZERO,
                 requests: None,
                 interval: DurationNs::ZERO,
+                edges: Edges::Clock,
             },
             workers: self.workers(),
             cpus: self.cpus.clone().unwrap_or_default(),

@@ -92,6 +92,7 @@ fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
             window: PATIENCE,
             requests: Some(2),
             interval: PATIENCE + PATIENCE,
+            edges: tare_load::Edges::Clock,
         },
         workers: 1,
         cpus: Vec::new(),

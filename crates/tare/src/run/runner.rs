@@ -8,8 +8,8 @@ use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint};
 use tare_lab::lab::Placed;
 use tare_lab::{Event, Lab, LabPlan, ServerSpec};
-use tare_load::Stretch;
 use tare_load::session::{Opened, Session};
+use tare_load::{Edges, Stretch};
 use tare_stats::stopping::{
     PILOT_ROUNDS, Pilot, choose_cycles, is_choice, is_look, precise_enough,
 };
@@ -68,6 +68,7 @@ impl Window {
             window: self.length,
             requests: None,
             interval: DurationNs::from_secs(3600),
+            edges: Edges::Replies,
         }
     }
 
