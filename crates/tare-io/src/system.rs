@@ -150,6 +150,17 @@ pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()
     Ok(())
 }
 
+/// Whether this process was started with a signal ignored, as nohup does.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is valid, and the call only fills it.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Waits for a child of this process to end; the most memory it ever had resident, in kilobytes.
 pub fn wait_for_peak_kb(pid: u32) -> io::Result<u64> {
     // SAFETY: an all-zero rusage is valid, and the call fills it.

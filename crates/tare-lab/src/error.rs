@@ -10,9 +10,6 @@ pub enum LabError {
     /// A missing program or permission, a port taken, a disk full.
     #[error("{0}")]
     Environment(String),
-    /// The server did not do what it should.
-    #[error("{0}")]
-    Target(String),
 }
 
 impl LabError {

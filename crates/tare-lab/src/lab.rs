@@ -115,7 +115,6 @@ fn named(name: &str, error: LabError) -> LabError {
     match error {
         LabError::Usage(text) => LabError::Usage(format!("{name}: {text}")),
         LabError::Environment(text) => LabError::Environment(format!("{name}: {text}")),
-        LabError::Target(text) => LabError::Target(format!("{name}: {text}")),
     }
 }
 

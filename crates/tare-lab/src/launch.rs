@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -78,6 +78,8 @@ shift; exec "$@""#;
 /// How long a server may take to end when asked; then it is killed.
 const GRACE: DurationNs = DurationNs::from_secs(3);
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
+/// A millisecond each.
+const DRAIN_CHECKS: u32 = 200;
 /// Between attempts to connect to a server that is starting.
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
 
@@ -122,10 +124,11 @@ impl Launched {
     }
 
     /// Waits until something accepts connections at its address.
-    pub fn wait_until_listening(&mut self) -> Result<(), LabError> {
+    /// Returns at once when `stop` is set.
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
         let limit = self.started + self.recipe.ready_within;
         loop {
-            if answers(self.recipe.address) {
+            if answers(self.recipe.address) || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             self.not_yet(limit)?;
@@ -136,7 +139,9 @@ impl Launched {
     pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
         if self.watched.ends_within(READY_CHECK) {
             let how = self.child.wait().map_or(String::new(), |status| status.to_string());
-            self.drains.drain(..).for_each(|thread| drop(thread.join()));
+            let _ = signal_group(self.child.id(), libc::SIGKILL);
+            self.kill_stragglers();
+            self.end_drains();
             let hint = match how.as_str() {
                 "exit status: 0" => {
                     "; if it went into the background, start it in the foreground (nginx: \
@@ -175,10 +180,6 @@ impl Launched {
         } else {
             format!(": {}", lines.join(" | "))
         }
-    }
-
-    pub fn age(&self) -> DurationNs {
-        monotonic_now().since(self.started)
     }
 
     pub fn is_alive(&self) -> bool {
@@ -220,7 +221,21 @@ impl Launched {
         // By now it is dead, or beyond anybody's reach.
         if self.watched.ends_within(KILLED_WITHIN) {
             let _ = self.child.wait();
-            self.drains.drain(..).for_each(|thread| drop(thread.join()));
+            self.end_drains();
+        }
+    }
+
+    /// Drains end when the last process that holds the server's output does. One that got away
+    /// must not keep tare waiting: its drain is left to itself.
+    fn end_drains(&mut self) {
+        for thread in self.drains.drain(..) {
+            for _ in 0..DRAIN_CHECKS {
+                if thread.is_finished() {
+                    let _ = thread.join();
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
         }
     }
 

@@ -71,7 +71,7 @@ pub struct Reading {
 impl Reading {
     pub fn take() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let (busy_ticks, steal_ticks) = cpu_ticks(&stat);
+        let (busy_ticks, steal_ticks) = allowed_ticks(&stat);
         let tick_ns = 1_000_000_000 / TICKS_PER_S;
         let netstat = fs::read_to_string("/proc/net/netstat").unwrap_or_default();
         let snmp = fs::read_to_string("/proc/net/snmp").unwrap_or_default();
@@ -104,10 +104,6 @@ impl Reading {
             ..MachineUse::default()
         }
     }
-
-    pub fn elapsed_since(&self, earlier: &Self) -> DurationNs {
-        self.at.since(earlier.at)
-    }
 }
 
 /// The share of CPU time since boot that the hypervisor took for others.
@@ -115,12 +111,21 @@ pub fn steal_share() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let all: u64 = line.split_whitespace().skip(1).filter_map(|t| t.parse::<u64>().ok()).sum();
-    cpu_ticks(&stat).1 as f64 / all.max(1) as f64
+    cpu_ticks(line).1 as f64 / all.max(1) as f64
 }
 
-/// Ticks that CPUs were busy, and that they were stolen.
-fn cpu_ticks(stat: &str) -> (u64, u64) {
-    let line = stat.lines().next().unwrap_or_default();
+/// Ticks that the CPUs which this process may use were busy, and that they were stolen.
+fn allowed_ticks(stat: &str) -> (u64, u64) {
+    let cpus = allowed_cpus();
+    let lines = stat.lines().filter(|line| {
+        let name = line.split_whitespace().next().and_then(|name| name.strip_prefix("cpu"));
+        name.and_then(|n| n.parse().ok()).is_some_and(|cpu: usize| cpus.contains(&cpu))
+    });
+    lines.map(cpu_ticks).fold((0, 0), |(busy, steal), (b, s)| (busy + b, steal + s))
+}
+
+/// Of one line of `/proc/stat`.
+fn cpu_ticks(line: &str) -> (u64, u64) {
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal
@@ -204,7 +209,7 @@ mod tests {
 
     #[test]
     fn counters_are_found() {
-        assert_eq!(cpu_ticks("cpu  10 1 5 100 7 2 3 4 0 0\ncpu0 1 1"), (21, 4));
+        assert_eq!(cpu_ticks("cpu0  10 1 5 100 7 2 3 4 0 0"), (21, 4));
         let netstat = "TcpExt: A ListenDrops B\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 9\n";
         assert_eq!(net_counter(netstat, "TcpExt:", "ListenDrops"), 42);
         assert_eq!(net_counter(netstat, "TcpExt:", "Nothing"), 0);

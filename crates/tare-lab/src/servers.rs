@@ -6,8 +6,10 @@ mod httpd;
 mod nginx;
 mod target;
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
@@ -102,12 +104,28 @@ impl Kitchen<'_> {
     }
 }
 
-/// A port that nobody has at the moment.
+/// A port that nobody has at the moment, and that was not given out a moment ago: its server may
+/// not have taken it yet.
 fn free_address() -> Result<SocketAddr, LabError> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| LabError::Environment(format!("no free port: {error}")))
+    static GIVEN_OUT: Mutex<VecDeque<u16>> = Mutex::new(VecDeque::new());
+    let mut given_out = GIVEN_OUT.lock().unwrap_or_else(|e| e.into_inner());
+    for _ in 0..GIVEN_OUT_MAX {
+        let address = TcpListener::bind(("127.0.0.1", 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(|error| LabError::Environment(format!("no free port: {error}")))?;
+        if !given_out.contains(&address.port()) {
+            given_out.push_back(address.port());
+            if given_out.len() > GIVEN_OUT_MAX {
+                given_out.pop_front();
+            }
+            return Ok(address);
+        }
+    }
+    Err(LabError::Environment("no free port: all were given out a moment ago".into()))
 }
+
+/// More than one round of any experiment needs.
+const GIVEN_OUT_MAX: usize = 100;
 
 fn utf8(path: &Path) -> Result<&str, LabError> {
     path.to_str().ok_or_else(|| {

@@ -37,7 +37,7 @@ impl Bench {
 
     fn start(&self, variant: usize) -> Launched {
         let mut launched = self.lab.launch(variant).unwrap().unwrap();
-        launched.wait_until_listening().unwrap();
+        launched.wait_until_listening(&Default::default()).unwrap();
         launched
     }
 
@@ -145,7 +145,7 @@ fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> String {
     let bench = Bench::new(name, vec![command(text)], fixed);
     let outcome = bench.lab.launch(0).and_then(|launched| {
         let mut launched = launched.unwrap();
-        launched.wait_until_listening()
+        launched.wait_until_listening(&Default::default())
     });
     let error = outcome.unwrap_err();
     assert!(matches!(error, LabError::Environment(_)), "{error:?}");

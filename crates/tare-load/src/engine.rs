@@ -390,10 +390,11 @@ impl Engine {
         now >= until && (self.replied || now >= self.edge_limit(until))
     }
 
-    /// When an edge comes without a reply to make it.
+    /// When an edge comes without a reply to make it. A server that stalls is waited for, so that
+    /// all of its stall is in the window: what the drain saw would count for nothing.
     fn edge_limit(&self, until: Instant) -> Instant {
         let on_replies = self.stretch.edges == Edges::Replies && !self.pacer.is_open_loop();
-        if on_replies { until + self.stretch.window } else { until }
+        if on_replies { until + self.config.timeout } else { until }
     }
 
     /// Ends the interval. Requests in flight are carried into the next.

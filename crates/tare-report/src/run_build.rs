@@ -41,6 +41,7 @@ pub struct VariantFacts {
 pub struct LoadFacts {
     pub open_loop: bool,
     pub rate_per_s: Option<f64>,
+    pub poisson: bool,
     pub connections: u32,
     pub max_connections: u32,
     pub new_connections: bool,

@@ -202,7 +202,11 @@ pub fn noun(metric: Metric) -> &'static str {
 
 /// What else a user feels: the tail, in time.
 fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
-    let p99 = |variant: &Variant| variant.metric(Metric::LatencyP99).map(|value| value.point);
+    // Rounds that hold a tail may be the fast ones; only the same rounds are compared.
+    let p99 = |variant: &Variant| {
+        let value = variant.metric(Metric::LatencyP99)?;
+        (value.n == report.run.rounds).then_some(value.point)
+    };
     let base = report.baseline().and_then(p99);
     match (p99(variant), base) {
         (Some(mine), Some(base)) if said == Metric::Throughput => {

@@ -41,6 +41,7 @@ fn facts() -> RunFacts {
         load: LoadFacts {
             open_loop: false,
             rate_per_s: None,
+            poisson: false,
             connections: 20,
             max_connections: 20,
             new_connections: false,
@@ -169,10 +170,10 @@ fn what_only_another_machine_could_provoke() {
     );
     trips(|round| round.machine.thermal_throttles = 1, "throttled", warn, "slowed CPUs 24 times");
     trips(
-        |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_cpu_ns = 97_000_000),
+        |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97),
         "client-bound",
         warn,
-        "the load's worker were busy 97.0 %",
+        "the load's worker was busy 97.0 %",
     );
     trips(
         |round| {

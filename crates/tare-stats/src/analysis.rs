@@ -1,7 +1,7 @@
 //! From digested rounds to estimates and verdicts.
 
 use crate::digest::RoundDigest;
-use crate::estimate::{Estimate, mean, sidak};
+use crate::estimate::{Estimate, sidak};
 use crate::metric::{Basis, Metric};
 use crate::verdict::Verdict;
 
@@ -83,6 +83,10 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let level = levels[usize::from(asked)];
         let ratio = Estimate::of_mean(&rounds, 1.0 - (1.0 - level) * PRICE_OF_LOOKING)?;
         let ratio = Estimate { level, ..ratio.map(f64::exp) };
+        // Two rounds and many comparisons can make bounds that no number holds.
+        if !ratio.upper.is_finite() || ratio.lower <= 0.0 {
+            return None;
+        }
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
         let ratio_of_totals = totals_ratio(digests, variant, question.baseline, metric);
@@ -138,13 +142,6 @@ fn totals_ratio(
         }
     };
     Some(total(variant) / total(baseline)).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
-}
-
-/// How uneven launches are: the standard deviation of rounds' log ratios, in percent.
-pub fn spread_percent(rounds: &[f64]) -> f64 {
-    let centre = mean(rounds);
-    let squares: f64 = rounds.iter().map(|round| (round - centre).powi(2)).sum();
-    (squares / (rounds.len().max(2) - 1) as f64).sqrt() * 100.0
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ pub struct Counts {
     pub closed_by_server: u64,
     pub handshakes_full: u64,
     pub handshakes_resumed: u64,
-    /// CPU time of the load workers, and the share of the window that the busiest was on a CPU.
+    /// CPU time of the load workers, and the share of the window that the busiest was on a CPU
+    /// (over several slices: the mean).
     pub client_cpu_ns: u64,
     pub client_busiest: f64,
     pub status: Vec<(u16, u64)>,
@@ -183,6 +184,9 @@ impl Slice {
 
 impl Counts {
     pub fn add(&mut self, other: &Self) {
+        let (mine, theirs) = (self.window_ns as f64, other.window_ns as f64);
+        let busy = self.client_busiest * mine + other.client_busiest * theirs;
+        self.client_busiest = busy / (mine + theirs).max(1.0);
         self.window_ns += other.window_ns;
         self.due = match (self.due, other.due) {
             (Some(a), Some(b)) => Some(a + b),
@@ -204,7 +208,6 @@ impl Counts {
         self.handshakes_full += other.handshakes_full;
         self.handshakes_resumed += other.handshakes_resumed;
         self.client_cpu_ns += other.client_cpu_ns;
-        self.client_busiest = self.client_busiest.max(other.client_busiest);
         for (status, n) in &other.status {
             match self.status.iter_mut().find(|(known, _)| known == status) {
                 Some((_, count)) => *count += n,

@@ -55,13 +55,21 @@ impl Store {
         insert().map(RunId).map_err(|error| self.failed(error))
     }
 
-    /// Takes up a run that had stopped.
-    pub fn resume_run(&mut self, run: RunId) -> Result<(), StoreError> {
+    /// Takes up a run that had stopped, with its plan as it is now.
+    pub fn resume_run(&mut self, run: RunId, plan: &str) -> Result<(), StoreError> {
         self.connection
             .execute(
-                "UPDATE run SET stopped_by = NULL, owner_pid = ?2 WHERE id = ?1",
-                params![run.0, std::process::id()],
+                "UPDATE run SET stopped_by = NULL, owner_pid = ?2, plan = ?3 WHERE id = ?1",
+                params![run.0, std::process::id(), plan],
             )
+            .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    /// The plan, with what the first round found.
+    pub fn set_plan(&mut self, run: RunId, plan: &str) -> Result<(), StoreError> {
+        self.connection
+            .execute("UPDATE run SET plan = ?2 WHERE id = ?1", params![run.0, plan])
             .map_err(|error| self.failed(error))?;
         Ok(())
     }

@@ -16,6 +16,7 @@ pub enum Entry {
     Slice { round: u32, slice: Arc<Slice> },
     RoundEnded { number: u32, elapsed_ns: u64, machine: MachineUse, launches: Vec<Launch> },
     Event { unix_ms: u64, who: String, text: String },
+    Plan(String),
     RunEnded(RunEnd),
 }
 
@@ -91,6 +92,7 @@ fn write_all(
                 store.end_round(run, number, elapsed_ns, &machine, &launches)?;
             }
             Entry::Event { unix_ms, who, text } => store.add_event(run, unix_ms, &who, &text)?,
+            Entry::Plan(plan) => store.set_plan(run, &plan)?,
             Entry::RunEnded(end) => store.end_run(run, &end)?,
         }
     }

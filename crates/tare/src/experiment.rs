@@ -160,7 +160,7 @@ fn plan(file: File, source: &Source<'_>) -> Result<Plan, Failure> {
     if !variants.iter().any(|variant| variant.baseline) {
         variants.iter_mut().take(1).for_each(|first| first.baseline = true);
     }
-    let mut load = file.load;
+    let mut load = file.load.absolute(source.path.parent().unwrap_or(Path::new("")));
     let (load_cpus, server_cpus) =
         divide_cpus(load.cpus.clone().or(file.cpus.load), file.cpus.servers, load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
@@ -243,7 +243,12 @@ fn server_spec(
     });
     let folder = source.path.parent().unwrap_or(Path::new("."));
     let nginx = table.nginx.clone().map(|mut spec| {
-        spec.config = spec.config.map(|config| folder.join(config));
+        let whole = |path: std::path::PathBuf| {
+            let path = folder.join(path);
+            std::path::absolute(&path).unwrap_or(path)
+        };
+        spec.config = spec.config.map(whole);
+        spec.program = spec.program.map(whole);
         ServerSpec::Nginx(spec)
     });
     let kinds = [

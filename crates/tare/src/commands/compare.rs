@@ -190,7 +190,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
             found.ok_or_else(|| Failure::flag("--baseline", name, names))?.baseline = true;
         }
     }
-    let mut load = args.load.clone();
+    let mut load = args.load.clone().absolute(std::path::Path::new(""));
     load.headers = share_headers(&args.load.headers, &mut variants);
     let (load_cpus, server_cpus) =
         divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
-use tare_lab::journal::Journal;
+use tare_lab::journal::{Journal, Made};
 use tare_lab::machine::{Machine, local_ports, steal_share};
 use tare_lab::meter::Cgroup;
 use tare_lab::servers::{NginxSpec, TargetSpec};
@@ -235,21 +235,23 @@ fn noise(
 /// The optimum for launch and slice variances as they are usual.
 const NOISE_CYCLES: u32 = 5;
 
-/// A folder that is gone at the end.
-struct Temporary(std::path::PathBuf);
+/// A folder that is gone at the end, in whatever way that comes.
+struct Temporary(std::path::PathBuf, Journal);
 
 impl Temporary {
     fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("tare-doctor-{}", std::process::id()));
+        let mut journal = Journal::create(&journal_folder()?)?;
+        journal.about_to_make(Made::Folder(path.clone()))?;
         std::fs::create_dir_all(&path).map_err(|error| {
             Failure::Environment(format!("cannot make {}: {error}", path.display()))
         })?;
-        Ok(Self(path))
+        Ok(Self(path, journal))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.1.remove_all();
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use tare_store::Store;
 
 use crate::failure::Failure;
-use crate::run::finish::{Outputs, Wishes, report_of};
+use crate::run::finish::{Outputs, Wishes, plan_of, report_of};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
 
@@ -54,5 +54,5 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         quiet: true,
     };
     Outputs::create(&wishes)?.write(&report, None)?;
-    gate::judge(&args.fail_if, &report)
+    gate::judge(&args.fail_if, &plan_of(&row)?.stop.metrics, &report)
 }

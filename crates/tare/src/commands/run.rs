@@ -39,10 +39,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     if let Some(text) = &args.resume {
         let wishes = args.outputs.wishes_unchecked()?;
         return resume(text, &wishes, |plan| {
-            let seed = plan.seed;
+            let (seed, slices) = (plan.seed, plan.slices.clone());
             args.choices.change(plan);
-            if plan.seed != seed {
-                let text = "--seed cannot be changed of a run that is resumed";
+            if plan.seed != seed || plan.slices != slices {
+                let text = "--seed, --slice, --warmup and --cycles cannot be changed of a run that \
+                            is resumed";
                 return Err(Failure::Usage(text.into()));
             }
             args.outputs.wishes(plan).map(drop)

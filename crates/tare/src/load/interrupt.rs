@@ -8,12 +8,17 @@ use crate::failure::Failure;
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Sets `stop` on SIGINT and SIGTERM. The second signal ends the process as it would have.
+/// Sets `stop` on SIGINT, SIGTERM and SIGHUP. The second signal ends the process as it would have.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
         return Err(Failure::Bug("interrupts are already taken".into()));
     }
-    tare_io::system::on_signals(&[libc::SIGINT, libc::SIGTERM], on_signal)
+    let mut signals = vec![libc::SIGINT, libc::SIGTERM];
+    // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
+    if !tare_io::system::is_ignored(libc::SIGHUP) {
+        signals.push(libc::SIGHUP);
+    }
+    tare_io::system::on_signals(&signals, on_signal)
         .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }
 

@@ -63,7 +63,8 @@ pub struct LoadSpec {
     #[arg(short = 'X', long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Request header, 'Name: value'; may be repeated
+    /// Request header, 'Name: value'; may be repeated. In tare compare, 'VARIANT:Name: value' is of
+    /// one variant only
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
     /// Request body; the method becomes POST unless given
@@ -199,11 +200,13 @@ impl LoadSpec {
     }
 
     pub fn workers(&self) -> u32 {
-        match (self.threads, &self.cpus) {
+        let wanted = match (self.threads, &self.cpus) {
             (Some(threads), _) => threads,
             (None, Some(cpus)) => cpus.len() as u32,
-            (None, None) => (tare_io::system::allowed_cpus().len() as u32 / 2).max(1),
-        }
+            (None, None) => tare_io::system::allowed_cpus().len() as u32 / 2,
+        };
+        // A worker without a connection would have nothing to do.
+        wanted.clamp(1, self.connections.max(1))
     }
 
     /// The words about an open loop need one.
@@ -213,6 +216,16 @@ impl LoadSpec {
             return Err(Failure::Usage(format!("{flag} needs an open loop: give {flags}")));
         }
         Ok(())
+    }
+
+    /// Files that it names, whole: a stored plan is read in other folders too.
+    pub fn absolute(mut self, folder: &Path) -> Self {
+        let files = [&mut self.body_file, &mut self.cacert, &mut self.cert, &mut self.key];
+        for file in files.into_iter().flatten() {
+            let path = folder.join(&*file);
+            *file = std::path::absolute(&path).unwrap_or(path);
+        }
+        self
     }
 
     pub fn expected(&self) -> Result<StatusSet, Failure> {

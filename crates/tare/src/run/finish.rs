@@ -67,7 +67,6 @@ pub fn resume(
     wishes: &Wishes,
     change: impl Fn(&mut Plan) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut outputs = Outputs::create(wishes)?;
     let mut store = open_store(wishes)?;
     let row = store.find_run(text)?;
     if is_running(&row) {
@@ -78,18 +77,15 @@ pub fn resume(
     change(&mut plan)?;
     // What the killed process left would stand in the way.
     tare_lab::journal::clean(&super::places::journal_folder()?);
-    store.resume_run(row.id)?;
+    let mut outputs = Outputs::create(wishes)?;
+    // The report is made from the store: it must know what was changed.
+    store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
+    let row = store.find_run(text)?;
     let numbers = store.round_numbers(row.id)?;
     let digests = digests_of(&store, &row, &plan)?;
-    let slices = digests.first().map(|digest| {
-        let counts = &digest.variants[0].counts;
-        let ms = counts.window_ns / u64::from(digest.cycles.max(1));
-        tare_io::DurationNs::from_ms((ms + 500_000) / 1_000_000)
-    });
     let earlier = Earlier {
         next_round: numbers.last().map_or(0, |last| last + 1),
         elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
-        window: slices,
         digests,
     };
     carry_out(&plan, store, &row, earlier, wishes, &mut outputs)
@@ -129,7 +125,7 @@ fn carry_out(
     match stopped {
         Stopped::Failed(failure) => Err(failure),
         Stopped::Interrupted => Err(Failure::Interrupted),
-        _ => gate::judge(&wishes.gates, &report),
+        _ => gate::judge(&wishes.gates, &plan.stop.metrics, &report),
     }
 }
 
@@ -268,6 +264,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         load: LoadFacts {
             open_loop: load.rate.is_some(),
             rate_per_s: load.rate,
+            poisson: load.poisson,
             connections: load.connections,
             max_connections: load.max_connections.unwrap_or(load.connections),
             new_connections: load.new_connections,
@@ -290,11 +287,6 @@ impl Outputs {
         let create = |flag: &str, path: &Option<PathBuf>| {
             path.as_deref().map(|path| Output::create(flag, path)).transpose()
         };
-        let outputs = Self {
-            json: create("--json", &wishes.json)?,
-            markdown: create("--markdown", &wishes.markdown)?,
-            csv: create("--csv", &wishes.csv)?,
-        };
         let paths: Vec<_> =
             [&wishes.json, &wishes.markdown, &wishes.csv].into_iter().flatten().collect();
         if paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path)) {
@@ -302,7 +294,11 @@ impl Outputs {
                         can be - (standard output)";
             return Err(Failure::Usage(text.into()));
         }
-        Ok(outputs)
+        Ok(Self {
+            json: create("--json", &wishes.json)?,
+            markdown: create("--markdown", &wishes.markdown)?,
+            csv: create("--csv", &wishes.csv)?,
+        })
     }
 
     /// The text goes to standard output, unless something else has that.

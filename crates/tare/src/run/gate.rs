@@ -60,37 +60,41 @@ impl Gate {
 }
 
 /// `Err` where a gate fails; the first kind that does decides the exit code.
-pub fn judge(gates: &[Gate], report: &RunReport) -> Result<(), Failure> {
+/// `asked` are the metrics that the run was to resolve.
+pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for gate in gates {
         if let Gate::Overhead { variant, metric, above, percent } = gate {
-            let wanted = |c: &&Comparison| {
-                c.metric == *metric && variant.as_ref().is_none_or(|name| *name == c.variant)
-            };
-            let found: Vec<&Comparison> = report.comparisons.iter().filter(wanted).collect();
-            if found.is_empty() {
-                failed.push(format!("{} was not measured", metric.word()));
+            let wanted = |name: &String| variant.as_ref().is_none_or(|wanted| wanted == name);
+            let all = report.variants.iter().filter(|v| !v.baseline).map(|v| &v.name);
+            for name in all.filter(|name| wanted(name)) {
+                failed.extend(match comparison(report, name, *metric) {
+                    Some(comparison) => breaks(comparison, *above, *percent),
+                    None => Some(format!("{name}: {} was not measured", metric.word())),
+                });
             }
-            failed.extend(found.into_iter().filter_map(|c| breaks(c, *above, *percent)));
         }
     }
     if !failed.is_empty() {
         return Err(Failure::Gate(format!("gate failed: {}", failed.join("; "))));
     }
-    let wide: Vec<&str> = report
-        .comparisons
-        .iter()
-        .filter(|c| c.asked && is_wide(c, report))
-        .map(|c| c.variant.as_str())
-        .collect();
-    let nothing = report.comparisons.iter().all(|c| !c.asked);
-    if gates.contains(&Gate::Unresolved) && (nothing || !wide.is_empty()) {
+    let is_unknown = |name: &str| {
+        let mut all = asked.iter().map(|metric| comparison(report, name, *metric));
+        all.any(|comparison| comparison.is_none_or(|comparison| is_wide(comparison, report)))
+    };
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let unknown: Vec<&str> =
+        others.map(|variant| variant.name.as_str()).filter(|name| is_unknown(name)).collect();
+    if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
         let precision = report.run.precision * 100.0;
-        let whom = if nothing { "nothing".to_owned() } else { wide.join(", ") };
-        let text = format!("unresolved: {whom} not known to ± {precision} %");
+        let text = format!("unresolved: {} not known to ± {precision} %", unknown.join(", "));
         return Err(Failure::Unresolved(text));
     }
     Ok(())
+}
+
+fn comparison<'a>(report: &'a RunReport, name: &str, metric: Metric) -> Option<&'a Comparison> {
+    report.comparisons.iter().find(|c| c.variant == name && c.metric == metric)
 }
 
 fn is_wide(comparison: &Comparison, report: &RunReport) -> bool {

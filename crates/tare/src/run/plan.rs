@@ -49,6 +49,21 @@ pub struct Slices {
     pub warmup: Option<DurationNs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
+    /// What the first round found for what was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+}
+
+/// The shape of all slices of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Found {
+    #[serde(with = "text::duration")]
+    pub window: DurationNs,
+    #[serde(with = "text::duration")]
+    pub ramp: DurationNs,
+    #[serde(with = "text::duration")]
+    pub warmup: DurationNs,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

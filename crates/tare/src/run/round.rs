@@ -10,7 +10,8 @@ use tare_load::session::SliceReport;
 use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
 use tare_store::Entry;
 
-use super::runner::{Runner, Window};
+use super::plan::Found;
+use super::runner::{Runner, Window, edges};
 use super::schedule;
 use super::slicing::{Place, slice_of};
 use crate::failure::Failure;
@@ -75,7 +76,9 @@ impl Runner<'_> {
         let before = Reading::take();
         let measured = self.measure(&mut up, round);
         let machine = Reading::take().since(&before);
-        let lives = self.session.close()?;
+        let lives = self.session.close();
+        measured?;
+        let lives = lives?;
         for (lane, up) in up.iter_mut().enumerate() {
             let lives = lives.iter().filter_map(|worker| worker.get(lane));
             let (sent, closed) =
@@ -83,7 +86,6 @@ impl Runner<'_> {
             round.launches.push(end_of(up, sent, closed));
         }
         self.stop_all(up)?;
-        measured?;
         add_use(&mut round.machine, machine);
         if self.plan.load.new_connections {
             let used = [round.machine.ports_used, ports_used()].into_iter().flatten();
@@ -94,6 +96,7 @@ impl Runner<'_> {
 
     /// Starts them all, then waits for each until it gives a good reply.
     fn launch_all(&mut self, group: &[usize]) -> Result<Vec<Up>, Failure> {
+        let stop = self.stop_flag();
         let mut started = Vec::new();
         for variant in group {
             let at = monotonic_now();
@@ -102,7 +105,10 @@ impl Runner<'_> {
         let mut all = Vec::new();
         for (variant, mut launched, at, started_unix_ms) in started {
             if let Some(launched) = &mut launched {
-                launched.wait_until_listening()?;
+                launched.wait_until_listening(&stop)?;
+            }
+            if self.interrupted() {
+                return Ok(Vec::new());
             }
             let plan = self.lane_plan(variant, launched.as_ref())?;
             let probe = self.first_reply(variant, launched.as_mut(), &plan)?;
@@ -164,7 +170,11 @@ impl Runner<'_> {
                 return Ok(None);
             }
             match answer {
-                Ok(probe) if probe.status < 500 || monotonic_now() > limit => {
+                Ok(probe)
+                    if probe.status < 500
+                        || plan.engine.expected.contains(probe.status)
+                        || monotonic_now() > limit =>
+                {
                     return Ok(Some(probe));
                 }
                 Ok(_) => launched.not_yet(Instant::FAR)?,
@@ -185,10 +195,15 @@ impl Runner<'_> {
         self.note_reactor(&opened)?;
         let window = match self.window {
             Some(window) => window,
-            None => self.choose_window(up.len())?,
+            None => {
+                let (slowest, longest) = self.trial(up.len())?;
+                self.settle_window(slowest, longest)?
+            }
         };
-        for lane in 0..up.len() {
+        for (lane, up) in up.iter_mut().enumerate() {
             self.session.slice(lane, window.warmup())?;
+            // Threads and processes that load brought to life are there now.
+            up.meter = up.launched.as_ref().map(Launched::meter);
         }
         let order = schedule::cycles(self.plan.seed, round.index, up.len(), round.cycles);
         let ramps = schedule::ramps(self.plan.seed, round.index, round.cycles);
@@ -234,13 +249,33 @@ impl Runner<'_> {
         Ok(Some(slice))
     }
 
-    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that.
-    fn choose_window(&mut self, lanes: usize) -> Result<Window, Failure> {
-        let mut window = Window::first(self.plan);
+    /// Where variants run alone, all of them are tried once before the first round.
+    pub(super) fn fit_alone(&mut self) -> Result<(), Failure> {
+        let mut slowest = f64::INFINITY;
+        let mut longest = DurationNs::ZERO;
+        for variant in 0..self.plan.variants.len() {
+            let up = self.launch_all(&[variant])?;
+            if self.interrupted() {
+                return Ok(());
+            }
+            let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.plan).collect();
+            self.session.open(&plans)?;
+            let (per_s, mean) = self.trial(up.len())?;
+            slowest = slowest.min(per_s);
+            longest = longest.max(mean);
+            self.session.close()?;
+            self.stop_all(up)?;
+        }
+        self.settle_window(slowest, longest).map(drop)
+    }
+
+    /// The fewest replies a second of any lane, and the longest mean latency.
+    fn trial(&mut self, lanes: usize) -> Result<(f64, DurationNs), Failure> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for lane in 0..lanes {
-            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL };
+            let edges = edges(self.plan);
+            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
             loop {
                 let reports = self.session.slice(lane, trial.stretch())?;
                 let (per_s, mean) = rate_and_mean(&reports);
@@ -253,8 +288,19 @@ impl Runner<'_> {
                 trial.length = DurationNs::from_ns(trial.length.as_ns() * 4).min(Window::LONGEST);
             }
         }
+        Ok((slowest, longest))
+    }
+
+    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that. The plan that
+    /// is stored has it from now on, so that a resumed run goes on with the same.
+    fn settle_window(&mut self, slowest: f64, longest: DurationNs) -> Result<Window, Failure> {
+        let mut window = Window::first(self.plan);
         window.fit(slowest, longest, self.plan);
         self.window = Some(window);
+        let mut plan = self.plan.clone();
+        plan.slices.found =
+            Some(Found { window: window.length, ramp: window.ramp, warmup: window.warmup });
+        self.write(Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))?;
         self.note(format!(
             "slices of {} after a ramp of {}, warm-up {}",
             window.length, window.ramp, window.warmup

@@ -10,6 +10,7 @@ use tare_lab::lab::Placed;
 use tare_lab::{Event, Lab, LabPlan, ServerSpec};
 use tare_load::session::{Opened, Session};
 use tare_load::{Edges, Stretch};
+use tare_stats::metric::Basis;
 use tare_stats::stopping::{
     PILOT_ROUNDS, Pilot, choose_cycles, is_choice, is_look, precise_enough,
 };
@@ -31,6 +32,12 @@ pub struct Window {
     pub length: DurationNs,
     pub ramp: DurationNs,
     pub warmup: DurationNs,
+    pub edges: Edges,
+}
+
+/// Several workers must count over the same time, which only the clock gives them.
+pub(super) fn edges(plan: &Plan) -> Edges {
+    if plan.load.workers() == 1 { Edges::Replies } else { Edges::Clock }
 }
 
 impl Window {
@@ -43,7 +50,7 @@ impl Window {
     pub(super) fn first(plan: &Plan) -> Self {
         let length = plan.slices.window.unwrap_or(Self::SHORTEST);
         let warmup = plan.slices.warmup.unwrap_or(length);
-        Self { length, ramp: Self::SHORTEST_RAMP, warmup }
+        Self { length, ramp: Self::SHORTEST_RAMP, warmup, edges: edges(plan) }
     }
 
     /// For a slowest variant of so many replies a second, and a longest mean latency.
@@ -68,7 +75,7 @@ impl Window {
             window: self.length,
             requests: None,
             interval: DurationNs::from_secs(3600),
-            edges: Edges::Replies,
+            edges: self.edges,
         }
     }
 
@@ -101,7 +108,6 @@ pub struct Earlier {
     /// The number of the next round.
     pub next_round: u32,
     pub elapsed_ns: u64,
-    pub window: Option<DurationNs>,
 }
 
 impl<'a> Runner<'a> {
@@ -157,7 +163,12 @@ impl<'a> Runner<'a> {
 
     /// Runs to the end, whatever that is; what was made is removed then.
     pub fn run(mut self, earlier: Earlier) -> Stopped {
-        let stopped = self.rounds(earlier).unwrap_or_else(Stopped::Failed);
+        let stopped = match self.rounds(earlier) {
+            Ok(stopped) => stopped,
+            // What was stopped in its middle fails in some way of its own.
+            Err(_) if self.interrupted() => Stopped::Interrupted,
+            Err(failure) => Stopped::Failed(failure),
+        };
         self.live.end();
         let outside = self.cpu_outside_load();
         let _ = self.note(format!("ended: {}; {outside}", stopped.word()));
@@ -176,10 +187,14 @@ impl<'a> Runner<'a> {
         let begun = monotonic_now();
         let spent =
             |now: tare_io::Instant| DurationNs::from_ns(earlier.elapsed_ns) + now.since(begun);
-        if let Some(length) = earlier.window {
-            let mut window = Window::first(self.plan);
-            window.length = length;
-            self.window = Some(window);
+        self.window = self.plan.slices.found.map(|found| Window {
+            length: found.window,
+            ramp: found.ramp,
+            warmup: found.warmup,
+            edges: edges(self.plan),
+        });
+        if self.window.is_none() && self.plan.is_exclusive() {
+            self.fit_alone()?;
         }
         self.digests = earlier.digests;
         let mut index = earlier.next_round;
@@ -243,7 +258,27 @@ impl<'a> Runner<'a> {
         let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
         let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, self.cycle_seconds());
         let left = self.plan.stop.max_time.as_secs_f64() - spent.as_secs_f64();
-        pilot.map_or(current, |pilot| choose_cycles(&pilot, self.plan.stop.precision, left))
+        let chosen =
+            pilot.map_or(current, |pilot| choose_cycles(&pilot, self.plan.stop.precision, left));
+        chosen.max(self.cycles_for_tails())
+    }
+
+    /// A quantile needs ten replies beyond it in each round, of the slowest variant too.
+    fn cycles_for_tails(&self) -> u32 {
+        let beyond = self.plan.stop.metrics.iter().filter_map(|metric| match metric.basis() {
+            Basis::Quantile(_, quantile) => Some(1.0 - quantile.max(1.0 - quantile)),
+            _ => None,
+        });
+        let rarest = beyond.fold(1.0, f64::min);
+        let per_cycle = self.digests.iter().flat_map(|digest| {
+            let cycles = f64::from(digest.cycles.max(1));
+            digest.variants.iter().map(move |variant| variant.counts.good as f64 / cycles)
+        });
+        let fewest = per_cycle.fold(f64::INFINITY, f64::min).max(1.0);
+        if rarest == 1.0 || !fewest.is_finite() {
+            return 0;
+        }
+        ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(TAIL_CYCLES_MAX)
     }
 
     /// What one slice of every variant takes.
@@ -286,6 +321,11 @@ impl<'a> Runner<'a> {
         self.note(format!("load by {}{why}", opened.reactor.name()))
     }
 
+    /// For those who wait elsewhere.
+    pub(super) fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
     pub(super) fn interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -318,5 +358,8 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Ten, and some room for slow rounds.
+const TAIL_REPLIES: f64 = 12.0;
+const TAIL_CYCLES_MAX: u32 = 1000;
 /// Orders, wake-ups and readings around a slice.
 const SLICE_COST: DurationNs = DurationNs::from_ms(1);

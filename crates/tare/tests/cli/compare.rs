@@ -107,6 +107,109 @@ fn gates_judge_by_intervals() {
 }
 
 #[test]
+fn a_gate_does_not_pass_because_a_variant_gave_nothing() {
+    let desk = Desk::new("gate-broken");
+    let pair = launches("", "");
+    let broken = pair[1].replacen("--launch=b=", "--launch=c=", 1) + " --error-rate 1 --status 403";
+    let mut args = vec!["compare", &pair[0], &pair[1], &broken, "-q"];
+    args.extend(BRIEF);
+    args.extend(["--fail-if", "throughput > 1000%"]);
+    desk.tare(&args).fails(1, "gate failed: c: throughput was not measured");
+    desk.tare(&["report", "last", "--fail-if", "unresolved"])
+        .fails(5, "unresolved: b, c not known");
+}
+
+#[test]
+fn what_is_changed_when_a_run_is_resumed_counts() {
+    let desk = Desk::new("resume-change");
+    let pair = launches("", "");
+    let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
+    args.extend(BRIEF);
+    desk.tare(&args).success();
+    let more = ["run", "--resume", "last", "-q", "--rounds", "8", "--precision", "1%"];
+    let more: Vec<&str> = more.into_iter().chain(["--metric", "p50", "--json", "-"]).collect();
+    let report = read(desk.tare(&more).success());
+    assert_eq!((report.run.rounds, report.run.precision, report.run.tolerance), (8, 0.01, 0.01));
+    assert_eq!(asked(&report).metric, Metric::LatencyP50);
+    desk.tare(&["run", "--resume", "last", "--slice", "9ms"])
+        .fails(2, "cannot be changed of a run that is resumed");
+    let untouched = desk.file("keep.json", "precious");
+    desk.tare(&["run", "--resume", "99", "--json", str(&untouched)]).fails(2, "there is no run 99");
+    assert_eq!(std::fs::read_to_string(untouched).unwrap(), "precious");
+}
+
+#[test]
+fn mistakes_about_servers_get_one_line() {
+    let desk = Desk::new("mistakes");
+    let [good, _] = launches("", "");
+    let compare = |more: &[&str]| {
+        let all: Vec<&str> = ["compare", &good].iter().chain(more).copied().collect();
+        desk.tare(&all)
+    };
+    compare(&[]).fails(2, "a comparison needs two variants or more");
+    compare(&["--launch", "nothing"]).fails(2, "write NAME='command'");
+    compare(&["--launch", "a=true"]).fails(2, "this name is launched twice");
+    compare(&["b=http://127.0.0.1:{port}/"]).fails(2, "{port} needs a server that tare starts");
+    compare(&["b=ftp://x/"]).fails(2, "scheme 'ftp' is not supported");
+    compare(&["--launch", "b=true", "--baseline", "c"])
+        .fails(2, "there is no variant of that name");
+    compare(&["--launch", "b=no-such-program"]).fails(3, "is the program installed?");
+    compare(&["--launch", "b=sleep 1000 &"]).fails(3, "if it went into the background");
+    compare(&["b=http://127.0.0.1:1/"])
+        .fails(4, "b: no reply from 127.0.0.1:1: connection refused");
+    compare(&["--launch", "b=sleep 1000", "--ready-within", "300ms"])
+        .fails(3, "no good reply from 127.0.0.1:");
+    compare(&["--launch", "b=true", "--precision", "2"]).fails(2, "write 2% or 0.5%");
+    compare(&["--launch", "b=true", "--poisson"]).fails(2, "--poisson needs an open loop");
+    let nowhere = desk.folder.file("no/such/folder/x.json");
+    compare(&["--launch", "b=true", "--json", str(&nowhere)]).fails(3, "--json: cannot write");
+    let folder = desk.folder.0.clone();
+    compare(&["--launch", "b=true", "--store", str(&folder)]).fails(3, "cannot use the store");
+    desk.tare(&["run", "no-such.toml"]).fails(2, "no-such.toml: No such file or directory");
+    assert_eq!(std::fs::read_dir(desk.folder.file("tare/journal")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_stops_a_run_and_keeps_what_was_measured() {
+    let desk = Desk::new("full");
+    let disk = desk.folder.file("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=18m", "tmpfs", str(&disk)])
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        eprintln!("not run: needs root to mount a small disk");
+        return;
+    }
+    let store = disk.join("tare.db");
+    let pair = launches("", "");
+    let mut args = vec!["compare", &pair[0], &pair[1], "-q", "--store", str(&store)];
+    args.extend(["--slice", "2ms", "--cycles", "50", "--precision", "0.01%", "--max-time", "60s"]);
+    // It has room to begin; something else takes that while it runs.
+    let child = desk
+        .command(&args)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let watched = tare_io::process::Watched::new(child.id()).unwrap();
+    assert!(!watched.ends_within(tare_io::DurationNs::from_ms(1500)));
+    let mut filler = std::fs::File::create(disk.join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let before = desk.tare(&["compare", &pair[0], &pair[1], "--store", str(&disk.join("x.db"))]);
+    drop(filler);
+    std::fs::remove_file(disk.join("filler")).unwrap();
+    let report = desk.tare(&["report", "last", "--store", str(&store), "--json"]);
+    std::process::Command::new("umount").arg(&disk).status().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("the disk is full"), "{said}");
+    assert!(read(report.success()).run.rounds > 0);
+    assert_eq!(before.code, Some(3), "no room, no run: {}", before.story());
+}
+
+#[test]
 fn headers_may_be_of_one_variant_only() {
     let desk = Desk::new("headers");
     let pair = launches("", "");
