@@ -52,7 +52,8 @@ const PRICE_OF_LOOKING: f64 = 0.8;
 
 /// What measuring adds to a log ratio and rounds of one run cannot see, for they share it:
 /// wake-ups, edges of windows, the machine's mode. Runs of a queue whose pace is known exactly
-/// differ by 0.05 % (standard deviation) where rounds within one promise 0.02 %. This is twice that.
+/// differ by 0.05 % (standard deviation) where rounds within one promise 0.02 %. This is twice
+/// that.
 const SYSTEMATIC: f64 = 0.001;
 
 /// Widens an interval by what is not in its rounds: independent, so in quadrature.
