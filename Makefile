@@ -2,7 +2,8 @@
 #
 #   make setup   install what building, testing and benching need (Debian packages)
 #   make build   the program, optimised: target/release/tare
-#   make run     a first look: sets up, builds, measures what an access log costs nginx
+#   make filters nginx's filter module and the filter libraries: target/filters
+#   make run     a first look: sets up, builds, measures what a filter costs in nginx
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
@@ -16,7 +17,8 @@ SHELL := /bin/bash
 # What building and testing need, and what `make bench` measures and compares with.
 BUILD_PACKAGES := build-essential cmake pkg-config
 # Servers that experiments and tests compare.
-RUN_PACKAGES := $(BUILD_PACKAGES) nginx apache2-bin
+FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
+RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
 TEST_PACKAGES := $(RUN_PACKAGES) util-linux procps iproute2 python3
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
@@ -27,14 +29,17 @@ SIMULATED_RUNS ?= 10000
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
-.PHONY: build run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build filters run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup
 	cargo build --release --locked -p tare
 	@echo "built target/release/tare"
 
-run: build
-	target/release/tare run experiments/nginx-access-log.toml
+filters: setup
+	$(MAKE) --no-print-directory -C filters
+
+run: build filters
+	target/release/tare run experiments/nginx-filters.toml
 
 setup:
 	@scripts/install-packages $(TEST_PACKAGES)
@@ -45,12 +50,14 @@ setup-fuzz:
 setup-bench:
 	@scripts/install-packages $(BENCH_PACKAGES)
 
-test: setup
+test: setup filters
 	cargo test --workspace --locked
 
 lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo fmt --manifest-path filters/Cargo.toml --all --check
+	cargo clippy --manifest-path filters/Cargo.toml --target-dir target/filters-build --locked -- -D warnings
 	cargo test --locked -q -p tare-tidy
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	 else echo "cargo-deny is not installed: licences, bans and sources were checked by tare-tidy"; fi
