@@ -7,6 +7,7 @@
 mod buffers;
 pub mod endpoint;
 pub mod epoll;
+pub mod plugin;
 pub mod process;
 pub mod random;
 pub mod reactor;

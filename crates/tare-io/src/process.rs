@@ -34,6 +34,22 @@ impl Watched {
     }
 }
 
+/// From now on, processes whose parent ends become children of this one, if one of its descendants
+/// started them: nobody gets away by becoming a daemon.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes note of the end of a child that nothing else waits for.
+pub fn reap(pid: u32) {
+    // SAFETY: a null status is allowed.
+    unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), libc::WNOHANG) };
+}
+
 /// Sends a signal to one process.
 pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: takes no pointers.

@@ -131,16 +131,15 @@ pub fn terminal_columns() -> Option<u16> {
     (done == 0 && size.ws_col > 0).then_some(size.ws_col)
 }
 
-/// Calls `handler` at the first of these signals; after that the signal has its default effect
-/// again. `handler` must only do what a signal handler may: touch atomics.
+/// Calls `handler` at each of these signals. It must only do what a signal handler may: touch
+/// atomics, read the clock, and [`end_by`].
 pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()> {
     for signal in signals {
-        // SAFETY: an all-zero sigaction is valid; the handler is a function of the right type, and
-        // SA_RESETHAND restores the default before it runs.
+        // SAFETY: an all-zero sigaction is valid, and the handler is a function of the right type.
         let done = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+            action.sa_flags = libc::SA_RESTART;
             libc::sigaction(*signal, &action, std::ptr::null_mut())
         };
         if done < 0 {
@@ -148,6 +147,16 @@ pub fn on_signals(signals: &[i32], handler: extern "C" fn(i32)) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Gives a signal its default effect again, and sends it to this process. May be called in a
+/// handler, after which it takes effect.
+pub fn end_by(signal: i32) {
+    // SAFETY: both take no pointers that matter here, and both may be called in signal handlers.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
 }
 
 /// Whether this process was started with a signal ignored, as nohup does.

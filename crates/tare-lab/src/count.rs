@@ -28,26 +28,24 @@ const PAGE_BYTES_MAX: u64 = 64 << 10;
 impl CountSource {
     /// The server's count now.
     pub fn read(&self) -> Option<u64> {
-        self.page.parse(&self.fetch()?)
+        self.page.parse(&fetch(self.address, &self.path)?)
     }
 
     /// Requests that the count itself adds between one reading and the next.
     pub fn own_requests(&self) -> u64 {
         u64::from(self.page != CountPage::TareTarget)
     }
+}
 
-    fn fetch(&self) -> Option<String> {
-        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.path, self.address
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut bytes = Vec::new();
-        stream.take(PAGE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        String::from_utf8(bytes).ok()
-    }
+/// A page over plain HTTP, head and all.
+pub(crate) fn fetch(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    stream.take(PAGE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 impl CountPage {

@@ -20,6 +20,8 @@ pub enum Made {
     Folder(PathBuf),
     /// A control group, with all that runs in it.
     Cgroup(PathBuf),
+    /// An object in /dev/shm.
+    SharedMemory(PathBuf),
     /// The process group of the process that wrote its number into this file.
     ProcessesOf(PathBuf),
 }
@@ -137,6 +139,7 @@ fn owner(path: &Path) -> Option<(u32, u64)> {
 fn remove(made: &Made) -> Result<Option<String>, String> {
     match made {
         Made::Folder(path) => remove_folder(path),
+        Made::SharedMemory(path) => remove_shared_memory(path),
         Made::Cgroup(path) => remove_cgroup(path),
         Made::ProcessesOf(path) => Ok(end_processes_of(path)),
     }
@@ -152,6 +155,17 @@ fn remove_folder(path: &Path) -> Result<Option<String>, String> {
     }
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(Some(format!("folder {}", path.display()))),
+        Err(error) => Err(format!("cannot remove {}: {error}", path.display())),
+    }
+}
+
+fn remove_shared_memory(path: &Path) -> Result<Option<String>, String> {
+    if !path.starts_with("/dev/shm") || !is_ours(path) {
+        return Ok(None);
+    }
+    match fs::remove_file(path) {
+        Ok(()) => Ok(Some(format!("shared memory {}", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot remove {}: {error}", path.display())),
     }
 }

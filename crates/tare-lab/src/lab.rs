@@ -4,10 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
+use tare_io::DurationNs;
+use tare_io::process::{Watched, adopt_orphans, reap, signal};
+
 use crate::error::LabError;
+use crate::filters::FilterSpec;
 use crate::journal::{Journal, Made, PREFIX};
 use crate::launch::{Event, Launched, Site};
 use crate::meter::Cgroup;
+use crate::processes;
 use crate::servers::{Kitchen, ServerSpec};
 
 /// What the lab is for.
@@ -30,6 +35,7 @@ pub struct Placed {
     pub server: ServerSpec,
     /// Where the user said that it listens.
     pub fixed: Option<SocketAddr>,
+    pub filter: Option<FilterSpec>,
 }
 
 /// Starts servers, and removes whatever that took. Servers must be dropped before it.
@@ -47,6 +53,9 @@ pub struct Lab {
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
         let mut journal = Journal::create(plan.state)?;
+        adopt_orphans().map_err(|error| {
+            LabError::Environment(format!("cannot adopt what servers leave: {error}"))
+        })?;
         let folder = std::env::temp_dir().join(format!("{PREFIX}{}", unique()));
         journal.about_to_make(Made::Folder(folder.clone()))?;
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
@@ -73,6 +82,7 @@ impl Lab {
             };
             let pidfile = own.join("pid");
             journal.about_to_make(Made::ProcessesOf(pidfile.clone()))?;
+            journal.about_to_make(Made::ProcessesOf(pidfile.with_extension("companion")))?;
             sites.push(Site {
                 who: placed.name.clone(),
                 cpus: plan.cpus.clone(),
@@ -98,10 +108,27 @@ impl Lab {
             return Ok(None);
         }
         let folder = self.folder.join(variant.to_string());
-        let kitchen =
-            Kitchen { folder: &folder, connections: self.connections, fixed: placed.fixed };
+        let kitchen = Kitchen {
+            folder: &folder,
+            connections: self.connections,
+            fixed: placed.fixed,
+            filter: placed.filter.as_ref(),
+        };
         let recipe = placed.server.recipe(&kitchen).map_err(|error| named(&placed.name, error))?;
         Ok(Some(Launched::start(recipe, &self.sites[variant])?))
+    }
+
+    /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
+    /// called when no other server or helper of this process runs.
+    pub fn end_orphans(&self) {
+        for pid in processes::children(std::process::id()) {
+            let watched = Watched::new(pid);
+            let _ = signal(pid, libc::SIGKILL);
+            if let Ok(watched) = watched {
+                watched.ends_within(KILLED_WITHIN);
+            }
+            reap(pid);
+        }
     }
 
     /// Removes everything now; complaints about what could not be removed.
@@ -109,6 +136,9 @@ impl Lab {
         self.journal.remove_all()
     }
 }
+
+/// A process that was killed is gone within this.
+const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 
 /// Says which server an error is about.
 fn named(name: &str, error: LabError) -> LabError {

@@ -48,6 +48,11 @@ pub fn of_group(group: u32) -> Vec<u32> {
     all().into_iter().filter(alive).collect()
 }
 
+/// The children of a process, of all of its threads; dead ones that nobody waited for too.
+pub fn children(pid: u32) -> Vec<u32> {
+    all().into_iter().filter(|child| Stat::of(*child).is_some_and(|s| s.parent == pid)).collect()
+}
+
 /// `pid`, its children, and theirs.
 pub fn tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
+use crate::filters::FilterSpec;
 use crate::launch::Recipe;
 
 pub use command::CommandSpec;
@@ -42,6 +43,8 @@ pub struct Kitchen<'a> {
     pub connections: u32,
     /// Where the URL says that it listens; `None` where tare chooses.
     pub fixed: Option<SocketAddr>,
+    /// What nginx puts in the path of its requests.
+    pub filter: Option<&'a FilterSpec>,
 }
 
 impl ServerSpec {
@@ -64,6 +67,17 @@ impl ServerSpec {
             Self::Nginx(spec) => spec.describe(),
             Self::Httpd(spec) => spec.describe(),
             Self::Target(spec) => Ok(format!("starts: tare target {}", spec.flags().join(" "))),
+        }
+    }
+
+    /// Whether a filter can be put in its path; else why not.
+    pub fn takes_filters(&self) -> Result<(), String> {
+        match self {
+            Self::Nginx(spec) if spec.config.is_none() => Ok(()),
+            Self::Nginx(_) => Err("a filter goes into a configuration made by tare, not into \
+                                   one's own: leave out config"
+                .into()),
+            _ => Err("a filter needs a server of kind nginx".into()),
         }
     }
 

@@ -26,7 +26,7 @@ impl Bench {
         let plan = LabPlan {
             state: &state,
             servers: servers
-                .map(|(n, server)| Placed { name: format!("v{n}"), server, fixed })
+                .map(|(n, server)| Placed { name: format!("v{n}"), server, fixed, filter: None })
                 .collect(),
             cpus: vec![0],
             connections: 10,

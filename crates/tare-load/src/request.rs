@@ -23,7 +23,7 @@ pub enum RequestError {
     Method(String),
     #[error("path '{0}' has a space or control character; percent-encode it")]
     Target(String),
-    #[error("header '{0}' is not of the form 'Name: value'")]
+    #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),
 }
 

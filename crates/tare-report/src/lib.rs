@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bpftime_json;
 pub mod guards;
 pub mod hdr_log;
 pub mod load;
@@ -10,8 +11,11 @@ pub mod load_text;
 pub mod run;
 pub mod run_build;
 pub mod run_csv;
+mod run_filters;
 mod run_guards;
 pub mod run_markdown;
+pub mod run_sweep;
+pub mod run_sweep_text;
 pub mod run_text;
 pub mod run_words;
 pub mod units;

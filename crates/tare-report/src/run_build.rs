@@ -6,7 +6,7 @@ use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 
 use crate::guards::Severity;
 use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Variant};
-use crate::run_guards;
+use crate::{run_filters, run_guards};
 
 /// What the rounds do not tell: the run's head, and what the plan asked for.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct VariantFacts {
     pub tls: bool,
     /// What may differ from the baseline: "status", "body", "headers", "connection", "tls".
     pub may_differ: Vec<String>,
+    /// The kind of filter in its path.
+    pub filter: Option<String>,
 }
 
 /// The load, as far as guards need it.
@@ -86,6 +88,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             ratio: comparison.ratio,
             overhead_percent: comparison.overhead_percent.into(),
             ratio_of_totals: comparison.ratio_of_totals,
+            predicted_percent: run_filters::predicted(&evidence, comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
         }
     });
@@ -177,7 +180,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
             .then(|| counts.body_bytes as f64 / counts.completed as f64),
         metrics: metrics.map(|(metric, value)| (metric.key().to_owned(), *value)).collect(),
         probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
-        proofs: Vec::new(),
+        proofs: run_filters::proofs(&totals.launches),
         guards: concerning.map(|guard| guard.code.clone()).collect(),
     }
 }

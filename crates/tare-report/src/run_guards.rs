@@ -8,11 +8,13 @@ use tare_stats::shape::{trend, two_modes};
 use crate::guards::Severity;
 use crate::run::RunGuard;
 use crate::run_build::Evidence;
+use crate::run_filters;
 use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 10] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 12] = [
+        run_filters::not_proven,
         unequal_reply,
         errors,
         count_mismatch,
@@ -23,6 +25,7 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         resumed,
         chatty,
         throttled_server,
+        run_filters::unexplained,
     ];
     let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =
         [machine, network, few_rounds, launches, shapes, pauses];
@@ -56,7 +59,12 @@ const FOREIGN_CPUS: f64 = 0.15;
 const RETRANSMITTED: f64 = 0.001;
 const PORTS_USED: f64 = 0.8;
 
-fn guard(code: &str, severity: Severity, variant: Option<&str>, text: String) -> Vec<RunGuard> {
+pub(crate) fn guard(
+    code: &str,
+    severity: Severity,
+    variant: Option<&str>,
+    text: String,
+) -> Vec<RunGuard> {
     let variant = variant.map(str::to_owned);
     vec![RunGuard { code: code.into(), severity, variant, text }]
 }

@@ -7,10 +7,7 @@ use crate::run_words::{ending, sentences, table};
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("## {}\n\n", escape(&report.run.name));
     let table = table(report);
-    let row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
+    let row = |cells: &[String]| format!("| {} |\n", escaped(cells).join(" | "));
     text.push_str(&row(&table.header));
     let marks: Vec<&str> = table
         .header
@@ -42,6 +39,11 @@ pub fn render(report: &RunReport) -> String {
     let run = &report.run;
     text.push_str(&format!("\n{}; tare {}\n", escape(&ending(report)), run.tare_version));
     text
+}
+
+/// Cells of a table, so that they stay that.
+pub fn escaped(cells: &[String]) -> Vec<String> {
+    cells.iter().map(|cell| escape(cell)).collect()
 }
 
 /// Text from outside must not become markup.

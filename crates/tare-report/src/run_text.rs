@@ -6,7 +6,7 @@ use crate::run_words::{Table, ending, sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
-    lines.extend(columns(&table(report)));
+    lines.extend(fitted(table(report), PAPER));
     lines.push(String::new());
     lines.extend(sentences(report));
     let all = report.guards.iter().map(|guard| {
@@ -26,6 +26,26 @@ pub fn render(report: &RunReport) -> String {
     lines.push(String::new());
     lines.push(ending(report));
     lines.join("\n") + "\n"
+}
+
+/// Wider lines wrap in most people's terminals.
+const PAPER: usize = 120;
+/// What a table can do without, first what matters least. The other forms of the report have all.
+const SPARE: [&str; 4] = ["memory", "p50", "p99", "call"];
+
+/// A table's lines, without its spare columns as far as needed to keep to a width.
+pub fn fitted(mut table: Table, width: usize) -> Vec<String> {
+    let mut spare = SPARE.iter();
+    loop {
+        let lines = columns(&table);
+        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let Some(title) = spare.next().filter(|_| widest > width) else { return lines };
+        let at = table.header.iter().position(|header| header == title);
+        if let Some(at) = at {
+            table.header.remove(at);
+            table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
 }
 
 /// The first column to the left, numbers to the right, words of verdicts to the left again.

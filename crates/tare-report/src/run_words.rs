@@ -6,12 +6,13 @@ use crate::run::{Bounds, Comparison, RunReport, Variant};
 use crate::units::{bytes, duration, rate};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [(Metric, &str); 5] = [
+const COLUMNS: [(Metric, &str); 6] = [
     (Metric::Throughput, "requests/s"),
     (Metric::LatencyP50, "p50"),
     (Metric::LatencyP99, "p99"),
     (Metric::ServerCpu, "CPU/request"),
     (Metric::ServerRss, "memory"),
+    (Metric::FilterCall, "call"),
 ];
 
 /// The table: a header, then a row a variant, all as text.
@@ -32,6 +33,9 @@ pub fn table(report: &RunReport) -> Table {
             _ => format!("overhead, {}", metric.word()),
         });
         header.push("verdict".into());
+        if is_predicted(report, *metric) {
+            header.push("predicted".into());
+        }
     }
     let rows = report.variants.iter().map(|variant| {
         let mut row = vec![variant.name.clone()];
@@ -43,10 +47,20 @@ pub fn table(report: &RunReport) -> Table {
                 None if variant.baseline => row.extend(["baseline".into(), String::new()]),
                 None => row.extend(["–".into(), String::new()]),
             }
+            if is_predicted(report, *metric) {
+                let predicted = comparison.and_then(|comparison| comparison.predicted_percent);
+                row.push(predicted.map_or(String::new(), |p| format!("{} %", signed(p))));
+            }
         }
         row
     });
     Table { rows: rows.collect(), header }
+}
+
+/// Whether what one call costs says what any variant's overhead should be.
+fn is_predicted(report: &RunReport, metric: Metric) -> bool {
+    let mut all = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
+    all.any(|comparison| comparison.predicted_percent.is_some())
 }
 
 fn asked(report: &RunReport) -> Vec<Metric> {
@@ -75,6 +89,7 @@ pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
     match metric {
         Metric::Throughput => rate(*point),
         Metric::ServerRss => bytes(*point),
+        Metric::FilterCall => format!("{point:.1}ns"),
         Metric::ServerSwitches => format!("{point:.3}"),
         _ => duration(point.round() as u64),
     }
@@ -197,6 +212,7 @@ pub fn noun(metric: Metric) -> &'static str {
         Metric::ServerCpuSystem => "system CPU a request",
         Metric::ServerSwitches => "context switches a request",
         Metric::ServerRss => "memory",
+        Metric::FilterCall => "one call of the filter",
     }
 }
 

@@ -20,6 +20,7 @@ fn facts() -> RunFacts {
         launched: true,
         tls: false,
         may_differ: Vec::new(),
+        filter: None,
     };
     RunFacts {
         id: 7,

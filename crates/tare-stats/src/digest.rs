@@ -121,6 +121,7 @@ fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
             Metric::ServerCpuSystem => per_request(round.server?.system_ns),
             Metric::ServerSwitches => per_request(round.server?.switches?),
             Metric::ServerRss => round.launch.as_ref()?.rss_bytes? as f64,
+            Metric::FilterCall => round.launch.as_ref()?.call_ns?,
             _ => return None,
         },
     };

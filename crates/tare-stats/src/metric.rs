@@ -26,6 +26,8 @@ pub enum Metric {
     ServerSwitches,
     /// Resident memory of the server's processes at the end of a launch.
     ServerRss,
+    /// One call of the filter, in a process of its own.
+    FilterCall,
 }
 
 /// How a metric's number for a round is made.
@@ -40,7 +42,7 @@ pub enum Basis {
 }
 
 impl Metric {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Throughput,
         Self::LatencyMean,
         Self::LatencyP50,
@@ -54,6 +56,7 @@ impl Metric {
         Self::ServerCpuSystem,
         Self::ServerSwitches,
         Self::ServerRss,
+        Self::FilterCall,
     ];
 
     /// The key in JSON.
@@ -72,6 +75,7 @@ impl Metric {
             Self::ServerCpuSystem => "server_cpu_system_ns_per_request",
             Self::ServerSwitches => "server_switches_per_request",
             Self::ServerRss => "server_rss_bytes",
+            Self::FilterCall => "filter_call_ns",
         }
     }
 
@@ -91,6 +95,7 @@ impl Metric {
             Self::ServerCpuSystem => "cpu-system",
             Self::ServerSwitches => "switches",
             Self::ServerRss => "rss",
+            Self::FilterCall => "call",
         }
     }
 

@@ -62,6 +62,22 @@ pub struct Launch {
     /// Periods in which a CPU quota held its processes up.
     pub throttled_periods: u64,
     pub probe: Option<Probe>,
+    /// What shows that each of its layers was in the path, or was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proofs: Vec<Proof>,
+    /// A filter: one call without the server, in a process of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_ns: Option<f64>,
+}
+
+/// Evidence about a layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    pub layer: String,
+    pub held: bool,
+    /// What was seen.
+    pub text: String,
 }
 
 /// What a variant answers to the same question as the others.

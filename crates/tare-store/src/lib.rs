@@ -40,6 +40,8 @@ pub enum StoreError {
         "the store {path} was made by a newer tare (its schema is {found}, this one's {known})"
     )]
     Newer { path: String, found: i64, known: i64 },
+    #[error("{path} is a database of something else, not a tare store; it was left as it is")]
+    NotOurs { path: String },
     #[error("the store {path} is damaged: {why}")]
     Damaged { path: String, why: String },
 }
@@ -80,6 +82,7 @@ impl Store {
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, StoreError> {
         let failed = |error| unusable(path, error);
         connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(failed)?;
+        schema::is_ours_or_empty(path, &connection)?;
         // A commit is then in the operating system's hands: it survives the death of this process,
         // and costs no wait for the disk. Only a crash of the machine can lose the last few.
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;

@@ -82,6 +82,21 @@ CREATE TABLE event (
 CREATE INDEX event_of_run ON event (run);
 ";
 
+/// Looks before anything is written: a database of somebody else must not be changed.
+pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let count = |what: &str| -> Result<i64, StoreError> {
+        let query = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {what}");
+        connection.query_row(&query, [], |row| row.get(0)).map_err(|e| unusable(path, e))
+    };
+    let ours = count("AND name IN ('run', 'variant', 'round', 'launch', 'slice', 'event')")?;
+    // Tables of SQLite's own, such as its counters, are nobody's.
+    let all = count("AND name NOT LIKE 'sqlite_%'")?;
+    match (ours, all) {
+        (6, _) | (_, 0) => Ok(()),
+        _ => Err(StoreError::NotOurs { path: path.display().to_string() }),
+    }
+}
+
 pub fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
     let version = |connection: &Connection| -> rusqlite::Result<i64> {

@@ -176,3 +176,18 @@ fn a_writer_that_fails_says_so_and_keeps_what_it_wrote() {
     assert_eq!(Store::open(&path).unwrap().round_numbers(id).unwrap(), [0]);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn the_database_of_somebody_else_is_left_as_it_is() {
+    let path = folder("foreign").join("other.db");
+    let _ = std::fs::remove_file(&path);
+    let foreign = rusqlite::Connection::open(&path).unwrap();
+    foreign.execute_batch("CREATE TABLE run (a)").unwrap();
+    drop(foreign);
+    let before = std::fs::read(&path).unwrap();
+    for opened in [Store::open(&path), Store::open_existing(&path)] {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, StoreError::NotOurs { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

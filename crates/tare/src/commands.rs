@@ -3,6 +3,7 @@
 mod clean;
 mod compare;
 mod doctor;
+mod filter;
 mod load;
 mod report;
 mod run;
@@ -32,6 +33,7 @@ enum Command {
     Run(Box<run::Run>),
     Report(report::Report),
     Runs(runs::Runs),
+    Filter(filter::Filter),
     Load(Box<load::Load>),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
@@ -51,6 +53,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Runs(args) => runs::run(&args),
+        Command::Filter(args) => filter::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),

@@ -1,11 +1,16 @@
 //! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
 
+mod sweep;
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_lab::ServerSpec;
+use tare_lab::filters::FilterSpec;
 use tare_lab::servers::{CommandSpec, HttpdSpec, NginxSpec, TargetSpec};
 use tare_stats::Metric;
 use toml::Spanned;
@@ -16,12 +21,12 @@ use crate::load::spec::LoadSpec;
 use crate::load::text;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
 use crate::run::places::divide_cpus;
-use crate::run::plan::{Difference, Plan, Slices, Stop, Variant};
+use crate::run::plan::{Difference, Layer, Plan, Slices, Stop, Variant};
 
 /// The file as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Written {
     name: String,
     seed: Option<u64>,
     #[serde(default)]
@@ -35,6 +40,8 @@ struct File {
     #[serde(default)]
     server: BTreeMap<String, Spanned<ServerTable>>,
     variant: Vec<VariantTable>,
+    #[serde(default)]
+    sweep: BTreeMap<String, Spanned<Vec<f64>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -87,19 +94,30 @@ struct VariantTable {
     #[serde(default)]
     exclusive: bool,
     place: Option<Spanned<toml::Value>>,
-    layers: Option<Spanned<Vec<toml::Value>>>,
+    #[serde(default)]
+    layers: Vec<FilterSpec>,
     client: Option<Spanned<toml::Value>>,
 }
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-/// Reads an experiment; files that it names are relative to it.
-pub fn read(path: &Path) -> Result<Plan, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+/// Experiments are short; a device has no end.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
+pub fn read(path: &Path) -> Result<Vec<Plan>, Failure> {
+    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| in_file(error.to_string()))?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| in_file(error.to_string()))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(in_file("it is longer than 1 MB; experiments are short".into()));
+    }
     let source = Source { path, text: &text };
-    let file: File = toml::from_str(&text).map_err(|error| source.complain(&error))?;
-    plan(file, &source)
+    let file: Written = toml::from_str(&text).map_err(|error| source.complain(&error))?;
+    plans(file, &source)
 }
 
 struct Source<'a> {
@@ -111,6 +129,12 @@ impl Source<'_> {
     fn at(&self, byte: usize, what: &str) -> Failure {
         let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
         Failure::Usage(format!("{}:{line}: {what}", self.path.display()))
+    }
+
+    /// Files that it names are relative to it.
+    fn whole(&self, path: &Path) -> PathBuf {
+        let path = self.path.parent().unwrap_or(Path::new(".")).join(path);
+        std::path::absolute(&path).unwrap_or(path)
     }
 
     fn complain(&self, error: &toml::de::Error) -> Failure {
@@ -148,7 +172,12 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     percent(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn plan(file: File, source: &Source<'_>) -> Result<Plan, Failure> {
+fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Plan>, Failure> {
+    let values = std::mem::take(&mut file.sweep);
+    sweep::cells(plan(file, source)?, &values, source)
+}
+
+fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
     let servers = file.server;
     let path = file.load.path.clone().unwrap_or_else(|| "/".into());
     if !path.starts_with('/') {
@@ -184,6 +213,7 @@ fn plan(file: File, source: &Source<'_>) -> Result<Plan, Failure> {
         load_cpus,
         server_cpus,
         variants,
+        cell: BTreeMap::new(),
     })
 }
 
@@ -203,8 +233,11 @@ fn variant(
             source.at(client.span().start, &format!("a client other than \"host\" {later}"))
         );
     }
-    if let Some(layers) = table.layers.filter(|layers| !layers.get_ref().is_empty()) {
-        return Err(source.at(layers.span().start, &format!("a layer {later}")));
+    let mut layers = table.layers;
+    for filter in &mut layers {
+        for path in [&mut filter.path, &mut filter.code].into_iter().flatten() {
+            *path = source.whole(path);
+        }
     }
     let at = table.server.span().start;
     let name = table.server.into_inner();
@@ -224,6 +257,7 @@ fn variant(
         headers: table.headers,
         may_differ: table.may_differ,
         exclusive: table.exclusive,
+        layers: layers.into_iter().map(Layer::Filter).collect(),
     })
 }
 
@@ -241,14 +275,9 @@ fn server_spec(
             ready_within_ms: table.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
         })
     });
-    let folder = source.path.parent().unwrap_or(Path::new("."));
     let nginx = table.nginx.clone().map(|mut spec| {
-        let whole = |path: std::path::PathBuf| {
-            let path = folder.join(path);
-            std::path::absolute(&path).unwrap_or(path)
-        };
-        spec.config = spec.config.map(whole);
-        spec.program = spec.program.map(whole);
+        spec.config = spec.config.map(|path| source.whole(&path));
+        spec.program = spec.program.map(|path| source.whole(&path));
         ServerSpec::Nginx(spec)
     });
     let kinds = [

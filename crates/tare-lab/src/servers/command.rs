@@ -34,6 +34,8 @@ impl CommandSpec {
             address,
             tls: false,
             count: None,
+            filter: None,
+            companion: None,
             log_files: Vec::new(),
             ready_within: DurationNs::from_ms(self.ready_within_ms),
         })

@@ -104,6 +104,8 @@ impl HttpdSpec {
             address,
             tls: false,
             count: Some(CountSource { address: status, path: "/?auto".into(), page }),
+            filter: None,
+            companion: None,
             log_files: if self.access_log { vec![log_file] } else { Vec::new() },
             ready_within: READY_WITHIN,
         })

@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, process};
 
 use super::{Kitchen, free_address, page, utf8};
+use crate::companion::CompanionRecipe;
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
+use crate::filters::FilterKind;
+use crate::filters::status::FilterStatus;
 use crate::launch::Recipe;
 use crate::programs;
 
@@ -87,12 +90,18 @@ impl NginxSpec {
         }
         let (address, status) = (kitchen.address()?, free_address()?);
         kitchen.write("html/index.html", &page(self.body_bytes))?;
-        let text = self.config_text(kitchen, &folder, address, status)?;
+        let filter = FilterSetup::of(kitchen)?;
+        let text = self.config_text(kitchen, &folder, address, status, &filter)?;
         let config = kitchen.write("nginx.conf", text.as_bytes())?;
         let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
         let mut recipe = recipe(argv.map(str::to_owned).to_vec(), kitchen, address, self.tls);
         let path = "/".to_owned();
         recipe.count = Some(CountSource { address: status, path, page: CountPage::NginxStub });
+        recipe.env = filter.env;
+        recipe.companion = filter.controller;
+        if filter.is_loaded {
+            recipe.filter = Some(FilterStatus { address: status, path: FILTER_PAGE.into() });
+        }
         if self.access_log {
             let path = kitchen.folder.join("access.log");
             let _ = std::fs::remove_file(&path);
@@ -107,6 +116,7 @@ impl NginxSpec {
         folder: &str,
         address: SocketAddr,
         status: SocketAddr,
+        filter: &FilterSetup,
     ) -> Result<String, LabError> {
         let files = kitchen.connections * 2 + 128;
         let access_log = if self.access_log { "access.log" } else { "off" };
@@ -128,7 +138,8 @@ impl NginxSpec {
             .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
             .concat();
         Ok(format!(
-            "{user}
+            "{load_module}
+{user}
 daemon off;
 worker_processes {workers};
 pid {folder}/nginx.pid;
@@ -142,6 +153,7 @@ http {{
     keepalive_requests {keepalive};
     keepalive_timeout 3600;
     default_type text/plain;
+    {directives}
     {tls}
     server {{
         listen {address}{ssl} backlog=4096;
@@ -151,12 +163,54 @@ http {{
     server {{
         listen {status};
         location / {{ stub_status; access_log off; }}
+        {status_page}
     }}
 }}
 ",
+            load_module = filter.load_module,
+            directives = filter.directives,
+            status_page = filter.status_page(),
             workers = self.workers,
             keepalive = self.keepalive_requests,
         ))
+    }
+}
+
+/// What a filter adds to nginx and beside it.
+#[derive(Default)]
+struct FilterSetup {
+    is_loaded: bool,
+    load_module: String,
+    directives: String,
+    env: Vec<(String, String)>,
+    controller: Option<CompanionRecipe>,
+}
+
+const FILTER_PAGE: &str = "/tare-filter";
+
+impl FilterSetup {
+    fn of(kitchen: &Kitchen<'_>) -> Result<Self, LabError> {
+        let Some(spec) = kitchen.filter.filter(|spec| spec.filter != FilterKind::Off) else {
+            return Ok(Self::default());
+        };
+        let shared = spec.shared_name(kitchen.folder);
+        Ok(Self {
+            is_loaded: true,
+            load_module: format!("load_module {};", utf8(&spec.module()?)?),
+            directives: spec.directives(shared.as_deref())?,
+            env: spec.environment(shared.as_deref())?,
+            controller: shared.map(|name| spec.controller(&name)).transpose()?,
+        })
+    }
+
+    fn status_page(&self) -> String {
+        match self.is_loaded {
+            true => format!(
+                "tare_filter off;
+        location = {FILTER_PAGE} {{ tare_filter_status; access_log off; }}"
+            ),
+            false => String::new(),
+        }
     }
 }
 
@@ -168,6 +222,8 @@ fn recipe(argv: Vec<String>, kitchen: &Kitchen<'_>, address: SocketAddr, tls: bo
         address,
         tls,
         count: None,
+        filter: None,
+        companion: None,
         log_files: Vec::new(),
         ready_within: READY_WITHIN,
     }

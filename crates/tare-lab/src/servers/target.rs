@@ -75,6 +75,8 @@ impl TargetSpec {
             address,
             tls: self.tls,
             count: (!self.tls).then_some(count),
+            filter: None,
+            companion: None,
             log_files: Vec::new(),
             ready_within: READY_WITHIN,
         })

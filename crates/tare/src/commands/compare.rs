@@ -16,7 +16,7 @@ use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
 use crate::run::finish::{Wishes, run_new};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
-use crate::run::plan::{Difference, Plan, Slices, Stop, Variant};
+use crate::run::plan::{self, Difference, Plan, Slices, Stop, Variant};
 
 /// Compare servers, and say what each costs with an interval
 ///
@@ -76,7 +76,7 @@ pub struct Choices {
     /// Differences up to this are called the same; default is the precision
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     tolerance: Option<f64>,
-    /// Stop after this long in any case; default 2m
+    /// Stop after this long in any case, at the end of the round; default 2m
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
     /// Stop after so many rounds instead of by precision
@@ -93,7 +93,7 @@ pub struct Choices {
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup: Option<DurationNs>,
     /// Slices of each variant in a round; found by the first rounds when left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
     /// Seed of every random choice; a random one is printed when left out
     #[arg(long, value_name = "N")]
@@ -132,7 +132,8 @@ pub fn run(args: &Compare) -> Result<(), Failure> {
 
 impl OutputArgs {
     pub fn wishes(&self, plan: &Plan) -> Result<Wishes, Failure> {
-        let names: Vec<&str> = plan.variants.iter().map(|v| v.name.as_str()).collect();
+        let others = plan.variants.iter().filter(|variant| !variant.baseline);
+        let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
         self.wishes_unchecked()
     }
@@ -176,20 +177,12 @@ impl Choices {
 
 fn slice_length(text: &str) -> Result<DurationNs, String> {
     let length = positive_duration(text)?;
-    let allowed = DurationNs::from_ms(1)..=DurationNs::from_secs(60);
-    if allowed.contains(&length) { Ok(length) } else { Err("write 1ms to 60s".into()) }
+    if plan::SLICE_LENGTHS.contains(&length) { Ok(length) } else { Err("write 1ms to 60s".into()) }
 }
 
 fn plan(args: &Compare) -> Result<Plan, Failure> {
     let mut variants = variants(args)?;
-    match &args.baseline {
-        None => variants.iter_mut().take(1).for_each(|variant| variant.baseline = true),
-        Some(name) => {
-            let found = variants.iter_mut().find(|variant| variant.name == *name);
-            let names = "there is no variant of that name";
-            found.ok_or_else(|| Failure::flag("--baseline", name, names))?.baseline = true;
-        }
-    }
+    variants.iter_mut().take(1).for_each(|first| first.baseline = true);
     let mut load = args.load.clone().absolute(std::path::Path::new(""));
     load.headers = share_headers(&args.load.headers, &mut variants);
     let (load_cpus, server_cpus) =
@@ -211,7 +204,11 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         load_cpus,
         server_cpus,
         variants,
+        cell: Default::default(),
     };
+    if let Some(name) = &args.baseline {
+        plan.rebase(name)?;
+    }
     args.choices.change(&mut plan);
     plan.check()
 }
@@ -226,6 +223,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         headers: Vec::new(),
         may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
+        layers: Vec::new(),
     };
     for text in &args.variants {
         let (name, url) = match text.split_once('=') {

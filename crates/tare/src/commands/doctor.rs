@@ -188,6 +188,7 @@ fn noise(
         headers: Vec::new(),
         may_differ: Vec::new(),
         exclusive: false,
+        layers: Vec::new(),
     };
     let (load_cpus, server_cpus) = divide_cpus(None, None, None);
     let threads = Some(load_cpus.len().max(1) as u32);
@@ -208,6 +209,7 @@ fn noise(
         load_cpus,
         server_cpus,
         variants: vec![variant("one", true), variant("other", false)],
+        cell: Default::default(),
     };
     let mut store = Store::open(&folder.join("noise.db"))?;
     let row = begin(&plan, &mut store)?;

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_report::bpftime_json;
+use tare_report::run_build::build;
 use tare_store::Store;
 
 use crate::failure::Failure;
-use crate::run::finish::{Outputs, Wishes, plan_of, report_of};
+use crate::load::outputs::print;
+use crate::run::finish::{Outputs, Wishes, digests_of, facts, plan_of};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
 
@@ -30,6 +33,13 @@ pub struct Report {
     /// Write the report as CSV to this file, or to standard output without one
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     csv: Option<PathBuf>,
+    /// The variant that others are compared with, instead of the run's own
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// Write another tool's form to standard output: bpftime-json, the result file of bpftime's
+    /// nginx benchmark
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "markdown", "csv"])]
+    format: Option<Format>,
     /// Exit with 1 where the whole interval of an overhead is beyond this; see tare compare --help
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
@@ -38,12 +48,25 @@ pub struct Report {
     store: Option<PathBuf>,
 }
 
+/// What other tools read.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    BpftimeJson,
+}
+
 pub fn run(args: &Report) -> Result<(), Failure> {
     let path = store_path(args.store.as_ref())?;
     let store = Store::open_existing(&path)?;
     let row = store.find_run(&args.run)?;
-    let report = report_of(&store, &row)?;
-    let names: Vec<&str> = report.variants.iter().map(|v| v.name.as_str()).collect();
+    let mut plan = plan_of(&row)?;
+    if let Some(name) = &args.baseline {
+        plan.rebase(name)?;
+    }
+    let digests = digests_of(&store, &row, &plan)?;
+    let known = facts(&plan, &row);
+    let report = build(&known, &digests);
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
     args.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
     let wishes = Wishes {
         store: path,
@@ -53,6 +76,15 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         gates: Vec::new(),
         quiet: true,
     };
-    Outputs::create(&wishes)?.write(&report, None)?;
-    gate::judge(&args.fail_if, &plan_of(&row)?.stop.metrics, &report)
+    match args.format {
+        None => Outputs::create(&wishes)?.write(&report, None)?,
+        Some(Format::BpftimeJson) => {
+            let started = tare_io::time::utc(row.started_unix_ms);
+            let url = plan.url(plan.baseline(), 1)?;
+            let text = bpftime_json::render(&report, &known, &digests, &started, &url.target);
+            print(&text)
+                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        }
+    }
+    gate::judge(&args.fail_if, &plan.stop.metrics, &report)
 }

@@ -8,7 +8,7 @@ use super::compare::{Choices, OutputArgs};
 use crate::experiment;
 use crate::failure::Failure;
 use crate::load::outputs::print;
-use crate::run::finish::{resume, run_new};
+use crate::run::finish::{resume, run_new, run_sweep};
 use crate::run::plan::Plan;
 
 /// Run an experiment, and say what each variant costs
@@ -26,6 +26,9 @@ pub struct Run {
     /// Go on with a stored run (its number, or 'last'): same plan, same seed
     #[arg(long, value_name = "RUN")]
     resume: Option<String>,
+    /// The variant that others are compared with, instead of the file's
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
     /// Print the plan with every default resolved, and what would be started; start nothing
     #[arg(long, conflicts_with = "resume")]
     dry_run: bool,
@@ -41,6 +44,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         return resume(text, &wishes, |plan| {
             let (seed, slices) = (plan.seed, plan.slices.clone());
             args.choices.change(plan);
+            if let Some(name) = &args.baseline {
+                plan.rebase(name)?;
+            }
             if plan.seed != seed || plan.slices != slices {
                 let text = "--seed, --slice, --warmup and --cycles cannot be changed of a run that \
                             is resumed";
@@ -52,15 +58,31 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let Some(file) = &args.file else {
         return Err(Failure::Usage("say which experiment, or --resume RUN".into()));
     };
-    let mut plan = experiment::read(file)?;
-    args.choices.change(&mut plan);
-    let plan = plan.check()?;
-    let wishes = args.outputs.wishes(&plan)?;
+    let in_file = |failure| match failure {
+        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", file.display())),
+        failure => failure,
+    };
+    let mut plans = Vec::new();
+    for mut plan in experiment::read(file)? {
+        args.choices.change(&mut plan);
+        if let Some(name) = &args.baseline {
+            plan.rebase(name)?;
+        }
+        plans.push(plan.check().map_err(in_file)?);
+    }
+    let Some(first) = plans.first() else {
+        return Err(Failure::Bug("an experiment without a plan".into()));
+    };
+    let wishes = args.outputs.wishes(first)?;
     if args.dry_run {
-        return print(&dry_run(&plan)?)
+        let all: Result<Vec<String>, Failure> = plans.iter().map(dry_run).collect();
+        return print(&all?.join("\n"))
             .map_err(|error| Failure::Environment(format!("standard output: {error}")));
     }
-    run_new(&plan, &wishes)
+    match plans.as_slice() {
+        [plan] if plan.cell.is_empty() => run_new(plan, &wishes),
+        cells => run_sweep(cells, &wishes),
+    }
 }
 
 fn dry_run(plan: &Plan) -> Result<String, Failure> {
@@ -69,6 +91,13 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     for variant in &plan.variants {
         let what = variant.server.describe()?;
         text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
+        if let Some(filter) = variant.filter() {
+            let controller = match filter.filter.is_controlled() {
+                true => "; before it a controller, with shared memory tare-…",
+                false => "",
+            };
+            text.push_str(&format!("    {}{controller}\n", filter.describe()?));
+        }
     }
     text.push_str(&format!(
         "  load by {} threads on CPUs {:?}, servers on CPUs {:?}\n",

@@ -52,8 +52,8 @@ server = "up"
 
 fn parse(text: &str) -> Result<Plan, Failure> {
     let source = Source { path: Path::new("x.toml"), text };
-    let file: File = toml::from_str(text).map_err(|error| source.complain(&error))?;
-    plan(file, &source)
+    let file: Written = toml::from_str(text).map_err(|error| source.complain(&error))?;
+    plans(file, &source).map(|mut plans| plans.remove(0))
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         ),
         (
             "layers = []",
-            "layers = [{ filter = \"wasm\" }]",
-            "x.toml:36: a layer is not in this version",
+            "layers = [{ filtr = \"wasm\" }]",
+            "x.toml:36: unknown key 'filtr'; did you mean 'filter'?",
         ),
         (
             "command = ",
@@ -118,6 +118,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
             "",
             "x.toml:21: server 'own' needs one of command, nginx, httpd or target",
         ),
+        ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),
         ("name = \"What does an access log cost?\"", "", "x.toml:1: missing field `name`"),
         (
@@ -131,5 +132,23 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         let error = parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(complaint), "{from} -> {to}: {error}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused_before_anything_starts() {
+    for (from, to, complaint) in [
+        ("connections = 20", "connections = 0", "connections = 0: write 1 to"),
+        ("path = \"/aaaa\"", "path = \"/aaaa\"\nrate = -5.0", "rate = -5: write a number above 0"),
+        ("seed = 7", "seed = 7\nslices = { window = \"10h\" }", "write 1ms to 60s"),
+        ("seed = 7", "seed = 7\nslices = { cycles = 0 }", "cycles = 0: write 1 to 10000"),
+        ("seed = 7", "seed = 7\nslices = { warmup = \"99h\" }", "longer than the time for the run"),
+        ("name = \"What does", "name = \"a\\u001b", "write printable characters"),
+        ("seed = 7", "seed = 7\ncpus = { load = [9999] }", "cpus: 9999 is not one that"),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let error = parse(&text).and_then(Plan::check).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{to}: {error}");
     }
 }

@@ -1,24 +1,33 @@
-//! Ctrl-C: once, to stop and print what was measured; twice, to end at once.
+//! Ctrl-C: once, to stop and print what was measured; again, a while later, to end at once.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant, system};
 
 use crate::failure::Failure;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Sets `stop` on SIGINT, SIGTERM and SIGHUP. The second signal ends the process as it would have.
+/// A second signal within this means the first: `timeout` sends two, impatient people more. What
+/// was started is being stopped meanwhile.
+const SAME_WISH: DurationNs = DurationNs::from_secs(2);
+
+/// Sets `stop` on SIGINT, SIGTERM and SIGHUP. A signal that comes when stopping has taken a while
+/// ends the process as it would have.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
         return Err(Failure::Bug("interrupts are already taken".into()));
     }
     let mut signals = vec![libc::SIGINT, libc::SIGTERM];
     // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
-    if !tare_io::system::is_ignored(libc::SIGHUP) {
+    if !system::is_ignored(libc::SIGHUP) {
         signals.push(libc::SIGHUP);
     }
-    tare_io::system::on_signals(&signals, on_signal)
+    system::on_signals(&signals, on_signal)
         .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }
 
@@ -27,9 +36,14 @@ pub fn was_interrupted() -> bool {
     SIGNAL.load(Ordering::Relaxed) != 0
 }
 
-/// Runs in a signal handler: only loads and stores.
+/// Runs in a signal handler.
 extern "C" fn on_signal(signal: i32) {
-    SIGNAL.store(signal, Ordering::Relaxed);
+    let now = monotonic_now();
+    if SIGNAL.swap(signal, Ordering::Relaxed) == 0 {
+        FIRST_NS.store(now.as_ns(), Ordering::Relaxed);
+    } else if now.since(Instant::from_ns(FIRST_NS.load(Ordering::Relaxed))) > SAME_WISH {
+        system::end_by(signal);
+    }
     if let Some(stop) = STOP.get() {
         stop.store(true, Ordering::Relaxed);
     }

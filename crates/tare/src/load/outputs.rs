@@ -8,6 +8,7 @@ use crate::failure::Failure;
 
 /// A file (or `-`, standard output) that is written at the end.
 pub struct Output {
+    flag: String,
     path: PathBuf,
     file: Option<File>,
 }
@@ -15,12 +16,12 @@ pub struct Output {
 impl Output {
     pub fn create(flag: &str, path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            return Ok(Self { path: path.into(), file: None });
+            return Ok(Self { flag: flag.into(), path: path.into(), file: None });
         }
         let file = File::create(path).map_err(|error| {
             Failure::Environment(format!("{flag}: cannot write {}: {error}", path.display()))
         })?;
-        Ok(Self { path: path.into(), file: Some(file) })
+        Ok(Self { flag: flag.into(), path: path.into(), file: Some(file) })
     }
 
     pub fn is_stdout(&self) -> bool {
@@ -33,7 +34,8 @@ impl Output {
             None => print(text),
         };
         written.map_err(|error| {
-            Failure::Environment(format!("cannot write {}: {error}", self.path.display()))
+            let (flag, path) = (&self.flag, self.path.display());
+            Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
         })
     }
 }

@@ -13,10 +13,12 @@ pub mod duration {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DurationNs, D::Error> {
-        let text = String::deserialize(from)?;
-        let duration = DurationNs::parse(&text).map_err(serde::de::Error::custom)?;
-        match duration {
-            DurationNs::ZERO => Err(serde::de::Error::custom("must be longer than 0")),
+        positive(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+
+    pub fn positive(text: &str) -> Result<DurationNs, String> {
+        match DurationNs::parse(text).map_err(|error| error.to_string())? {
+            DurationNs::ZERO => Err(format!("'{text}' must be longer than 0")),
             duration => Ok(duration),
         }
     }
@@ -35,7 +37,7 @@ pub mod optional_duration {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DurationNs>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
-        let parsed = text.map(|text| DurationNs::parse(&text)).transpose();
+        let parsed = text.map(|text| super::duration::positive(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
     }
 }

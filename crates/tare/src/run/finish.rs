@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::time::wall_unix_ms;
+use tare_io::DurationNs;
+use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_lab::ServerSpec;
 use tare_lab::machine::Machine;
 use tare_report::guards::Severity;
 use tare_report::run::RunReport;
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
-use tare_report::{run_csv, run_markdown, run_text};
+use tare_report::run_sweep::{Sweep, SweepCell};
+use tare_report::{run_csv, run_markdown, run_sweep_text, run_text};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
@@ -41,9 +43,57 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 /// Runs a plan that is new.
 pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
     let mut outputs = Outputs::create(wishes)?;
+    let stop = stop_on_interrupt()?;
     let mut store = open_store(wishes)?;
     let row = begin(plan, &mut store)?;
-    carry_out(plan, store, &row, Earlier::default(), wishes, &mut outputs)
+    let done = carry_out(plan, store, &row, Earlier::default(), wishes, &stop)?;
+    conclude(plan, &done, &row, wishes, &mut outputs)
+}
+
+/// Runs the cells of a sweep one after another. Time that a cell does not need is the others'.
+pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(wishes)?;
+    let stop = stop_on_interrupt()?;
+    let begun = monotonic_now();
+    let whole = cells.first().map_or(DurationNs::ZERO, |cell| cell.stop.max_time);
+    let mut reports = Vec::new();
+    let mut judged = Ok(());
+    for (at, cell) in cells.iter().enumerate() {
+        let left = whole.as_ns().saturating_sub(monotonic_now().since(begun).as_ns());
+        let mut cell = cell.clone();
+        cell.stop.max_time = DurationNs::from_ns((left / (cells.len() - at) as u64).max(1));
+        let mut store = open_store(wishes)?;
+        let row = begin(&cell, &mut store)?;
+        let done = carry_out(&cell, store, &row, Earlier::default(), wishes, &stop)?;
+        done.written?;
+        if done.report.run.rounds > 0 {
+            outputs.show(&done.report, Some(&(kept(&row, &wishes.store) + "\n")))?;
+            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &done.report));
+            reports.push(SweepCell { values: cell.cell.clone(), report: done.report });
+        }
+        match done.stopped {
+            Stopped::Failed(failure) => return Err(failure),
+            Stopped::Interrupted => {
+                judged = Err(Failure::Interrupted);
+                break;
+            }
+            _ => {}
+        }
+    }
+    let sweep = Sweep::of(reports);
+    outputs.show_text(&run_sweep_text::render(&sweep))?;
+    outputs.write_files(
+        &sweep.json(),
+        &run_sweep_text::markdown(&sweep),
+        &run_sweep_text::csv(&sweep),
+    )?;
+    judged
+}
+
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    Ok(stop)
 }
 
 /// Enters a new run in the store.
@@ -88,7 +138,9 @@ pub fn resume(
         elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
         digests,
     };
-    carry_out(&plan, store, &row, earlier, wishes, &mut outputs)
+    let stop = stop_on_interrupt()?;
+    let done = carry_out(&plan, store, &row, earlier, wishes, &stop)?;
+    conclude(&plan, &done, &row, wishes, &mut outputs)
 }
 
 fn open_store(wishes: &Wishes) -> Result<Store, Failure> {
@@ -111,21 +163,32 @@ fn carry_out(
     row: &RunRow,
     earlier: Earlier,
     wishes: &Wishes,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
+    let live = LiveTable::new(facts(plan, row), wishes.quiet);
+    measure(plan, store, row, earlier, live, stop)
+}
+
+/// Tells what a run found, and judges it.
+fn conclude(
+    plan: &Plan,
+    measured: &Measured,
+    row: &RunRow,
+    wishes: &Wishes,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    interrupt::on_interrupt(stop.clone())?;
-    let live = LiveTable::new(facts(plan, row), wishes.quiet);
-    let measured = measure(plan, store, row, earlier, live, &stop)?;
-    let Measured { report, stopped, written, .. } = measured;
+    let Measured { report, stopped, written } = measured;
     if report.run.rounds > 0 {
-        outputs.write(&report, Some(&kept(row, &wishes.store)))?;
+        outputs.write(report, Some(&kept(row, &wishes.store)))?;
+    } else if !matches!(stopped, Stopped::Failed(_)) {
+        let kept = kept(row, &wishes.store);
+        eprint!("tare: no round was finished, so nothing can be said; {kept}");
     }
-    written?;
+    written.clone()?;
     match stopped {
-        Stopped::Failed(failure) => Err(failure),
+        Stopped::Failed(failure) => Err(failure.clone()),
         Stopped::Interrupted => Err(Failure::Interrupted),
-        _ => gate::judge(&wishes.gates, &plan.stop.metrics, &report),
+        _ => gate::judge(&wishes.gates, &plan.stop.metrics, report),
     }
 }
 
@@ -185,13 +248,13 @@ pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
-pub fn report_of(store: &Store, row: &RunRow) -> Result<RunReport, Failure> {
+fn report_of(store: &Store, row: &RunRow) -> Result<RunReport, Failure> {
     let plan = plan_of(row)?;
     let digests = digests_of(store, row, &plan)?;
     Ok(build(&facts(&plan, row), &digests))
 }
 
-fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
+pub fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
     let mut digests = Vec::new();
     for number in store.round_numbers(row.id)? {
         let round = whole_cycles(store.round(row.id, number)?, plan.variants.len());
@@ -245,6 +308,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         name: variant.name.clone(),
         launched: variant.server != ServerSpec::Up,
         tls: variant.url.starts_with("https:"),
+        filter: variant.filter().map(|filter| filter.filter.name().to_owned()),
         may_differ: variant.may_differ.iter().map(|d| d.word().to_owned()).collect(),
     });
     let stopped_by = row.stopped_by.clone();
@@ -303,19 +367,27 @@ impl Outputs {
 
     /// The text goes to standard output, unless something else has that.
     pub fn write(&mut self, report: &RunReport, kept: Option<&str>) -> Result<(), Failure> {
-        let all = || [&self.json, &self.markdown, &self.csv].into_iter().flatten();
-        if !all().any(Output::is_stdout) {
-            let text = run_text::render(report) + kept.unwrap_or_default();
-            print(&text)
-                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        self.show(report, kept)?;
+        self.write_files(&report.json(), &run_markdown::render(report), &run_csv::render(report))
+    }
+
+    fn show(&self, report: &RunReport, kept: Option<&str>) -> Result<(), Failure> {
+        self.show_text(&(run_text::render(report) + kept.unwrap_or_default()))
+    }
+
+    fn show_text(&self, text: &str) -> Result<(), Failure> {
+        let mut all = [&self.json, &self.markdown, &self.csv].into_iter().flatten();
+        if all.any(Output::is_stdout) {
+            return Ok(());
         }
-        for (output, text) in [
-            (&mut self.json, report.json()),
-            (&mut self.markdown, run_markdown::render(report)),
-            (&mut self.csv, run_csv::render(report)),
-        ] {
+        print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    }
+
+    fn write_files(&mut self, json: &str, markdown: &str, csv: &str) -> Result<(), Failure> {
+        let files = [(&mut self.json, json), (&mut self.markdown, markdown), (&mut self.csv, csv)];
+        for (output, text) in files {
             if let Some(output) = output {
-                output.write(&text)?;
+                output.write(text)?;
             }
         }
         Ok(())

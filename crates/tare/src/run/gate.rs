@@ -47,11 +47,14 @@ impl Gate {
         })
     }
 
-    /// A gate about a variant that there is not would never fail.
-    pub fn check_names(&self, names: &[&str]) -> Result<(), Failure> {
+    /// A gate about a variant that there is not, or about the baseline, would never fail.
+    /// `others` are the variants that are compared with the baseline.
+    pub fn check_names(&self, others: &[&str]) -> Result<(), Failure> {
         match self {
-            Self::Overhead { variant: Some(name), .. } if !names.contains(&name.as_str()) => {
-                let allowed = format!("there is no variant of that name; there are {names:?}");
+            Self::Overhead { variant: Some(name), .. } if !others.contains(&name.as_str()) => {
+                let others = others.join(", ");
+                let allowed =
+                    format!("gates are about what is compared with the baseline: {others}");
                 Err(Failure::flag("--fail-if", name, allowed))
             }
             _ => Ok(()),

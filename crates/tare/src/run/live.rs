@@ -5,11 +5,11 @@ use std::io::{IsTerminal, Write};
 use tare_io::system::terminal_columns;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_report::run::RunReport;
+use tare_report::run::{Comparison, RunReport};
 use tare_report::run_build::{RunFacts, build};
-use tare_report::run_text::columns;
+use tare_report::run_text::fitted;
 use tare_report::run_words::{overhead, table, time};
-use tare_stats::RoundDigest;
+use tare_stats::{RoundDigest, Verdict};
 
 pub struct LiveTable {
     facts: RunFacts,
@@ -81,7 +81,9 @@ impl LiveTable {
 }
 
 fn frame(report: &RunReport) -> Vec<String> {
-    let mut lines = columns(&table(report));
+    // A line that wraps would spoil the counting of lines.
+    let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
+    let mut lines = fitted(table(report), width);
     lines.push(String::new());
     lines.push(format!("  {}", progress(report)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
@@ -89,8 +91,6 @@ fn frame(report: &RunReport) -> Vec<String> {
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
         format!("  {}: {whom}{}", guard.code, guard.text)
     }));
-    // A line that wraps would spoil the counting of lines.
-    let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
     lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
 }
 
@@ -98,17 +98,25 @@ const GUARDS_SHOWN: usize = 3;
 const WIDTH: usize = 79;
 
 fn line(report: &RunReport) -> String {
-    let verdicts: Vec<String> = report
-        .comparisons
-        .iter()
-        .filter(|comparison| comparison.asked)
-        .map(|c| {
-            let (metric, verdict) = (c.metric.word(), c.verdict.word());
-            format!("{} {metric} {} {verdict}", c.variant, overhead(&c.overhead_percent))
-        })
-        .collect();
-    format!("tare: {}: {}", progress(report), verdicts.join(", "))
+    let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
+    let words = |c: &Comparison| {
+        let (metric, verdict) = (c.metric.word(), c.verdict.word());
+        format!("{} {metric} {} {verdict}", c.variant, overhead(&c.overhead_percent))
+    };
+    let told = if asked.len() <= TOLD_ALL {
+        asked.iter().map(|comparison| words(comparison)).collect::<Vec<_>>().join(", ")
+    } else {
+        let half = |c: &&&Comparison| c.overhead_percent.upper - c.overhead_percent.lower;
+        let widest = asked.iter().max_by(|a, b| half(a).total_cmp(&half(b)));
+        let decided = asked.iter().filter(|c| c.verdict != Verdict::Unresolved).count();
+        let widest = widest.map_or(String::new(), |comparison| words(comparison));
+        format!("{decided} of {} resolved; widest: {widest}", asked.len())
+    };
+    format!("tare: {}: {told}", progress(report))
 }
+
+/// Of more comparisons than these, a line tells only how many are resolved, and the widest.
+const TOLD_ALL: usize = 4;
 
 fn progress(report: &RunReport) -> String {
     let run = &report.run;

@@ -1,8 +1,11 @@
 //! A run with every default resolved: kept whole in the store, and enough to repeat it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_lab::ServerSpec;
+use tare_lab::filters::FilterSpec;
+use tare_lab::{LabError, ServerSpec};
 use tare_stats::{Metric, Question};
 
 use crate::failure::Failure;
@@ -22,6 +25,9 @@ pub struct Plan {
     pub load_cpus: Vec<usize>,
     pub server_cpus: Vec<usize>,
     pub variants: Vec<Variant>,
+    /// A cell of a sweep: the value of each thing that is swept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cell: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,6 +86,40 @@ pub struct Variant {
     pub may_differ: Vec<Difference>,
     /// Runs while no other variant is up.
     pub exclusive: bool,
+    /// What is put between client and server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<Layer>,
+}
+
+/// Something in the path. A new kind is a new variant here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Layer {
+    Filter(FilterSpec),
+}
+
+impl Variant {
+    /// Its filter, if it has one.
+    pub fn filter(&self) -> Option<&FilterSpec> {
+        self.layers.iter().map(|Layer::Filter(spec)| spec).next()
+    }
+
+    /// What cannot be seen from one layer alone.
+    fn check_layers(&self) -> Result<(), Failure> {
+        let usage = |text: String| Err(Failure::Usage(format!("variant '{}': {text}", self.name)));
+        if self.layers.len() > 1 {
+            return usage("one filter can be in its path".into());
+        }
+        let Some(filter) = self.filter() else { return Ok(()) };
+        if let Err(why) = self.server.takes_filters() {
+            return usage(why);
+        }
+        match filter.describe() {
+            Ok(_) => Ok(()),
+            Err(LabError::Usage(text)) => usage(text),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// What a probe compares.
@@ -118,6 +158,17 @@ impl Difference {
 impl Plan {
     pub fn baseline(&self) -> usize {
         self.variants.iter().position(|variant| variant.baseline).unwrap_or(0)
+    }
+
+    /// Compares with another variant than it was made to.
+    pub fn rebase(&mut self, name: &str) -> Result<(), Failure> {
+        if !self.variants.iter().any(|variant| variant.name == name) {
+            let all: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+            let allowed = format!("choose among {}", all.join(", "));
+            return Err(Failure::flag("--baseline", name, allowed));
+        }
+        self.variants.iter_mut().for_each(|variant| variant.baseline = variant.name == name);
+        Ok(())
     }
 
     pub fn question(&self) -> Question {
@@ -159,12 +210,45 @@ impl Plan {
             0 => return usage("no variant is the baseline".into()),
             n => return usage(format!("{n} variants are the baseline; one can be")),
         }
+        self.check_ranges().map_err(Failure::Usage)?;
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
         for (index, variant) in self.variants.iter().enumerate() {
             self.url(index, 1)?;
             variant.server.describe()?;
+            variant.check_layers()?;
         }
         Ok(self)
+    }
+
+    /// Values that the command line cannot give, but a file can.
+    fn check_ranges(&self) -> Result<(), String> {
+        let within = |key: &str, value: u32, most: u32| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            value => Err(format!("{key} = {value}: write 1 to {most}")),
+        };
+        if self.name.is_empty() || self.name.chars().any(char::is_control) {
+            return Err(format!("name = {:?}: write printable characters", self.name));
+        }
+        within("connections", self.load.connections, 1_000_000)?;
+        within("threads", self.load.workers(), 1024)?;
+        within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
+        within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
+        if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
+            return Err(format!("slices: {window} each: write 1ms to 60s"));
+        }
+        if let Some(warmup) = self.slices.warmup.filter(|w| *w > self.stop.max_time) {
+            let most = self.stop.max_time;
+            return Err(format!("warm-up of {warmup}: longer than the time for the run, {most}"));
+        }
+        if let Some(rate) = self.load.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
+            return Err(format!("rate = {rate}: write a number above 0, up to {RATE_MAX}"));
+        }
+        let known = tare_io::system::allowed_cpus();
+        let cpus = self.load_cpus.iter().chain(&self.server_cpus);
+        match cpus.into_iter().find(|cpu| !known.contains(cpu)) {
+            Some(cpu) => Err(format!("cpus: {cpu} is not one that tare may use: {known:?}")),
+            None => Ok(()),
+        }
     }
 
     /// A variant's URL, once its server's port is known.
@@ -190,6 +274,13 @@ impl Plan {
         load
     }
 }
+
+/// How long slices may be.
+pub const SLICE_LENGTHS: std::ops::RangeInclusive<DurationNs> =
+    DurationNs::from_ms(1)..=DurationNs::from_secs(60);
+pub const CYCLES_MAX: u32 = 10_000;
+/// No loopback carries more.
+const RATE_MAX: f64 = 1e8;
 
 /// Of all intervals together.
 pub const LEVEL: f64 = 0.95;

@@ -15,7 +15,11 @@ use tare_stats::samples::Probe;
 use crate::failure::Failure;
 
 /// Asks on a connection of its own, beside the load's.
-pub struct Prober(Session);
+pub struct Prober {
+    session: Session,
+    /// Requests sent since this was last looked at: for servers that count them.
+    sent: u64,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -27,21 +31,27 @@ struct Seen {
 
 impl Prober {
     pub fn new(stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
-        Ok(Self(Session::start(1, &[], stop)?))
+        Ok(Self { session: Session::start(1, &[], stop)?, sent: 0 })
+    }
+
+    /// How many requests it sent since this was last called.
+    pub fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
     }
 
     /// `None` where no whole reply came, with the reason.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, Failure> {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let plan = probe_plan(load, &seen);
-        match self.0.open(&[&plan]) {
+        match self.session.open(&[&plan]) {
             Ok(_) => {}
             Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
             Err(error) => return Err(error.into()),
         }
-        let reports = self.0.slice(0, plan.stretch)?;
-        let lives = self.0.close()?;
+        let reports = self.session.slice(0, plan.stretch)?;
+        let lives = self.session.close()?;
         let life = lives.into_iter().flatten().next().unwrap_or_default();
+        self.sent += life.sent;
         let failure = reports.iter().find_map(|report| {
             report.tally.failures.seen().next().map(|(_, _, why)| why.to_owned())
         });

@@ -11,6 +11,7 @@ use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
 use tare_store::Entry;
 
 use super::plan::Found;
+use super::proof::FilterProof;
 use super::runner::{Runner, Window, edges};
 use super::schedule;
 use super::slicing::{Place, slice_of};
@@ -27,7 +28,9 @@ struct Up {
     meter: Option<Meter>,
     counted: Option<u64>,
     used_before: Option<ServerUse>,
+    logged_before: (u64, u64),
     throttled_before: u64,
+    filter: Option<FilterProof>,
 }
 
 impl Up {
@@ -111,27 +114,51 @@ impl Runner<'_> {
                 return Ok(Vec::new());
             }
             let plan = self.lane_plan(variant, launched.as_ref())?;
+            self.prober.take_sent();
             let probe = self.first_reply(variant, launched.as_mut(), &plan)?;
-            let meter = launched.as_ref().map(Launched::meter);
             let ready = monotonic_now().since(at);
+            let filter = match &launched {
+                Some(launched) if !self.interrupted() => self.filter_proof(variant, launched)?,
+                _ => None,
+            };
+            let meter = launched.as_ref().map(Launched::meter);
             let source = launched.as_ref().and_then(|launched| launched.recipe.count.clone());
             all.push(Up {
                 variant,
-                launched,
                 plan,
                 probe,
                 started_unix_ms,
                 ready,
                 counted: source.and_then(|source| source.read()),
                 used_before: meter.as_ref().and_then(Meter::read),
+                logged_before: launched.as_ref().map_or((0, 0), Launched::logged),
                 throttled_before: Up::throttled(meter.as_ref()),
                 meter,
+                launched,
+                filter,
             });
             if self.interrupted() {
                 return Ok(Vec::new());
             }
         }
         Ok(all)
+    }
+
+    /// Evidence about a variant's filter, as far as it can be had before load.
+    fn filter_proof(
+        &mut self,
+        variant: usize,
+        launched: &Launched,
+    ) -> Result<Option<FilterProof>, Failure> {
+        let Some(spec) = self.plan.variants[variant].filter() else { return Ok(None) };
+        let port = launched.recipe.address.port();
+        let mut url = self.plan.url(variant, port)?;
+        let path = url.target.split('?').next().unwrap_or_default().to_owned();
+        url.target = spec.refused_path();
+        let endpoint = Endpoint::Tcp(launched.recipe.address);
+        let refused = self.plan.load_of(variant).plan(&url, endpoint, self.plan.seed)?;
+        let cpus = &self.plan.server_cpus;
+        FilterProof::begin(spec, launched, &mut self.prober, &refused, &path, cpus)
     }
 
     /// Where the load of a variant goes, and what it asks.
@@ -316,6 +343,7 @@ impl Runner<'_> {
             launched.stop();
         }
         drop(up);
+        self.lab.end_orphans();
         self.write_events()
     }
 }
@@ -351,10 +379,13 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
         requests_sent: sent,
         requests_served: served,
         rss_bytes: up.meter.as_ref().and_then(Meter::rss_bytes),
-        log_lines,
-        log_bytes,
+        // What it says of its start is not the price of a request.
+        log_lines: log_lines.saturating_sub(up.logged_before.0),
+        log_bytes: log_bytes.saturating_sub(up.logged_before.1),
         closed_by_server,
         probe: up.probe.take(),
+        call_ns: up.filter.as_ref().and_then(|filter| filter.call_ns),
+        proofs: up.filter.take().map(|filter| filter.end(sent)).into_iter().collect(),
         cpu_ns: used.map_or(0, |used| used.cpu_ns),
         throttled_periods: throttled.saturating_sub(up.throttled_before),
     }

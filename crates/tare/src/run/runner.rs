@@ -134,7 +134,8 @@ impl<'a> Runner<'a> {
             ));
             let server = variant.server.clone();
             let fixed = address.filter(|_| server != ServerSpec::Up);
-            servers.push(Placed { name: variant.name.clone(), server, fixed });
+            let filter = variant.filter().cloned();
+            servers.push(Placed { name: variant.name.clone(), server, fixed, filter });
         }
         let lab = Lab::open(LabPlan {
             state: &state,
@@ -176,6 +177,7 @@ impl<'a> Runner<'a> {
         let _ = self.write(Entry::RunEnded(RunEnd { stopped_by: stopped.word().into() }));
         let Self { lab, session, prober, .. } = self;
         drop((session, prober));
+        lab.end_orphans();
         let complaints = lab.close();
         if complaints.is_empty() || matches!(stopped, Stopped::Failed(_)) {
             return stopped;

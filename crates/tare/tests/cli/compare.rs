@@ -101,7 +101,7 @@ fn gates_judge_by_intervals() {
     report("throughput > 20%").fails(1, "is > 20 %");
     report("b: p50 < 0%").success();
     report("p99.9 > 5%").fails(1, "p99.9 was not measured");
-    report("c: p50 > 0%").fails(2, "there is no variant of that name; there are [\"a\", \"b\"]");
+    report("c: p50 > 0%").fails(2, "gates are about what is compared with the baseline: b");
     with(&["--precision", "0.001%", "--fail-if", "unresolved"])
         .fails(5, "unresolved: b not known to ± 0.001 %");
 }
@@ -151,8 +151,9 @@ fn mistakes_about_servers_get_one_line() {
     compare(&["--launch", "a=true"]).fails(2, "this name is launched twice");
     compare(&["b=http://127.0.0.1:{port}/"]).fails(2, "{port} needs a server that tare starts");
     compare(&["b=ftp://x/"]).fails(2, "scheme 'ftp' is not supported");
-    compare(&["--launch", "b=true", "--baseline", "c"])
-        .fails(2, "there is no variant of that name");
+    compare(&["--launch", "b=true", "--baseline", "c"]).fails(2, "--baseline c: choose among a, b");
+    compare(&["--launch", "b=true", "--fail-if", "a: p99 > 5%"])
+        .fails(2, "gates are about what is compared with the baseline: b");
     compare(&["--launch", "b=no-such-program"]).fails(3, "is the program installed?");
     compare(&["--launch", "b=sleep 1000 &"]).fails(3, "if it went into the background");
     compare(&["b=http://127.0.0.1:1/"])
@@ -282,6 +283,37 @@ fn a_dry_run_starts_nothing_and_shows_everything() {
     assert!(shown.contains("\"precision\": 0.01") && shown.contains("\"tolerance\": 0.01"));
     assert!(shown.contains("a: starts: tare target --busy 3us, asked at http://127.0.0.1:{port}/"));
     assert!(!desk.folder.file("tare/tare.db").exists(), "no run was begun");
+}
+
+/// As `timeout` does: once to the process, once to its group.
+#[test]
+fn two_signals_at_once_are_one_wish() {
+    let desk = Desk::new("signals");
+    let pair = launches("--delay 300ms", "--delay 300ms");
+    let args = owned(&pair, &["--slice", "2s", "--max-time", "60s", "-q"]);
+    let all: Vec<&str> = ["compare"].iter().chain(&args).copied().collect();
+    let mut child = desk.command(&all).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let watched = tare_io::process::Watched::new(child.id()).unwrap();
+    assert!(!watched.ends_within(tare_io::DurationNs::from_ms(1000)));
+    for _ in 0..2 {
+        tare_io::process::signal(child.id(), libc::SIGTERM).unwrap();
+        assert!(!watched.ends_within(tare_io::DurationNs::from_ms(20)));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+}
+
+#[test]
+fn a_daemon_does_not_outlive_its_run() {
+    let desk = Desk::new("daemon");
+    let [good, _] = launches("", "");
+    let marker = format!("{}", 100_000 + std::process::id());
+    let other = format!("b=setsid -f sleep {marker}; {}", good.split_once('=').unwrap().1);
+    desk.tare(&["compare", "-q", &good, "--launch", &other, "--rounds", "2"]).success();
+    for pid in tare_lab::processes::all() {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&command).contains(&marker), "process {pid} was left");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_report::guards::Severity;
-use tare_report::run::RunReport;
+use tare_report::run::{RunGuard, RunReport};
 use tare_stats::Verdict;
 
 use crate::runs::{BRIEF, Desk, asked, guard, launches, no_guard, read};
@@ -146,7 +146,12 @@ fn a_server_that_closes_after_a_hundred_requests() {
 #[test]
 fn a_rate_that_cannot_be_reached() {
     let report = between("rate", "", "--service-time 2ms", &["--rate", "2000"]);
-    voids(&report, "rate-missed", "of the requests due were answered in time");
+    // On a busy machine the other may miss it too.
+    let of_b = |guard: &&RunGuard| guard.variant.as_deref() == Some("b");
+    let missed = report.guards.iter().filter(of_b).find(|guard| guard.code == "rate-missed");
+    let missed = missed.unwrap_or_else(|| panic!("{:?}", report.guards));
+    assert!(missed.text.contains("of the requests due were answered in time"), "{missed:?}");
+    assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void), "{report:#?}");
 }
 
 /// Takes all of a CPU until dropped.

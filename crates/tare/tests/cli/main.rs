@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 mod compare;
+mod filter_runs;
+mod filters;
 mod guards;
 mod kill;
 mod load;

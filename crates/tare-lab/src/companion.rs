@@ -1,0 +1,73 @@
+//! A process that a server needs beside it: started before it, ended after it.
+
+use std::path::{Path, PathBuf};
+
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+
+use crate::error::LabError;
+use crate::launch::Site;
+use crate::running::{Running, Start};
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct CompanionRecipe {
+    pub argv: Vec<String>,
+    /// It is ready when this file is there, which it removes at its end.
+    pub ready: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Companion(Running);
+
+const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
+const READY_CHECK: DurationNs = DurationNs::from_us(500);
+/// How long it may take to end when asked; then it is killed.
+const GRACE: DurationNs = DurationNs::from_secs(2);
+
+impl Companion {
+    /// Starts it, and waits until it is ready.
+    pub fn start(recipe: &CompanionRecipe, site: &Site) -> Result<Self, LabError> {
+        let pidfile = site.pidfile.with_extension("companion");
+        let running = Running::start(&Start {
+            who: &format!("{}, controller", site.who),
+            argv: &recipe.argv,
+            env: &[],
+            cpus: &site.cpus,
+            pidfile: &pidfile,
+            entrance: Path::new(""),
+            events: &site.events,
+        })?;
+        let mut companion = Self(running);
+        let limit = monotonic_now() + READY_WITHIN;
+        while !recipe.ready.exists() {
+            companion.not_yet(limit, &site.who)?;
+        }
+        Ok(companion)
+    }
+
+    fn not_yet(&mut self, limit: Instant, who: &str) -> Result<(), LabError> {
+        let ended = self.0.ends_within(READY_CHECK);
+        if ended {
+            self.0.end_drains();
+        }
+        if ended || monotonic_now() > limit {
+            let words = self.0.last_words();
+            let text = format!("{who}: its controller did not start{words}");
+            return Err(LabError::Environment(text));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        self.0.signal(libc::SIGTERM);
+        if !self.0.ends_within(GRACE) {
+            self.0.signal(libc::SIGKILL);
+            self.0.ends_within(GRACE);
+        }
+        self.0.status();
+        self.0.end_drains();
+    }
+}

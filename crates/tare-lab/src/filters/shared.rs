@@ -1,0 +1,181 @@
+//! The controller's side of shared memory: it makes it, reads the counters, changes the prefix. The
+//! layout is that of filters/include/shared.h; the filters map it, here it is a file like others.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::PREFIX_MAX;
+use crate::error::LabError;
+use crate::journal::{Journal, Made, PREFIX};
+use crate::processes::Stat;
+
+const MAGIC: u64 = 0x3165_7261_742d_6673;
+const OWNER_AT: u64 = 8;
+const SEATS_TAKEN_AT: u64 = 12;
+const GENERATION_AT: u64 = 16;
+const LENGTHS_AT: u64 = 20;
+const TEXTS_AT: u64 = 28;
+const TEXT_BYTES: u64 = 128;
+const SEATS_AT: u64 = 4096;
+const SEAT_BYTES: usize = 64;
+const SEATS: usize = 256;
+const BYTES: u64 = SEATS_AT + (SEATS * SEAT_BYTES) as u64;
+
+/// An object in /dev/shm.
+#[derive(Debug)]
+pub struct SharedMemory {
+    path: PathBuf,
+    file: File,
+}
+
+/// Counters of all processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub accepted: u64,
+    pub refused: u64,
+}
+
+pub fn path_of(name: &str) -> PathBuf {
+    PathBuf::from("/dev/shm").join(name)
+}
+
+/// A name that is ours to make and to remove.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let ours = name.strip_prefix(PREFIX).is_some_and(|rest| !rest.is_empty());
+    match ours && name.len() <= 64 && name.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "'{name}': write {PREFIX}… with letters, digits, - _ . (at most 64 characters)"
+        )),
+    }
+}
+
+impl SharedMemory {
+    /// Makes it, and notes that in the journal before.
+    pub fn create(name: &str, prefix: &str, journal: &mut Journal) -> Result<Self, LabError> {
+        let path = path_of(name);
+        if path.exists() {
+            return Err(LabError::Environment(Self::whose(name)));
+        }
+        // It appears whole, under its name, or not at all.
+        let unfinished = path_of(&format!("{name}.{}", std::process::id()));
+        journal.about_to_make(Made::SharedMemory(unfinished.clone()))?;
+        journal.about_to_make(Made::SharedMemory(path.clone()))?;
+        let failed = |error| LabError::file("make shared memory", &path, error);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&unfinished)
+            .map_err(failed)?;
+        // Workers that gave up root map it too.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        let fill = || -> io::Result<()> {
+            file.set_permissions(open)?;
+            file.set_len(BYTES)?;
+            file.write_all_at(&MAGIC.to_ne_bytes(), 0)?;
+            file.write_all_at(&std::process::id().to_ne_bytes(), OWNER_AT)?;
+            file.write_all_at(&0_u32.to_ne_bytes(), SEATS_TAKEN_AT)
+        };
+        fill().map_err(failed)?;
+        let mut memory = Self { path: path.clone(), file };
+        memory.set_prefix(prefix)?;
+        // Unlike a rename, a link does not replace what came in between.
+        std::fs::hard_link(&unfinished, &path).map_err(failed)?;
+        std::fs::remove_file(&unfinished).map_err(failed)?;
+        Ok(memory)
+    }
+
+    /// Opens what a controller that runs has made.
+    pub fn open(name: &str) -> Result<Self, LabError> {
+        let path = path_of(name);
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
+            LabError::Environment(format!(
+                "{}: {error}: no controller runs under that name",
+                path.display()
+            ))
+        })?;
+        let memory = Self { path, file };
+        let length = memory.file.metadata().map_or(0, |file| file.len());
+        if length != BYTES || memory.number(0).ok() != Some(MAGIC) {
+            let text = format!("{} is not shared memory of tare", memory.path.display());
+            return Err(LabError::Environment(text));
+        }
+        Ok(memory)
+    }
+
+    /// Why a name cannot be taken: who has it.
+    fn whose(name: &str) -> String {
+        let path = path_of(name);
+        let shown = path.display();
+        let owner = Self::open(name).ok().and_then(|memory| memory.number32(OWNER_AT).ok());
+        let Some(owner) = owner else {
+            return format!("{shown} is there already, and not of tare's making");
+        };
+        match Stat::of(owner).is_some_and(|stat| !stat.zombie) {
+            true => format!("{shown} belongs to process {owner}, which runs; give another --shm"),
+            false => format!(
+                "{shown} was left behind by process {owner}, which was killed; tare clean removes \
+                 it"
+            ),
+        }
+    }
+
+    /// Into the place that is not read now; then all turn to it at once.
+    pub fn set_prefix(&mut self, prefix: &str) -> Result<(), LabError> {
+        if prefix.is_empty() || prefix.len() > PREFIX_MAX {
+            let text = format!("the prefix has {} bytes; 1 to {PREFIX_MAX} do", prefix.len());
+            return Err(LabError::Usage(text));
+        }
+        let write = || -> io::Result<()> {
+            let next = self.number32(GENERATION_AT)?.wrapping_add(1);
+            let place = u64::from(next & 1);
+            let mut text = prefix.as_bytes().to_vec();
+            text.push(0);
+            let length = (prefix.len() as u32).to_ne_bytes();
+            self.file.write_all_at(&text, TEXTS_AT + place * TEXT_BYTES)?;
+            self.file.write_all_at(&length, LENGTHS_AT + place * 4)?;
+            self.file.write_all_at(&next.to_ne_bytes(), GENERATION_AT)
+        };
+        write().map_err(|error| LabError::file("write", &self.path, error))
+    }
+
+    pub fn prefix(&self) -> Result<String, LabError> {
+        let read = || -> io::Result<String> {
+            let place = u64::from(self.number32(GENERATION_AT)? & 1);
+            let length = self.number32(LENGTHS_AT + place * 4)?.min(TEXT_BYTES as u32);
+            let mut text = vec![0; length as usize];
+            self.file.read_exact_at(&mut text, TEXTS_AT + place * TEXT_BYTES)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        read().map_err(|error| LabError::file("read", &self.path, error))
+    }
+
+    pub fn totals(&self) -> Result<Totals, LabError> {
+        let mut seats = vec![0; SEATS * SEAT_BYTES];
+        self.file
+            .read_exact_at(&mut seats, SEATS_AT)
+            .map_err(|error| LabError::file("read", &self.path, error))?;
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        let each = seats.chunks_exact(SEAT_BYTES);
+        Ok(each.fold(Totals::default(), |sum, seat| Totals {
+            accepted: sum.accepted + number(&seat[..8]),
+            refused: sum.refused + number(&seat[8..16]),
+        }))
+    }
+
+    fn number(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn number32(&self, at: u64) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+}

@@ -1,0 +1,86 @@
+//! What nginx's module counted, from its status page.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+
+use crate::count::fetch;
+
+/// Where the page is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterStatus {
+    pub address: SocketAddr,
+    pub path: String,
+}
+
+/// Counts of all workers since nginx started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilterCounts {
+    /// Requests that the module was asked about, by its own count.
+    pub seen: u64,
+    /// By the filter's count.
+    pub accepted: u64,
+    pub refused: u64,
+}
+
+/// Workers publish their counts this long after they changed (PUBLISH_MS of the module is 20), and
+/// a busy machine is late.
+const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(500);
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+
+impl FilterStatus {
+    pub fn read(&self) -> Option<FilterCounts> {
+        parse(&fetch(self.address, &self.path)?)
+    }
+
+    /// Reads until the module has seen so many, or it is too late for that to be a delay.
+    pub fn read_settled(&self, seen: u64, stop: &AtomicBool) -> Option<FilterCounts> {
+        let limit = monotonic_now() + SETTLED_WITHIN;
+        loop {
+            let counts = self.read()?;
+            if counts.seen >= seen || monotonic_now() > limit || stop.load(Ordering::Relaxed) {
+                return Some(counts);
+            }
+            std::thread::park_timeout(CHECK_EVERY);
+        }
+    }
+}
+
+fn parse(page: &str) -> Option<FilterCounts> {
+    let number = |name: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    };
+    Some(FilterCounts {
+        seen: number("seen")?,
+        accepted: number("accepted")?,
+        refused: number("refused")?,
+    })
+}
+
+impl FilterCounts {
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            seen: self.seen.saturating_sub(earlier.seen),
+            accepted: self.accepted.saturating_sub(earlier.accepted),
+            refused: self.refused.saturating_sub(earlier.refused),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read() {
+        let page = "HTTP/1.1 200 OK\r\n\r\nfilter shm\nprefix /a\nseen 3\naccepted 2\nrefused 1\nfailed 0\n";
+        let counts = FilterCounts { seen: 3, accepted: 2, refused: 1 };
+        assert_eq!(parse(page), Some(counts));
+        assert_eq!(parse("HTTP/1.1 404 Not Found\r\n\r\n"), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! A process that tare started: in a process group of its own, its output drained, its number
+//! written down before it becomes what it is to be.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tare_io::DurationNs;
+use tare_io::process::{Watched, pin_to, signal_group};
+
+use crate::drain::{Written, drain};
+use crate::error::LabError;
+use crate::launch::Event;
+
+/// What is started, and where.
+#[derive(Debug)]
+pub struct Start<'a> {
+    pub who: &'a str,
+    pub argv: &'a [String],
+    pub env: &'a [(String, String)],
+    pub cpus: &'a [usize],
+    pub pidfile: &'a Path,
+    /// The file that takes a process into its control group; empty where there is none.
+    pub entrance: &'a Path,
+    pub events: &'a Sender<Event>,
+}
+
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    watched: Watched,
+    pub written: Arc<Written>,
+    drains: Vec<JoinHandle<()>>,
+}
+
+/// The child notes its number and enters its group itself, before it becomes the server: nothing is
+/// started that is not written down.
+const BIRTH: &str = r#"echo $$ >"$0" || exit 125
+[ -z "$1" ] || echo $$ >"$1" || exit 125
+shift; exec "$@""#;
+/// A millisecond each.
+const DRAIN_CHECKS: u32 = 200;
+
+impl Running {
+    pub fn start(start: &Start<'_>) -> Result<Self, LabError> {
+        let mut child = spawn(start)?;
+        let watched = Watched::new(child.id())
+            .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+        let written = Arc::new(Written::default());
+        let mut drains = Vec::new();
+        let failed = |error| LabError::Environment(format!("cannot start a thread: {error}"));
+        let (who, events) = (start.who, start.events);
+        if let Some(out) = child.stdout.take() {
+            let thread = drain(out, who.to_owned(), written.clone(), events.clone());
+            drains.push(thread.map_err(failed)?);
+        }
+        if let Some(err) = child.stderr.take() {
+            let thread = drain(err, who.to_owned(), written.clone(), events.clone());
+            drains.push(thread.map_err(failed)?);
+        }
+        Ok(Self { child, watched, written, drains })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether its first process has ended, waiting for that at most so long.
+    pub fn ends_within(&self, limit: DurationNs) -> bool {
+        self.watched.ends_within(limit)
+    }
+
+    /// Tells its whole group.
+    pub fn signal(&self, signal: i32) {
+        let _ = signal_group(self.child.id(), signal);
+    }
+
+    /// Of a process that has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.wait().ok()
+    }
+
+    /// The newest lines that it wrote, for messages.
+    pub fn last_words(&self) -> String {
+        let lines = self.written.last_lines();
+        if lines.is_empty() {
+            ": it said nothing".into()
+        } else {
+            format!(": {}", lines.join(" | "))
+        }
+    }
+
+    /// Drains end when the last process that holds its output does. One that got away must not keep
+    /// tare waiting: its drain is left to itself.
+    pub fn end_drains(&mut self) {
+        for thread in self.drains.drain(..) {
+            for _ in 0..DRAIN_CHECKS {
+                if thread.is_finished() {
+                    let _ = thread.join();
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
+    use std::os::unix::process::CommandExt;
+    let _ = std::fs::remove_file(start.pidfile);
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", BIRTH])
+        .arg(start.pidfile)
+        .arg(start.entrance)
+        .args(start.argv)
+        .envs(start.env.iter().cloned())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    let cpus = start.cpus.to_vec();
+    // Children inherit the CPUs of the thread that starts them; this one lives for that alone.
+    let starter = std::thread::spawn(move || {
+        if !cpus.is_empty() {
+            pin_to(&cpus).map_err(|error| LabError::Environment(error.to_string()))?;
+        }
+        command.spawn().map_err(|e| LabError::file("start", Path::new("/bin/sh"), e))
+    });
+    starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

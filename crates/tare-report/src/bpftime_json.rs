@@ -1,0 +1,114 @@
+//! A run in the shape of the result file of bpftime's nginx benchmark, for scripts that read
+//! that. A round stands for what is an iteration there. Its overheads are ratios of means, as
+//! there; those with intervals are in tare's own forms.
+
+use serde_json::{Map, Value, json};
+use tare_stats::estimate::{mean, variance};
+use tare_stats::{Metric, RoundDigest};
+
+use crate::run::RunReport;
+use crate::run_build::RunFacts;
+
+/// Filters that have another name there.
+const NAMES: [(&str, &str); 5] = [
+    ("shm", "baseline"),
+    ("library", "dynamic_load"),
+    ("rlbox-noop", "rlbox"),
+    ("ebpf", "bpftime"),
+    ("mpk", "erim"),
+];
+
+/// One variant's rounds.
+struct Iterations {
+    name: String,
+    rps: Vec<f64>,
+    latency_ms: Vec<f64>,
+}
+
+/// `started` is when the run began, as "2026-11-21 09:00:00"; `path` what was asked for.
+pub fn render(
+    report: &RunReport,
+    facts: &RunFacts,
+    digests: &[RoundDigest],
+    started: &str,
+    path: &str,
+) -> String {
+    let all: Vec<Iterations> = (0..facts.variants.len()).map(|at| of(facts, digests, at)).collect();
+    let mut average = Map::new();
+    let mut deviation = Map::new();
+    let mut iterations = Map::new();
+    for one in &all {
+        let successful = one.rps.len();
+        average.insert(
+            one.name.clone(),
+            json!({ "rps": mean(&one.rps), "latency_avg": ms(mean(&one.latency_ms)),
+                    "iterations": successful }),
+        );
+        deviation.insert(
+            one.name.clone(),
+            json!({ "rps": variance(&one.rps).sqrt(),
+                    "latency_avg": ms(variance(&one.latency_ms).sqrt()) }),
+        );
+        iterations.insert(
+            one.name.clone(),
+            json!({ "requests_per_sec": one.rps, "latency_avg_ms": one.latency_ms,
+                    "successful": successful }),
+        );
+    }
+    let text = json!({
+        "benchmark_info": {
+            "timestamp": started,
+            "duration": report.run.elapsed_ms / 1000,
+            "connections": facts.load.connections,
+            "threads": facts.load.workers,
+            "url_path": path,
+            "iterations": report.run.rounds,
+        },
+        "average_results": average,
+        "standard_deviation": deviation,
+        "overheads": overheads(&all),
+        "iterations": iterations,
+    });
+    // Plain data: nothing in it can fail to be written.
+    serde_json::to_string_pretty(&text).unwrap_or_default() + "\n"
+}
+
+fn of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> Iterations {
+    let values = |metric: Metric| -> Vec<f64> {
+        digests.iter().filter_map(|digest| digest.variants[variant].value(metric)).collect()
+    };
+    Iterations {
+        name: name(facts, variant),
+        rps: values(Metric::Throughput),
+        latency_ms: values(Metric::LatencyMean).into_iter().map(|ns| ns / 1e6).collect(),
+    }
+}
+
+/// By the kind of filter, where no other variant has the same; else by the variant's own name.
+fn name(facts: &RunFacts, variant: usize) -> String {
+    let kind = |at: usize| facts.variants[at].filter.as_deref().unwrap_or("off");
+    let own = kind(variant);
+    let alone = (0..facts.variants.len()).filter(|at| kind(*at) == own).count() == 1;
+    match NAMES.into_iter().find(|(filter, _)| *filter == own) {
+        _ if !alone => facts.variants[variant].name.clone(),
+        _ if own == "off" => "no_module".to_owned(),
+        Some((_, name)) => name.to_owned(),
+        None => own.to_owned(),
+    }
+}
+
+/// Each against those before it.
+fn overheads(all: &[Iterations]) -> Value {
+    let mut found = Map::new();
+    for (at, base) in all.iter().enumerate() {
+        for one in &all[at + 1..] {
+            let percent = (1.0 - mean(&one.rps) / mean(&base.rps)) * 100.0;
+            found.insert(format!("{}_vs_{}", one.name, base.name), json!(format!("{percent:.2}%")));
+        }
+    }
+    Value::Object(found)
+}
+
+fn ms(value: f64) -> String {
+    format!("{value:.2}ms")
+}

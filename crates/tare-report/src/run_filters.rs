@@ -1,0 +1,116 @@
+//! Filters in a report: what proves that they were there, and what their calls alone would cost.
+
+use tare_stats::samples::Launch;
+use tare_stats::{Comparison, Estimate, Metric};
+
+use crate::guards::Severity;
+use crate::run::RunGuard;
+use crate::run_build::Evidence;
+use crate::run_guards::guard;
+use crate::units::duration;
+
+/// Each layer's proofs over all launches, in one sentence.
+pub fn proofs(launches: &[&Launch]) -> Vec<String> {
+    let all: Vec<_> = launches.iter().flat_map(|launch| &launch.proofs).collect();
+    let mut layers: Vec<&str> = all.iter().map(|proof| proof.layer.as_str()).collect();
+    layers.dedup();
+    let sentence = |layer: &str| {
+        let of: Vec<_> = all.iter().filter(|proof| proof.layer == layer).collect();
+        let held = of.iter().filter(|proof| proof.held).count();
+        // What did not hold matters more than what did.
+        let shown = of.iter().find(|proof| !proof.held).or(of.last()).map_or("", |p| &p.text);
+        format!("{layer}: held in {held} of {} launches, for example: {shown}", of.len())
+    };
+    layers.into_iter().map(sentence).collect()
+}
+
+pub fn not_proven(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let launches = &evidence.totals[variant].launches;
+    let broken = launches.iter().flat_map(|launch| &launch.proofs).find(|proof| !proof.held);
+    broken.map_or_else(Vec::new, |proof| {
+        let text = format!("{} is not shown to be in the path: {}", proof.layer, proof.text);
+        guard("not-proven", Severity::Void, Some(evidence.name(variant)), text)
+    })
+}
+
+/// Percent by which calls alone would make a variant worse than the baseline.
+pub fn predicted(evidence: &Evidence<'_>, comparison: &Comparison) -> Option<f64> {
+    let baseline = evidence.facts.question.baseline;
+    let added = call_ns(evidence, comparison.variant)? - call_ns(evidence, baseline).unwrap_or(0.0);
+    let base = value(evidence, baseline, comparison.metric)?;
+    match comparison.metric {
+        Metric::ServerCpu => Some(100.0 * added / base),
+        // In a closed loop the server has no time to spare; an open loop's throughput is its rate.
+        Metric::Throughput if !evidence.facts.load.open_loop => {
+            let each_ns = 1e9 / base;
+            Some(100.0 * added / (each_ns + added))
+        }
+        _ => None,
+    }
+}
+
+fn value(evidence: &Evidence<'_>, variant: usize, metric: Metric) -> Option<f64> {
+    let metrics = evidence.analysis.metrics.get(variant)?;
+    metrics.iter().find(|(known, _)| *known == metric).map(|(_, value)| value.point)
+}
+
+fn call_ns(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
+    value(evidence, variant, Metric::FilterCall)
+}
+
+/// Whether a filter's CPU a request is what its call and nginx's handling of a module add up to.
+/// The handling is what `identity` costs, where there is such a variant.
+pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let is_identity = |v: &usize| evidence.facts.variants[*v].filter.as_deref() == Some("identity");
+    let baseline = evidence.facts.question.baseline;
+    let reference = (0..evidence.facts.variants.len()).find(is_identity).unwrap_or(baseline);
+    let found = || -> Option<RunGuard> {
+        let call = call_ns(evidence, variant).filter(|_| variant != reference)?;
+        let added = call - call_ns(evidence, reference).unwrap_or(0.0);
+        let base = value(evidence, reference, Metric::ServerCpu)?;
+        let measured = measured_ns(evidence, variant, reference, base)?;
+        let slack = evidence.facts.question.tolerance * base;
+        let (lower, upper) = (measured.lower - slack, measured.upper + slack);
+        if (lower..=upper).contains(&added) {
+            return None;
+        }
+        let text = format!(
+            "it takes {} to {} more CPU a request than {}, where its calls alone would take {}: \
+             something else than the call is in what was measured",
+            signed_duration(measured.lower),
+            signed_duration(measured.upper),
+            evidence.name(reference),
+            signed_duration(added)
+        );
+        guard("unexplained", Severity::Warn, Some(evidence.name(variant)), text).pop()
+    };
+    found().into_iter().collect()
+}
+
+/// CPU a request beyond the reference's, in nanoseconds.
+fn measured_ns(
+    evidence: &Evidence<'_>,
+    variant: usize,
+    reference: usize,
+    base: f64,
+) -> Option<Estimate> {
+    let baseline = evidence.facts.question.baseline;
+    let log_ratios: Option<Vec<f64>> = evidence
+        .digests
+        .iter()
+        .map(|digest| {
+            let of = |v: usize| match v {
+                v if v == baseline => Some(0.0),
+                v => digest.variants[v].log_ratio(Metric::ServerCpu),
+            };
+            Some(of(variant)? - of(reference)?)
+        })
+        .collect();
+    let ratio = Estimate::of_mean(&log_ratios?, evidence.facts.question.level)?;
+    Some(ratio.map(|log| (log.exp() - 1.0) * base))
+}
+
+fn signed_duration(ns: f64) -> String {
+    let sign = if ns < 0.0 { "−" } else { "" };
+    format!("{sign}{}", duration(ns.abs().round() as u64))
+}

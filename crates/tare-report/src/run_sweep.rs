@@ -1,0 +1,43 @@
+//! An experiment over values, as data: the JSON (`tare.sweep/1`) is this.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::RunReport;
+
+pub const SCHEMA: &str = "tare.sweep/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    pub schema: String,
+    pub cells: Vec<SweepCell>,
+}
+
+/// The experiment with one value for each thing that is swept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SweepCell {
+    pub values: BTreeMap<String, String>,
+    pub report: RunReport,
+}
+
+impl Sweep {
+    pub fn of(cells: Vec<SweepCell>) -> Self {
+        Self { schema: SCHEMA.into(), cells }
+    }
+
+    pub fn json(&self) -> String {
+        // Plain data: nothing in it can fail to be written.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+impl SweepCell {
+    /// "url_length 100".
+    pub fn label(&self) -> String {
+        let words: Vec<String> = self.values.iter().map(|(key, v)| format!("{key} {v}")).collect();
+        words.join(", ")
+    }
+}

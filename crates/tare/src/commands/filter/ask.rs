@@ -1,0 +1,75 @@
+//! `tare filter ask`: what a filter answers to URLs.
+
+use clap::Args;
+use tare_lab::filters::caller::Caller;
+
+use super::named;
+use crate::failure::Failure;
+use crate::load::outputs::print;
+
+/// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
+///
+/// What it answers for each URL, and what it counted in the end.
+///
+/// Example: tare filter ask wasm --prefix /aaaa /aaaa/index.html /other
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Ask {
+    /// A filter, or the path of a library with the plug-in interface
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+    /// What accepted URLs begin with
+    #[arg(long, default_value = "/aaaa")]
+    prefix: String,
+    /// Shared memory of a running controller (filters shm and ebpf); one is made when left out
+    #[arg(long, value_name = "NAME")]
+    shm: Option<String>,
+    /// URLs to ask about
+    #[arg(value_name = "URL")]
+    urls: Vec<String>,
+}
+
+pub fn run(args: &Ask) -> Result<(), Failure> {
+    let text = match &args.filter {
+        Some(filter) => ask(args, filter)?,
+        None => list(),
+    };
+    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+fn ask(args: &Ask, filter: &str) -> Result<String, Failure> {
+    let spec = named(filter, &args.prefix)?;
+    let memory = match &args.shm {
+        Some(_) => None,
+        None => super::control::Memory::of(&spec)?,
+    };
+    let shared = args.shm.as_deref().or(memory.as_ref().map(|memory| memory.name.as_str()));
+    let mut caller = Caller::start(&spec, &spec.environment(shared)?, &[])?;
+    let mut text = String::new();
+    let mut counted = (0, 0);
+    for url in &args.urls {
+        let called = caller.call(&spec, url, 1)?;
+        let answer = match (called.accepted, called.failed) {
+            (1, _) => "accepted",
+            (_, 0) => "refused ",
+            _ => "failed  ",
+        };
+        text.push_str(&format!("{answer}  {}\n", url.escape_debug()));
+        counted = (called.counted_accepted, called.counted_refused);
+    }
+    text.push_str(&format!("counted {} accepted, {} refused\n", counted.0, counted.1));
+    Ok(text)
+}
+
+fn list() -> String {
+    let all = tare_lab::filters::FilterKind::ALL.into_iter();
+    let lines = all.map(|(kind, name, what)| {
+        let spec = tare_lab::filters::FilterSpec::plain(kind, "/aaaa");
+        let built = match spec.describe() {
+            Ok(_) => String::new(),
+            Err(why) => format!(" [{why}]"),
+        };
+        format!("{name:<10}  {what}{built}\n")
+    });
+    lines.collect()
+}

@@ -1,0 +1,72 @@
+//! `tare filter caller`: the process that a filter library is loaded into. It is told on its
+//! standard input what to call ([`Calls`]), and answers with what that took ([`Called`]).
+
+use std::ffi::CString;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_io::plugin::Plugin;
+use tare_io::process::pin_to;
+use tare_io::time::monotonic_now;
+use tare_lab::filters::caller::{Called, Calls, READY};
+
+use crate::failure::Failure;
+use crate::load::arguments::cpu_list;
+
+/// Call a filter library as told on standard input; tare starts this itself
+///
+/// Example: tare filter caller --library ./libfilter.so --prefix /aaaa
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Caller {
+    #[arg(long)]
+    library: PathBuf,
+    #[arg(long)]
+    prefix: String,
+    #[arg(long, value_parser = cpu_list)]
+    cpus: Option<std::vec::Vec<usize>>,
+}
+
+pub fn run(args: &Caller) -> Result<(), Failure> {
+    if let Some(cpus) = &args.cpus {
+        pin_to(cpus)?;
+    }
+    let prefix = c_string(&args.prefix)?;
+    let plugin = Plugin::load(&args.library, &prefix).map_err(Failure::Environment)?;
+    let mut out = std::io::stdout().lock();
+    let mut say = |text: &str| {
+        writeln!(out, "{text}")
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    };
+    say(READY)?;
+    for line in std::io::stdin().lock().lines() {
+        let line =
+            line.map_err(|error| Failure::Environment(format!("standard input: {error}")))?;
+        let asked: Calls = serde_json::from_str(&line)
+            .map_err(|error| Failure::Usage(format!("'{line}': {error}")))?;
+        let called = call(&plugin, &c_string(&asked.url)?, asked.calls);
+        say(&serde_json::to_string(&called).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn call(plugin: &Plugin, url: &CString, calls: u64) -> Called {
+    let mut called = Called::default();
+    let started = monotonic_now();
+    for _ in 0..calls {
+        match plugin.answer(url) {
+            1 => called.accepted += 1,
+            0 => {}
+            _ => called.failed += 1,
+        }
+    }
+    called.elapsed_ns = monotonic_now().since(started).as_ns();
+    (called.counted_accepted, called.counted_refused) = plugin.counters();
+    called
+}
+
+fn c_string(text: &str) -> Result<CString, Failure> {
+    CString::new(text).map_err(|_| Failure::Usage(format!("{text:?}: a zero byte cannot be in it")))
+}

@@ -1,0 +1,154 @@
+//! `tare filter control`: makes the memory that filters share, shows their counters, changes their
+//! prefix while they run, and removes it at the end.
+
+use std::io::{BufRead, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::Args;
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+use tare_lab::filters::shared::{SharedMemory, Totals, check_name};
+use tare_lab::filters::{FilterKind, FilterSpec, check_prefix};
+use tare_lab::journal::Journal;
+
+use crate::failure::Failure;
+use crate::load::interrupt;
+use crate::load::outputs::print;
+use crate::run::places::journal_folder;
+
+/// Make the shared memory of the filters shm and ebpf, and control them through it
+///
+/// It must run before nginx starts. Each second it prints how many URLs were accepted and
+/// refused; a line typed is the new prefix. At its end (Ctrl-C) the memory is removed.
+///
+/// Example: tare filter control shm --prefix /aaaa --shm tare-mine
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Control {
+    /// shm or ebpf
+    #[arg(value_name = "FILTER", value_parser = FilterKind::parse)]
+    filter: FilterKind,
+    /// What accepted URLs begin with
+    #[arg(long, default_value = "/aaaa")]
+    prefix: String,
+    /// Name of the memory, as in nginx's tare_filter_shm
+    #[arg(long, value_name = "NAME", default_value = "tare-filter")]
+    shm: String,
+    /// Change the prefix of a controller that runs, and end
+    #[arg(long, value_name = "PREFIX")]
+    set: Option<String>,
+}
+
+const EVERY: DurationNs = DurationNs::from_secs(1);
+/// Signals are looked at this often.
+const CHECK: Duration = Duration::from_millis(20);
+
+pub fn run(args: &Control) -> Result<(), Failure> {
+    if !args.filter.is_controlled() {
+        let allowed = "has no controller; shm and ebpf have";
+        return Err(Failure::flag("filter", args.filter.name(), allowed));
+    }
+    check_name(&args.shm).map_err(|why| Failure::flag("--shm", &args.shm, why))?;
+    if let Some(prefix) = &args.set {
+        check_prefix(prefix).map_err(|why| Failure::flag("--set", prefix, why))?;
+        let mut memory = SharedMemory::open(&args.shm)?;
+        let before = memory.prefix()?;
+        memory.set_prefix(prefix)?;
+        return say(&format!("prefix {prefix} (was {before})"));
+    }
+    check_prefix(&args.prefix).map_err(|why| Failure::flag("--prefix", &args.prefix, why))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    let mut journal = Journal::create(&journal_folder()?)?;
+    let memory = SharedMemory::create(&args.shm, &args.prefix, &mut journal)?;
+    let outcome = watch(memory, args, &stop);
+    let complaints = journal.remove_all();
+    outcome?;
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Environment(complaints.join("; "))),
+    }
+}
+
+fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<(), Failure> {
+    say(&format!("controls {} with prefix {}", args.shm, args.prefix))?;
+    let lines = typed_lines();
+    let mut shown = Totals::default();
+    let mut next = monotonic_now() + EVERY;
+    while !stop.load(Ordering::Relaxed) {
+        match lines.recv_timeout(CHECK) {
+            Ok(prefix) => {
+                let prefix = prefix.trim();
+                match check_prefix(prefix) {
+                    Ok(()) => {
+                        memory.set_prefix(prefix)?;
+                        say(&format!("prefix {prefix}"))?;
+                    }
+                    Err(why) => eprintln!("tare: {why}"),
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // Nobody types; it goes on until it is told to end.
+            Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(CHECK),
+        }
+        if monotonic_now() >= next {
+            next = next + EVERY;
+            let totals = memory.totals()?;
+            say(&format!(
+                "accepted {} (+{}), refused {} (+{})",
+                totals.accepted,
+                totals.accepted.saturating_sub(shown.accepted),
+                totals.refused,
+                totals.refused.saturating_sub(shown.refused)
+            ))?;
+            shown = totals;
+        }
+    }
+    let totals = memory.totals()?;
+    say(&format!("ended: accepted {}, refused {}", totals.accepted, totals.refused))
+}
+
+/// Lines from standard input, on a thread of its own: reading one cannot be given up.
+fn typed_lines() -> Receiver<String> {
+    let (sender, lines) = channel();
+    if std::io::stdin().is_terminal() {
+        let read = move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        };
+        // Without the thread nothing can be typed, and all else works.
+        let _ = std::thread::Builder::new().name("typed".into()).spawn(read);
+    }
+    lines
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    print(&format!("{text}\n"))
+        .map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+/// Shared memory that lives as long as this does, for a filter that needs one.
+pub struct Memory {
+    pub name: String,
+    _journal: Journal,
+}
+
+impl Memory {
+    pub fn of(spec: &FilterSpec) -> Result<Option<Self>, Failure> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        if !spec.filter.is_controlled() {
+            return Ok(None);
+        }
+        let mut journal = Journal::create(&journal_folder()?)?;
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tare-filter-{}-{number}", std::process::id());
+        SharedMemory::create(&name, &spec.prefix, &mut journal)?;
+        Ok(Some(Self { name, _journal: journal }))
+    }
+}

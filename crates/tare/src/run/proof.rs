@@ -1,0 +1,132 @@
+//! Evidence that a filter is in the path: one URL is refused, and it counted what was asked. And
+//! what one call of it costs without nginx, by which the measured cost can be judged.
+
+use std::sync::atomic::AtomicBool;
+
+use tare_io::DurationNs;
+use tare_lab::Launched;
+use tare_lab::filters::caller::{Caller, TRIAL_CALLS, calls_within};
+use tare_lab::filters::status::{FilterCounts, FilterStatus};
+use tare_lab::filters::{FilterKind, FilterSpec};
+use tare_load::LoadPlan;
+use tare_stats::samples::Proof;
+
+use super::probe::Prober;
+use crate::failure::Failure;
+
+/// One launch's filter, between its start and its end.
+pub struct FilterProof {
+    spec: FilterSpec,
+    status: FilterStatus,
+    /// Why it is not in the path, where that is known already.
+    broken: Option<String>,
+    before: FilterCounts,
+    /// Whether the path that is asked for begins with the prefix.
+    accepts: bool,
+    pub call_ns: Option<f64>,
+}
+
+/// Calls are timed in a few parts, of which the median counts: one interruption spoils one part.
+const PARTS: usize = 5;
+const PART: DurationNs = DurationNs::from_us(600);
+
+impl FilterProof {
+    /// Asks for what must be refused; to be called before load, when the server answers.
+    pub fn begin(
+        spec: &FilterSpec,
+        launched: &Launched,
+        prober: &mut Prober,
+        refused: &LoadPlan,
+        path: &str,
+        cpus: &[usize],
+    ) -> Result<Option<Self>, Failure> {
+        let Some(status) = launched.recipe.filter.clone() else { return Ok(None) };
+        let call_ns = call_cost(spec, &launched.recipe.env, path, cpus)?;
+        let mut proof = Self {
+            spec: spec.clone(),
+            status,
+            broken: None,
+            before: FilterCounts::default(),
+            accepts: path.starts_with(&spec.prefix),
+            call_ns: Some(call_ns),
+        };
+        let never = AtomicBool::new(false);
+        let Some(start) = proof.status.read_settled(prober.take_sent(), &never) else {
+            proof.broken = Some("nginx's module does not answer".into());
+            return Ok(Some(proof));
+        };
+        let answer = prober.ask(refused)?;
+        let asked = prober.take_sent();
+        let counts = proof.status.read_settled(start.seen + asked, &never).unwrap_or(start);
+        proof.before = counts;
+        let counted = counts.since(start);
+        let path = spec.refused_path();
+        proof.broken = match answer {
+            Err(why) => Some(format!("asked for {path}, which it must refuse: {why}")),
+            Ok(_) if spec.filter == FilterKind::Identity => None,
+            Ok(probe) if probe.status != 403 => Some(format!(
+                "it let {path} through (status {}), which does not begin with {}",
+                probe.status, spec.prefix
+            )),
+            Ok(_) if (counted.accepted, counted.refused) != (0, asked) => Some(format!(
+                "it refused {path} {asked} times, and counted {} accepted and {} refused",
+                counted.accepted, counted.refused
+            )),
+            Ok(_) => None,
+        };
+        Ok(Some(proof))
+    }
+
+    /// After the load, of which so many requests were sent.
+    pub fn end(self, sent: u64) -> Proof {
+        let layer = format!("filter {}", self.spec.filter.name());
+        let not = |text: String| Proof { layer: layer.clone(), held: false, text };
+        if let Some(text) = self.broken {
+            return not(text);
+        }
+        let seen = self.before.seen + sent;
+        let Some(after) = self.status.read_settled(seen, &AtomicBool::new(false)) else {
+            return not("nginx's module does not answer any more".into());
+        };
+        let counts = after.since(self.before);
+        let expected = match (self.spec.filter, self.accepts) {
+            (FilterKind::Identity, _) => FilterCounts { seen: sent, accepted: 0, refused: 0 },
+            (_, true) => FilterCounts { seen: sent, accepted: sent, refused: 0 },
+            (_, false) => FilterCounts { seen: sent, accepted: 0, refused: sent },
+        };
+        let FilterCounts { seen, accepted, refused } = counts;
+        if counts != expected {
+            return not(format!(
+                "of {sent} requests nginx's module saw {seen}, and the filter counted {accepted} \
+                 accepted and {refused} refused"
+            ));
+        }
+        let text = match self.spec.filter {
+            FilterKind::Identity => format!("nginx's module saw all {sent} requests"),
+            _ => format!(
+                "{} was refused; of {sent} requests it counted {accepted} accepted and {refused} \
+                 refused",
+                self.spec.refused_path()
+            ),
+        };
+        Proof { layer, held: true, text }
+    }
+}
+
+/// One call, in nanoseconds.
+fn call_cost(
+    spec: &FilterSpec,
+    env: &[(String, String)],
+    path: &str,
+    cpus: &[usize],
+) -> Result<f64, Failure> {
+    let mut caller = Caller::start(spec, env, cpus)?;
+    let trial = caller.call(spec, path, TRIAL_CALLS)?;
+    let calls = calls_within(PART, trial.elapsed_ns, TRIAL_CALLS);
+    let mut parts = Vec::with_capacity(PARTS);
+    for _ in 0..PARTS {
+        parts.push(caller.call(spec, path, calls)?.elapsed_ns as f64 / calls as f64);
+    }
+    parts.sort_by(f64::total_cmp);
+    Ok(parts[PARTS / 2])
+}
