@@ -84,7 +84,6 @@ pub struct Comparison {
     /// The ratio without trimming; only of metrics that are compared slice by slice.
     pub ratio_of_totals: Option<f64>,
     /// Filters: what the cost of a call without the server adds up to, if nothing else matters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_percent: Option<f64>,
     pub verdict: Verdict,
 }
