@@ -31,7 +31,7 @@ pub fn render(report: &RunReport) -> String {
 /// Wider lines wrap in most people's terminals.
 const PAPER: usize = 120;
 /// What a table can do without, first what matters least. The other forms of the report have all.
-const SPARE: [&str; 4] = ["memory", "p50", "p99", "call"];
+const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 
 /// A table's lines, without its spare columns as far as needed to keep to a width.
 pub fn fitted(mut table: Table, width: usize) -> Vec<String> {
@@ -40,8 +40,7 @@ pub fn fitted(mut table: Table, width: usize) -> Vec<String> {
         let lines = columns(&table);
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let Some(title) = spare.next().filter(|_| widest > width) else { return lines };
-        let at = table.header.iter().position(|header| header == title);
-        if let Some(at) = at {
+        while let Some(at) = table.header.iter().position(|header| header == title) {
             table.header.remove(at);
             table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
         }

@@ -35,7 +35,7 @@ impl Filter for Ebpf {
             ));
         }
         PREFIX.store(shared.prefix_address(), Ordering::Relaxed);
-        let program = Program::load(&files.path("EBPF_MODULE_PATH", "rule.bpf.o"))?;
+        let program = Program::load(&files.path("EBPF_MODULE_PATH", "rule.bpf.o"), &own)?;
         // SAFETY: the handler does one store, which may be done in a child at any time.
         if unsafe { libc::pthread_atfork(None, None, Some(leave_seat)) } != 0 {
             return Err("no memory".into());

@@ -21,7 +21,7 @@ pub struct Program {
 
 impl Program {
     /// Loads, verifies, tries and compiles it. [`PREFIX`] must be set.
-    pub fn load(path: &Path) -> Result<Self, String> {
+    pub fn load(path: &Path, prefix: &[u8]) -> Result<Self, String> {
         let in_file = |why: String| format!("{}: {why}", path.display());
         let bytes = std::fs::read(path).map_err(|error| in_file(error.to_string()))?;
         let code = bytecode(&bytes).map_err(in_file)?;
@@ -31,21 +31,25 @@ impl Program {
             .map_err(|error| in_file(format!("the verifier refused it: {error}")))?;
         vm.register_helper(LOOKUP, lookup).map_err(|error| in_file(error.to_string()))?;
         let mut program = Self { vm };
-        program.try_out().map_err(|why| in_file(format!("a trial run failed: {why}")))?;
+        program.try_out(prefix).map_err(|why| in_file(format!("a trial run failed: {why}")))?;
         program.vm.jit_compile().map_err(|error| in_file(format!("cannot compile it: {error}")))?;
         Ok(program)
     }
 
     /// Runs it on URLs of all sorts with every access checked: machine code checks none.
-    fn try_out(&mut self) -> Result<(), String> {
+    fn try_out(&mut self, own_prefix: &[u8]) -> Result<(), String> {
         let seat = Box::leak(Box::new([0_u64; SEAT_BYTES / 8]));
         let at = seat.as_ptr() as usize;
         let prefix = PREFIX.load(Ordering::Relaxed);
         self.vm.register_allowed_memory(prefix as u64..(prefix + PREFIX_BYTES) as u64);
         self.vm.register_allowed_memory(at as u64..(at + SEAT_BYTES) as u64);
         SEAT.store(at, Ordering::Relaxed);
-        let tried = [0, 1, 6, 127, 128, 5000].into_iter().try_for_each(|length| {
-            let url = vec![b'/'; length];
+        // Each length once as it comes, and once beginning as far as possible like the prefix.
+        let lengths = [0, 1, 6, 127, 128, 5000];
+        let tried = lengths.into_iter().flat_map(|n| [(n, false), (n, true)]).try_for_each(|of| {
+            let mut url = vec![b'/'; of.0];
+            let like = if of.1 { own_prefix.len().min(of.0) } else { 0 };
+            url[..like].copy_from_slice(&own_prefix[..like]);
             match self.vm.execute_program(&url, &context(&url)) {
                 Ok(0 | 1) => Ok(()),
                 Ok(other) => Err(format!("it answers {other}; 0 and 1 are answers")),
@@ -95,7 +99,7 @@ fn bytecode(file: &[u8]) -> Result<Vec<u8>, String> {
     let program = object.programs.values().next().ok_or("it holds no program")?;
     let function = object.functions.get(&program.function_key()).ok_or("it holds no code")?;
     let instructions = function.instructions.iter();
-    Ok(instructions.flat_map(|instruction| bytes_of(instruction)).collect())
+    Ok(instructions.flat_map(bytes_of).collect())
 }
 
 /// An instruction as the eight bytes that it is.

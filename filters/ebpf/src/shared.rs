@@ -1,6 +1,5 @@
 //! The shared memory of `tare filter control`; its layout is that of include/shared.h.
 
-use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -61,7 +60,7 @@ impl Shared {
         let shared = Self { start: at as usize };
         if shared.number64(0).load(Ordering::Acquire) != MAGIC {
             // SAFETY: the mapping made above, which nobody else knows.
-            unsafe { libc::munmap(at as *mut c_void, BYTES) };
+            unsafe { libc::munmap(at, BYTES) };
             return Err(format!("{path} is not shared memory of tare"));
         }
         Ok(shared)
