@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, signal};
+use tare_lab::filters::shared::SharedMemory;
 
 use crate::runs::Desk;
 use crate::util::{Ran, ran, str};
@@ -181,7 +182,8 @@ struct Control(Child);
 impl Control {
     fn start(desk: &Desk, filter: &str, name: &str) -> Self {
         let args = ["filter", "control", filter, "--prefix", "/aaaa", "--shm", name];
-        let child = desk.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = desk.command(&args);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let watched = Watched::new(child.id()).unwrap();
         while !Path::new("/dev/shm").join(name).exists() {
             assert!(!watched.ends_within(DurationNs::from_ms(1)), "the controller ended");
@@ -381,8 +383,20 @@ fn a_controller_changes_the_prefix_while_filters_run() {
     set("bbbb").fails(2, "write a slash and at least one character");
     let again = ["filter", "control", "shm", "--shm", &name];
     desk.tare(&again).fails(3, "which runs; give another --shm");
+    // A line typed does the same, and a wrong one changes nothing.
+    let mut typed = control.0.stdin.as_ref().unwrap();
+    typed.write_all(b"cccc\n/cccc\n").unwrap();
+    let memory = SharedMemory::open(&name).unwrap();
+    let watched = Watched::new(control.0.id()).unwrap();
+    while memory.prefix().unwrap() != "/cccc" {
+        assert!(!watched.ends_within(DurationNs::from_ms(5)), "the controller ended");
+    }
+    assert_eq!([get(nginx.address, "/bbbb").0, get(nginx.address, "/cccc").0], [403, 200]);
     drop(nginx);
-    assert!(control.end().ends_with("ended: accepted 2, refused 2\n"));
+    assert!(!watched.ends_within(DurationNs::from_ms(1100)), "the controller ended");
+    let told = control.end();
+    assert!(told.contains("accepted 3 (+"), "{told}");
+    assert!(told.ends_with("ended: accepted 3, refused 3\n"), "{told}");
     assert!(!Path::new("/dev/shm").join(&name).exists());
     set("/bbbb").fails(3, "no controller runs under that name");
     desk.tare(&["filter", "control", "lua"]).fails(2, "has no controller; shm and ebpf have");

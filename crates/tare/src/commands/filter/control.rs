@@ -1,7 +1,7 @@
 //! `tare filter control`: makes the memory that filters share, shows their counters, changes their
 //! prefix while they run, and removes it at the end.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -114,17 +114,15 @@ fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<
 /// Lines from standard input, on a thread of its own: reading one cannot be given up.
 fn typed_lines() -> Receiver<String> {
     let (sender, lines) = channel();
-    if std::io::stdin().is_terminal() {
-        let read = move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
+    let read = move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
             }
-        };
-        // Without the thread nothing can be typed, and all else works.
-        let _ = std::thread::Builder::new().name("typed".into()).spawn(read);
-    }
+        }
+    };
+    // Without the thread nothing can be typed, and all else works.
+    let _ = std::thread::Builder::new().name("typed".into()).spawn(read);
     lines
 }
 
