@@ -64,8 +64,8 @@ u64 filter(struct context *context)
         for (u32 i = 0; accepts && i < n && i < PREFIX_MAX; i++) {
             accepts = url[i] == prefix->text[at][i];
         }
-        /* One change since then wrote into the other place; two wrote into this one. */
-        if (prefix->generation - before < 2) {
+        /* Once it has changed, the next change may be writing into this place already. */
+        if (prefix->generation == before) {
             if (accepts) {
                 seat->accepted++;
             } else {

@@ -1,6 +1,6 @@
 /* What `tare filter control` and the filters share: a prefix that can change at any time, and
- * counters. An object in /dev/shm, made by the controller; crates/tare/src/filter/shared.rs is its
- * other side.
+ * counters. An object in /dev/shm, made by the controller; crates/tare-lab/src/filters/shared.rs is
+ * its other side.
  *
  * The prefix is in one of two places; `generation` says in which, so that the controller writes
  * into the other and then turns. Each process counts in a seat of its own, without atomic
@@ -98,8 +98,8 @@ static inline int shared_accepts(const struct shared *shared, const char *url, s
         uint32_t at = before & 1, n = prefix->length[at];
         int accepts = n <= TARE_PREFIX_MAX && length >= n && memcmp(url, prefix->text[at], n) == 0;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        /* One change since then wrote into the other place; two wrote into this one. */
-        if (__atomic_load_n(&prefix->generation, __ATOMIC_RELAXED) - before < 2) {
+        /* Once it has changed, the next change may be writing into this place already. */
+        if (__atomic_load_n(&prefix->generation, __ATOMIC_RELAXED) == before) {
             return accepts;
         }
     }

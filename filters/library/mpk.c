@@ -21,12 +21,13 @@ struct domain {
 
 static struct domain *domain;
 static int key = -1;
-/* The rights register inside the gate and outside of it, in a page that is read-only. */
-struct rights {
+/* The rights register inside the gate and outside of it: a page of their own, at an address that
+ * the code knows without a pointer, made read-only once they are known. */
+static struct {
     uint32_t inside;
     uint32_t outside;
-};
-static const struct rights *rights;
+    char padding[DOMAIN_BYTES - 2 * sizeof(uint32_t)];
+} rights __attribute__((aligned(DOMAIN_BYTES)));
 static char error[512];
 
 /* Both gates jump back to WRPKRU until the register holds what they meant to put there: whoever
@@ -42,7 +43,7 @@ __attribute__((noinline)) static void gate_open(void)
                      "cmp %0, %%eax\n"
                      "jne 1b\n"
                      :
-                     : "m"(rights->inside)
+                     : "m"(rights.inside)
                      : "eax", "ecx", "edx", "memory", "cc");
 }
 
@@ -56,7 +57,7 @@ __attribute__((noinline)) static void gate_close(void)
                      "cmp %0, %%eax\n"
                      "jne 1b\n"
                      :
-                     : "m"(rights->outside)
+                     : "m"(rights.outside)
                      : "eax", "ecx", "edx", "memory", "cc");
 }
 
@@ -124,26 +125,25 @@ static int make_domain(void)
     if (key < 0) {
         return failed("pkey_alloc");
     }
-    char *pages = mmap(NULL, 2 * DOMAIN_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) {
+    void *page = mmap(NULL, DOMAIN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0);
+    if (page == MAP_FAILED) {
         return failed("mmap");
     }
-    struct rights *both = (struct rights *) (pages + DOMAIN_BYTES);
-    both->outside = read_rights();
-    both->inside = both->outside & ~(3u << (2 * key));
-    if (mprotect(both, DOMAIN_BYTES, PROT_READ) != 0) {
-        return failed("mprotect");
-    }
-    if (pkey_mprotect(pages, DOMAIN_BYTES, PROT_READ | PROT_WRITE, key) != 0) {
-        return failed("pkey_mprotect");
-    }
-    rights = both;
-    domain = (struct domain *) pages;
-    if (((both->outside >> (2 * key)) & 3) != PKEY_DISABLE_WRITE) {
+    rights.outside = read_rights();
+    rights.inside = rights.outside & ~(3u << (2 * key));
+    if (((rights.outside >> (2 * key)) & 3) != PKEY_DISABLE_WRITE) {
         snprintf(error, sizeof error, "the domain is not closed for writing after pkey_alloc");
         return -1;
     }
+    if (mprotect(&rights, sizeof rights, PROT_READ) != 0) {
+        return failed("mprotect");
+    }
+    if (pkey_mprotect(page, DOMAIN_BYTES, PROT_READ | PROT_WRITE, key) != 0) {
+        return failed("pkey_mprotect");
+    }
+    /* Last: from here on it counts as protected. */
+    domain = page;
     return 0;
 }
 

@@ -53,7 +53,7 @@ typedef struct {
 /* 1 accepts, 0 refuses, everything else is a failure. */
 typedef int (*ask_t)(const char *url, size_t length);
 
-static struct {
+typedef struct {
     filter_kind_t kind;
     ask_t ask;
     place_t *places; /* of all workers, shared by them */
@@ -69,7 +69,10 @@ static struct {
     void (*get_counters)(uint64_t *, uint64_t *);
     int counters_shared;
     ngx_str_t prefix;
-} filter;
+} filter_t;
+
+/* What is in use, and what a configuration that is being read would have used. */
+static filter_t filter, next;
 
 static void *create_main_conf(ngx_conf_t *cf);
 static void *create_location_conf(ngx_conf_t *cf);
@@ -189,11 +192,11 @@ static ngx_str_t value_or_env(ngx_str_t value, const char *name)
     return value;
 }
 
-/* Setting up: in the master, before it makes workers */
+/* Setting up: while the configuration is read, so that a reload that fails leaves all as it is */
 
-static ngx_int_t complain(ngx_cycle_t *cycle, const char *what, const char *why)
+static ngx_int_t complain(ngx_log_t *log, const char *what, const char *why)
 {
-    ngx_log_error(NGX_LOG_EMERG, cycle->log, 0, "tare_filter %s: %s", what, why);
+    ngx_log_error(NGX_LOG_EMERG, log, 0, "tare_filter %s: %s", what, why);
     return NGX_ERROR;
 }
 
@@ -219,100 +222,109 @@ static int ask_library(const char *url, size_t length)
     return filter.url_filter(url);
 }
 
-static ngx_int_t set_up_shm(ngx_cycle_t *cycle, filter_conf_t *conf)
+static ngx_int_t set_up_shm(ngx_log_t *log, filter_conf_t *conf, ngx_flag_t is_reload)
 {
     char error[512];
     ngx_str_t name = value_or_env(conf->shm, "TARE_FILTER_SHM");
 
-    filter.shared = shared_open((char *) name.data, error, sizeof error);
-    if (filter.shared == NULL
-        || shared_agrees(filter.shared, (char *) filter.prefix.data, error, sizeof error) != 0)
+    next.shared = shared_open((char *) name.data, error, sizeof error);
+    if (next.shared == NULL
+        /* By the time of a reload the prefix may have been changed. */
+        || (!is_reload
+            && shared_agrees(next.shared, (char *) next.prefix.data, error, sizeof error) != 0))
     {
-        return complain(cycle, "shm", error);
+        return complain(log, "shm", error);
     }
-    filter.ask = ask_shm;
+    next.ask = ask_shm;
     return NGX_OK;
 }
 
 /* A symbol that the interface has, or the complaint that it is missing. */
-static void *symbol(ngx_cycle_t *cycle, const char *path, const char *name)
+static void *symbol(ngx_log_t *log, const char *path, const char *name)
 {
-    void *found = dlsym(filter.library, name);
+    void *found = dlsym(next.library, name);
     if (found == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "tare_filter library: %s has no function %s, which the interface asks for",
                       path, name);
     }
     return found;
 }
 
-static ngx_int_t set_up_library(ngx_cycle_t *cycle, filter_conf_t *conf)
+static ngx_int_t set_up_library(ngx_log_t *log, filter_conf_t *conf)
 {
     ngx_str_t path = value_or_env(conf->path, "DYNAMIC_LOAD_LIB_PATH");
     if (path.len == 0) {
-        return complain(cycle, "library", "which? give a path, or set DYNAMIC_LOAD_LIB_PATH");
+        return complain(log, "library", "which? give a path, or set DYNAMIC_LOAD_LIB_PATH");
     }
-    if (filter.prefix.len == 0) {
-        return complain(cycle, "library", "no prefix: give tare_filter_prefix, or set "
+    if (next.prefix.len == 0) {
+        return complain(log, "library", "no prefix: give tare_filter_prefix, or set "
                                           "DYNAMIC_LOAD_URL_PREFIX");
     }
     if (conf->shm.len > 0) {
         setenv("TARE_FILTER_SHM", (char *) conf->shm.data, 1);
     }
-    filter.library = dlopen((char *) path.data, RTLD_NOW | RTLD_LOCAL);
-    if (filter.library == NULL) {
-        return complain(cycle, "library", dlerror());
+    next.library = dlopen((char *) path.data, RTLD_NOW | RTLD_LOCAL);
+    if (next.library == NULL) {
+        return complain(log, "library", dlerror());
     }
-    int (*initialize)(const char *) = symbol(cycle, (char *) path.data, "module_initialize");
-    filter.url_filter = symbol(cycle, (char *) path.data, "module_url_filter");
-    filter.get_counters = symbol(cycle, (char *) path.data, "module_get_counters");
-    if (initialize == NULL || filter.url_filter == NULL || filter.get_counters == NULL) {
+    int (*initialize)(const char *) = symbol(log, (char *) path.data, "module_initialize");
+    next.url_filter = symbol(log, (char *) path.data, "module_url_filter");
+    next.get_counters = symbol(log, (char *) path.data, "module_get_counters");
+    if (initialize == NULL || next.url_filter == NULL || next.get_counters == NULL) {
         return NGX_ERROR;
     }
-    int result = initialize((char *) filter.prefix.data);
+    int result = initialize((char *) next.prefix.data);
     if (result != 0) {
-        const char *(*error)(void) = dlsym(filter.library, "module_error");
+        const char *(*error)(void) = dlsym(next.library, "module_error");
         const char *why = error == NULL ? NULL : error();
-        ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "tare_filter library: %s did not start (module_initialize returned %d)%s%s",
                       path.data, result, why == NULL ? "" : ": ", why == NULL ? "" : why);
         return NGX_ERROR;
     }
-    const int *shared = dlsym(filter.library, "module_counters_shared");
-    filter.counters_shared = shared != NULL && *shared != 0;
-    filter.ask = ask_library;
+    const int *shared = dlsym(next.library, "module_counters_shared");
+    next.counters_shared = shared != NULL && *shared != 0;
+    next.ask = ask_library;
     return NGX_OK;
 }
 
-static ngx_int_t init_module(ngx_cycle_t *cycle)
+static ngx_int_t set_up(ngx_log_t *log, filter_conf_t *conf, ngx_flag_t is_reload)
 {
-    filter_conf_t *conf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_tare_filter_module);
-    if (conf == NULL || conf->kind == FILTER_OFF) {
-        filter.kind = FILTER_OFF;
+    ngx_memzero(&next, sizeof next);
+    next.kind = conf->kind;
+    if (conf->kind == FILTER_OFF) {
         return NGX_OK;
     }
-    filter.kind = conf->kind;
-    filter.prefix = value_or_env(conf->prefix, "DYNAMIC_LOAD_URL_PREFIX");
-    if (filter.prefix.len > TARE_PREFIX_MAX) {
-        ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
-                      "tare_filter_prefix has %uz bytes; 1 to %d are allowed", filter.prefix.len,
+    next.prefix = value_or_env(conf->prefix, "DYNAMIC_LOAD_URL_PREFIX");
+    if (next.prefix.len > TARE_PREFIX_MAX) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0,
+                      "tare_filter_prefix has %uz bytes; 1 to %d are allowed", next.prefix.len,
                       TARE_PREFIX_MAX);
         return NGX_ERROR;
     }
-    filter.places = mmap(NULL, WORKERS_MAX * sizeof(place_t), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (filter.places == MAP_FAILED) {
-        return complain(cycle, "status", strerror(errno));
+    next.places = mmap(NULL, WORKERS_MAX * sizeof(place_t), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (next.places == MAP_FAILED) {
+        return complain(log, "status", strerror(errno));
     }
-    switch (filter.kind) {
+    switch (next.kind) {
     case FILTER_SHM:
-        return set_up_shm(cycle, conf);
+        return set_up_shm(log, conf, is_reload);
     case FILTER_LIBRARY:
-        return set_up_library(cycle, conf);
+        return set_up_library(log, conf);
     default:
-        filter.ask = ask_identity;
+        next.ask = ask_identity;
         return NGX_OK;
     }
+}
+
+/* The configuration holds: from here on it is what new workers get. */
+static ngx_int_t init_module(ngx_cycle_t *cycle)
+{
+    (void) cycle;
+    filter = next;
+    return NGX_OK;
 }
 
 /* Counting */
@@ -327,13 +339,14 @@ static void publish_counts(ngx_event_t *event)
     counts_t *now = &own_place()->now;
     (void) event;
 
-    now->seen = filter.seen;
     if (filter.kind == FILTER_LIBRARY) {
         filter.get_counters(&now->accepted, &now->refused);
     } else if (filter.kind == FILTER_SHM) {
         now->accepted = filter.seat->accepted;
         now->refused = filter.seat->refused;
     }
+    /* Last: whoever reads this number finds the others as new. */
+    __atomic_store_n(&now->seen, filter.seen, __ATOMIC_RELEASE);
 }
 
 /* Of all workers. */
@@ -342,7 +355,7 @@ static counts_t totals(void)
     counts_t sum = { 0, 0, 0 };
     for (ngx_uint_t at = 0; at < WORKERS_MAX; at++) {
         place_t *place = &filter.places[at];
-        sum.seen += place->gone.seen + place->now.seen;
+        sum.seen += place->gone.seen + __atomic_load_n(&place->now.seen, __ATOMIC_ACQUIRE);
         sum.accepted += place->gone.accepted + place->now.accepted;
         sum.refused += place->gone.refused + place->now.refused;
     }
@@ -356,11 +369,14 @@ static counts_t totals(void)
 
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    if (filter.kind == FILTER_OFF) {
+    /* Helpers of nginx come here too, and answer no requests. */
+    if (filter.kind == FILTER_OFF
+        || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
+    {
         return NGX_OK;
     }
     if (filter.kind == FILTER_SHM && (filter.seat = shared_sit(filter.shared)) == NULL) {
-        return complain(cycle, "shm", "no seat is left: too many workers came and went; start the "
+        return complain(cycle->log, "shm", "no seat is left: too many workers came and went; start the "
                                       "controller again");
     }
     place_t *place = own_place();
@@ -405,8 +421,9 @@ static ngx_int_t access_handler(ngx_http_request_t *r)
 {
     location_conf_t *location;
 
-    /* A request is asked once: not again for what nginx makes of it. */
-    if (r != r->main || r->internal) {
+    /* Parts that nginx itself adds to an accepted request are not asked about. What it redirects
+     * to is: nobody may have asked about the first path. */
+    if (r != r->main) {
         return NGX_DECLINED;
     }
     location = ngx_http_get_module_loc_conf(r, ngx_http_tare_filter_module);
@@ -428,7 +445,9 @@ static ngx_int_t access_handler(ngx_http_request_t *r)
                       "tare_filter %s failed (%d) and refuses; it says so once",
                       kind_names[filter.kind], answer);
     }
-    return NGX_HTTP_FORBIDDEN;
+    /* Ended here and not by the answer, which `satisfy any` could overrule. */
+    ngx_http_finalize_request(r, NGX_HTTP_FORBIDDEN);
+    return NGX_DONE;
 }
 
 static ngx_int_t status_handler(ngx_http_request_t *r)
@@ -467,6 +486,9 @@ static ngx_int_t status_handler(ngx_http_request_t *r)
 static ngx_int_t postconfiguration(ngx_conf_t *cf)
 {
     filter_conf_t *own = ngx_http_conf_get_module_main_conf(cf, ngx_http_tare_filter_module);
+    if (set_up(cf->log, own, !ngx_is_init_cycle(cf->cycle->old_cycle)) != NGX_OK) {
+        return NGX_ERROR;
+    }
     if (own->kind == FILTER_OFF) {
         return NGX_OK;
     }

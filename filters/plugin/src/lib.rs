@@ -3,6 +3,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 /// The longest prefix that filters take, in bytes.
@@ -61,7 +62,11 @@ impl<F: Filter> Kept<F> {
         // SAFETY: as promised by the caller.
         let files = Files { own_folder: unsafe { folder_of(own) } };
         let started = match prefix.to_bytes().len() {
-            1..=PREFIX_MAX => F::start(prefix.to_bytes(), &files),
+            // A panic must not cross into C, and engines may panic on what they cannot read.
+            1..=PREFIX_MAX => {
+                catch_unwind(AssertUnwindSafe(|| F::start(prefix.to_bytes(), &files)))
+                    .unwrap_or_else(|_| Err("the engine failed on its code".into()))
+            }
             n => Err(format!("the prefix has {n} bytes; 1 to {PREFIX_MAX} are allowed")),
         };
         match started {
