@@ -93,3 +93,18 @@ fn reason(library: *mut c_void) -> Option<String> {
         (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
     }
 }
+
+/// This process's standard output for itself alone: whatever else writes to standard output or
+/// standard error from now on, such as a library, writes to nowhere.
+pub fn keep_stdout() -> std::io::Result<std::fs::File> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let own = std::io::stdout().as_fd().try_clone_to_owned()?;
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+    for standard in [libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: takes no pointers; both descriptors are open.
+        if unsafe { libc::dup2(nowhere.as_raw_fd(), standard) } < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(own.into())
+}

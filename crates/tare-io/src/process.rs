@@ -50,6 +50,38 @@ pub fn reap(pid: u32) {
     unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), libc::WNOHANG) };
 }
 
+/// This process is killed when the thread that started it ends.
+pub fn end_with_parent() -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether there is something to read (or the end) within so long.
+pub fn readable_within(from: &impl AsRawFd, limit: DurationNs) -> bool {
+    let mut poll = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ms = (limit.as_ns() / 1_000_000).min(i32::MAX as u64) as i32;
+    // SAFETY: the structure lives through the call, and there is one entry.
+    unsafe { libc::poll(&mut poll, 1, ms) > 0 }
+}
+
+/// Waits until no other process that locks it holds this file; until it is closed.
+pub fn lock(file: &std::fs::File) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives such a lock back.
+pub fn unlock(file: &std::fs::File) {
+    // SAFETY: takes no pointers.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
 /// Sends a signal to one process.
 pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: takes no pointers.

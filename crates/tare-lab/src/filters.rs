@@ -156,7 +156,10 @@ impl FilterSpec {
     pub fn environment(&self, shared: Option<&str>) -> Result<Vec<(String, String)>, LabError> {
         let mut all = Vec::new();
         if let (Some((variable, _)), Some(path)) = (self.filter.code(), self.code_path()?) {
-            all.push((variable.to_owned(), path.display().to_string()));
+            // Who sets the variable means it, unless the file says otherwise.
+            if self.code.is_some() || std::env::var_os(variable).is_none() {
+                all.push((variable.to_owned(), path.display().to_string()));
+            }
         }
         all.extend(shared.map(|name| ("TARE_FILTER_SHM".to_owned(), name.to_owned())));
         Ok(all)

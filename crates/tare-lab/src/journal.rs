@@ -11,6 +11,7 @@ use tare_io::DurationNs;
 use tare_io::process::{Watched, signal};
 
 use crate::error::LabError;
+use crate::filters::shared::SharedMemory;
 use crate::processes::{self, Stat};
 
 /// Something to remove.
@@ -97,6 +98,22 @@ pub struct Cleaned {
 
 /// Removes what processes that are no more left behind.
 pub fn clean(folder: &Path) -> Cleaned {
+    // Who is ended for one journal may have one of his own, which was looked at already.
+    let mut cleaned = clean_once(folder);
+    for _ in 0..CLEAN_AGAIN {
+        let more = clean_once(folder);
+        if more.removed.is_empty() {
+            break;
+        }
+        cleaned.removed.extend(more.removed);
+        cleaned.running = more.running;
+    }
+    cleaned
+}
+
+const CLEAN_AGAIN: u32 = 3;
+
+fn clean_once(folder: &Path) -> Cleaned {
     let mut cleaned = Cleaned::default();
     let Ok(entries) = fs::read_dir(folder) else { return cleaned };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -161,6 +178,13 @@ fn remove_folder(path: &Path) -> Result<Option<String>, String> {
 
 fn remove_shared_memory(path: &Path) -> Result<Option<String>, String> {
     if !path.starts_with("/dev/shm") || !is_ours(path) {
+        return Ok(None);
+    }
+    // The name may have been given to somebody else's since.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let owner = SharedMemory::open(&name).ok().and_then(|memory| memory.owner());
+    let is_alive = |pid: u32| Stat::of(pid).is_some_and(|stat| !stat.zombie);
+    if owner.is_some_and(|owner| owner != std::process::id() && is_alive(owner)) {
         return Ok(None);
     }
     match fs::remove_file(path) {

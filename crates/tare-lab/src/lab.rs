@@ -12,7 +12,7 @@ use crate::filters::FilterSpec;
 use crate::journal::{Journal, Made, PREFIX};
 use crate::launch::{Event, Launched, Site};
 use crate::meter::Cgroup;
-use crate::processes;
+use crate::processes::{self, Stat};
 use crate::servers::{Kitchen, ServerSpec};
 
 /// What the lab is for.
@@ -48,6 +48,13 @@ pub struct Lab {
     /// Why servers are metered by process and not by control group.
     pub cgroup_note: Option<String>,
     journal: Journal,
+    /// Children that this process had before: of the shell that became it. Not ours to end.
+    inherited: Vec<(u32, u64)>,
+}
+
+/// A process for good: numbers are used again.
+fn born(pid: u32) -> (u32, u64) {
+    (pid, Stat::of(pid).map_or(0, |stat| stat.started_ticks))
 }
 
 impl Lab {
@@ -56,6 +63,7 @@ impl Lab {
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))
         })?;
+        let inherited = processes::children(std::process::id()).into_iter().map(born).collect();
         let folder = std::env::temp_dir().join(format!("{PREFIX}{}", unique()));
         journal.about_to_make(Made::Folder(folder.clone()))?;
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
@@ -98,6 +106,7 @@ impl Lab {
             connections: plan.connections,
             cgroup_note,
             journal,
+            inherited,
         })
     }
 
@@ -121,7 +130,8 @@ impl Lab {
     /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
     /// called when no other server or helper of this process runs.
     pub fn end_orphans(&self) {
-        for pid in processes::children(std::process::id()) {
+        let children = processes::children(std::process::id()).into_iter();
+        for pid in children.filter(|pid| !self.inherited.contains(&born(*pid))) {
             let watched = Watched::new(pid);
             let _ = signal(pid, libc::SIGKILL);
             if let Ok(watched) = watched {

@@ -1,5 +1,6 @@
 //! Filters in a report: what proves that they were there, and what their calls alone would cost.
 
+use tare_stats::estimate::sidak;
 use tare_stats::samples::Launch;
 use tare_stats::{Comparison, Estimate, Metric};
 
@@ -37,13 +38,12 @@ pub fn not_proven(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 pub fn predicted(evidence: &Evidence<'_>, comparison: &Comparison) -> Option<f64> {
     let baseline = evidence.facts.question.baseline;
     let added = call_ns(evidence, comparison.variant)? - call_ns(evidence, baseline).unwrap_or(0.0);
-    let base = value(evidence, baseline, comparison.metric)?;
+    let base = value(evidence, baseline, Metric::ServerCpu)?;
     match comparison.metric {
         Metric::ServerCpu => Some(100.0 * added / base),
         // In a closed loop the server has no time to spare; an open loop's throughput is its rate.
         Metric::Throughput if !evidence.facts.load.open_loop => {
-            let each_ns = 1e9 / base;
-            Some(100.0 * added / (each_ns + added))
+            Some(100.0 * added / (base + added))
         }
         _ => None,
     }
@@ -106,7 +106,10 @@ fn measured_ns(
             Some(of(variant)? - of(reference)?)
         })
         .collect();
-    let ratio = Estimate::of_mean(&log_ratios?, evidence.facts.question.level)?;
+    // All filters are judged together, as all comparisons are.
+    let filters = evidence.facts.variants.iter().filter(|facts| facts.filter.is_some()).count();
+    let level = sidak(evidence.facts.question.level, filters);
+    let ratio = Estimate::of_mean(&log_ratios?, level)?;
     Some(ratio.map(|log| (log.exp() - 1.0) * base))
 }
 

@@ -5,6 +5,7 @@
 //! the store. [`finish`] makes the report from the store alone.
 
 pub mod choices;
+pub mod filter_memory;
 pub mod finish;
 pub mod gate;
 pub mod live;

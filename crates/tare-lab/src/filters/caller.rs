@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{Watched, readable_within, signal};
 
 use super::FilterSpec;
 use crate::error::LabError;
@@ -33,6 +33,8 @@ pub struct Called {
 
 /// What it says once it has loaded the library.
 pub const READY: &str = "ready";
+/// What it says where it could not, before the reason.
+pub const FAILED: &str = "failed: ";
 
 /// A running one.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Caller {
 
 /// Calls are short; a filter that hangs is killed after this.
 const PATIENCE: DurationNs = DurationNs::from_secs(10);
+/// A process that closed its output ends within this.
+const SOON: DurationNs = DurationNs::from_ms(500);
 
 impl Caller {
     /// Starts one on these CPUs; `env` is what the library reads ([`FilterSpec::environment`]).
@@ -63,7 +67,7 @@ impl Caller {
             .envs(env.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .map_err(|error| LabError::Environment(format!("cannot start tare: {error}")))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
@@ -72,7 +76,12 @@ impl Caller {
         let mut caller = Self { child, to, from: BufReader::new(from) };
         match caller.line() {
             Some(line) if line == READY => Ok(caller),
-            _ => Err(caller.why(spec)),
+            Some(line) => {
+                let why = line.strip_prefix(FAILED).unwrap_or(&line);
+                let text = format!("filter {}: {why}", spec.filter.name());
+                Err(LabError::Environment(text))
+            }
+            None => Err(caller.why(spec)),
         }
     }
 
@@ -88,28 +97,26 @@ impl Caller {
         }
     }
 
+    /// Its next line; `None` where it has ended, or says nothing for too long.
     fn line(&mut self) -> Option<String> {
+        if self.from.buffer().is_empty() && !readable_within(self.from.get_ref(), PATIENCE) {
+            return None;
+        }
         let mut line = String::new();
         let n = self.from.read_line(&mut line).ok()?;
         (n > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// It has ended, or does now: its last words.
+    /// It has ended, or does now.
     fn why(&mut self, spec: &FilterSpec) -> LabError {
-        if let Ok(watched) = Watched::new(self.child.id())
-            && !watched.ends_within(PATIENCE)
-        {
-            let _ = signal(self.child.id(), libc::SIGKILL);
-        }
-        let mut text = String::new();
-        if let Some(err) = self.child.stderr.take() {
-            let mut lines = BufReader::new(std::io::Read::take(err, 64 << 10)).lines();
-            text = lines.by_ref().map_while(Result::ok).last().unwrap_or_default();
-        }
+        let ended = Watched::new(self.child.id()).is_ok_and(|watched| watched.ends_within(SOON));
+        let _ = signal(self.child.id(), libc::SIGKILL);
         let status = self.child.wait().map_or(String::new(), |status| status.to_string());
-        let text = text.trim_start_matches("tare: ");
-        let what = if text.is_empty() { status.as_str() } else { text };
-        LabError::Environment(format!("filter {}: {what}", spec.filter.name()))
+        let name = spec.filter.name();
+        LabError::Environment(match ended {
+            true => format!("filter {name}: its process ended in a call ({status})"),
+            false => format!("filter {name}: a call did not return within {PATIENCE}"),
+        })
     }
 }
 

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use tare_io::process::{lock, unlock};
+
 use super::PREFIX_MAX;
 use crate::error::LabError;
 use crate::journal::{Journal, Made, PREFIX};
@@ -71,10 +73,10 @@ impl SharedMemory {
             .create_new(true)
             .open(&unfinished)
             .map_err(failed)?;
-        // Workers that gave up root map it too.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        // nginx maps it before its workers give up root.
+        let mine = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         let fill = || -> io::Result<()> {
-            file.set_permissions(open)?;
+            file.set_permissions(mine)?;
             file.set_len(BYTES)?;
             file.write_all_at(&MAGIC.to_ne_bytes(), 0)?;
             file.write_all_at(&std::process::id().to_ne_bytes(), OWNER_AT)?;
@@ -107,11 +109,16 @@ impl SharedMemory {
         Ok(memory)
     }
 
+    /// The process that made it, as it says itself.
+    pub fn owner(&self) -> Option<u32> {
+        self.number32(OWNER_AT).ok()
+    }
+
     /// Why a name cannot be taken: who has it.
     fn whose(name: &str) -> String {
         let path = path_of(name);
         let shown = path.display();
-        let owner = Self::open(name).ok().and_then(|memory| memory.number32(OWNER_AT).ok());
+        let owner = Self::open(name).ok().and_then(|memory| memory.owner());
         let Some(owner) = owner else {
             return format!("{shown} is there already, and not of tare's making");
         };
@@ -131,6 +138,8 @@ impl SharedMemory {
             return Err(LabError::Usage(text));
         }
         let write = || -> io::Result<()> {
+            // Two that change it at once would write into the same place.
+            lock(&self.file)?;
             let next = self.number32(GENERATION_AT)?.wrapping_add(1);
             let place = u64::from(next & 1);
             let mut text = prefix.as_bytes().to_vec();
@@ -140,7 +149,9 @@ impl SharedMemory {
             self.file.write_all_at(&length, LENGTHS_AT + place * 4)?;
             self.file.write_all_at(&next.to_ne_bytes(), GENERATION_AT)
         };
-        write().map_err(|error| LabError::file("write", &self.path, error))
+        let written = write();
+        unlock(&self.file);
+        written.map_err(|error| LabError::file("write", &self.path, error))
     }
 
     pub fn prefix(&self) -> Result<String, LabError> {

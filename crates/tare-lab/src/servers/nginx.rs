@@ -196,7 +196,7 @@ impl FilterSetup {
         let shared = spec.shared_name(kitchen.folder);
         Ok(Self {
             is_loaded: true,
-            load_module: format!("load_module {};", utf8(&spec.module()?)?),
+            load_module: format!("load_module \"{}\";", utf8(&spec.module()?)?),
             directives: spec.directives(shared.as_deref())?,
             env: spec.environment(shared.as_deref())?,
             controller: shared.map(|name| spec.controller(&name)).transpose()?,

@@ -79,7 +79,8 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     match args.format {
         None => Outputs::create(&wishes)?.write(&report, None)?,
         Some(Format::BpftimeJson) => {
-            let started = tare_io::time::utc(row.started_unix_ms);
+            let seconds = row.started_unix_ms / 1000 % 60;
+            let started = format!("{}:{seconds:02}", tare_io::time::utc(row.started_unix_ms));
             let url = plan.url(plan.baseline(), 1)?;
             let text = bpftime_json::render(&report, &known, &digests, &started, &url.target);
             print(&text)

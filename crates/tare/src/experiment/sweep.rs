@@ -82,6 +82,9 @@ fn whole(value: f64) -> Result<u32, String> {
 fn lengthen(url: &mut String, length: usize) -> Result<(), String> {
     let start = url.find("://").map_or(0, |at| at + 3);
     let path = url[start..].find('/').map_or(url.len(), |at| start + at);
+    if path == url.len() {
+        url.push('/');
+    }
     if url[path..].contains(['?', '#']) {
         return Err("the path has a query, which cannot be made longer".into());
     }

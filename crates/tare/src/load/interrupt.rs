@@ -39,9 +39,11 @@ pub fn was_interrupted() -> bool {
 /// Runs in a signal handler.
 extern "C" fn on_signal(signal: i32) {
     let now = monotonic_now();
-    if SIGNAL.swap(signal, Ordering::Relaxed) == 0 {
-        FIRST_NS.store(now.as_ns(), Ordering::Relaxed);
-    } else if now.since(Instant::from_ns(FIRST_NS.load(Ordering::Relaxed))) > SAME_WISH {
+    SIGNAL.store(signal, Ordering::Relaxed);
+    let order = Ordering::Relaxed;
+    if let Err(first) = FIRST_NS.compare_exchange(0, now.as_ns(), order, order)
+        && now.since(Instant::from_ns(first)) > SAME_WISH
+    {
         system::end_by(signal);
     }
     if let Some(stop) = STOP.get() {

@@ -114,6 +114,12 @@ impl Variant {
         if let Err(why) = self.server.takes_filters() {
             return usage(why);
         }
+        let path = self.url.splitn(4, '/').nth(3).unwrap_or_default();
+        if path.contains(['%', '?', '#']) || path.contains("//") || path.contains("/.") {
+            return usage(format!(
+                "path /{path}: with a filter, write it as nginx serves it: without %, ?, // and /."
+            ));
+        }
         match filter.describe() {
             Ok(_) => Ok(()),
             Err(LabError::Usage(text)) => usage(text),

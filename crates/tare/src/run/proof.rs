@@ -11,6 +11,7 @@ use tare_lab::filters::{FilterKind, FilterSpec};
 use tare_load::LoadPlan;
 use tare_stats::samples::Proof;
 
+use super::filter_memory::Memory;
 use super::probe::Prober;
 use crate::failure::Failure;
 
@@ -41,7 +42,7 @@ impl FilterProof {
         cpus: &[usize],
     ) -> Result<Option<Self>, Failure> {
         let Some(status) = launched.recipe.filter.clone() else { return Ok(None) };
-        let call_ns = call_cost(spec, &launched.recipe.env, path, cpus)?;
+        let call_ns = call_cost(spec, path, cpus)?;
         let mut proof = Self {
             spec: spec.clone(),
             status,
@@ -114,13 +115,11 @@ impl FilterProof {
 }
 
 /// One call, in nanoseconds.
-fn call_cost(
-    spec: &FilterSpec,
-    env: &[(String, String)],
-    path: &str,
-    cpus: &[usize],
-) -> Result<f64, Failure> {
-    let mut caller = Caller::start(spec, env, cpus)?;
+fn call_cost(spec: &FilterSpec, path: &str, cpus: &[usize]) -> Result<f64, Failure> {
+    // Of its own: the launch's counters are for its requests.
+    let memory = Memory::of(spec)?;
+    let shared = memory.as_ref().map(|memory| memory.name.as_str());
+    let mut caller = Caller::start(spec, &spec.environment(shared)?, cpus)?;
     let trial = caller.call(spec, path, TRIAL_CALLS)?;
     let calls = calls_within(PART, trial.elapsed_ns, TRIAL_CALLS);
     let mut parts = Vec::with_capacity(PARTS);

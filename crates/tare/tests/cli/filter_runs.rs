@@ -228,6 +228,20 @@ fn calls_are_timed_and_cheats_are_named() {
     desk.tare(&["filter", "bench", "off"]).fails(2, "there is nothing to call");
     desk.tare(&["filter", "bench", "x"]).fails(2, "'x' is not a filter; choose among off,");
     desk.tare(&["filter", "bench", "lua", "--url-length", "3"]).fails(2, "shorter than the prefix");
+    // Published plug-ins print on every call.
+    let loud = "printf(\"accepted\\n\"); fflush(stdout); fprintf(stderr, \"%s\\n\", url);";
+    let loud = plugin(&desk, "loud", &format!("{loud} {HONEST}"));
+    let path = loud.rsplit('"').nth(1).unwrap();
+    let told = desk.tare(&["filter", "ask", path, "/aaaa", "/b"]).success().stdout;
+    assert_eq!(told, "accepted  /aaaa\nrefused   /b\ncounted 1 accepted, 1 refused\n");
+    desk.tare(&["filter", "bench", path, "--max-time", "1s"]).success();
+    let odd = plugin(&desk, "odd", "return -7;");
+    let path = odd.rsplit('"').nth(1).unwrap();
+    let told = desk.tare(&["filter", "ask", path, "/aaaa"]);
+    assert!(told.code == Some(4) && told.stdout.starts_with("failed    /aaaa"), "{}", told.story());
+    let hangs = plugin(&desk, "hangs", "for (;;);");
+    let path = hangs.rsplit('"').nth(1).unwrap();
+    desk.tare(&["filter", "ask", path, "/aaaa"]).fails(3, "a call did not return within 10s");
     let crash = plugin(&desk, "crash", "return *(volatile char *) 8;");
     let path = crash.rsplit('"').nth(1).unwrap();
     desk.tare(&["filter", "bench", path]).fails(3, "signal: 11");

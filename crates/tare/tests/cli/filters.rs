@@ -416,3 +416,90 @@ fn memory_that_a_killed_controller_left_is_explained_and_removed() {
     assert!(cleaned.contains(&format!("removed shared memory /dev/shm/{name}\n")), "{cleaned}");
     Control::start(&desk, "ebpf", &name).end();
 }
+
+#[test]
+fn a_reload_that_fails_leaves_nginx_as_it_was() {
+    let desk = Desk::new("reload");
+    let library =
+        format!("tare_filter library {};", built().join("libtare_filter_library.so").display());
+    let nginx = Nginx::start(&desk, &format!("{library} tare_filter_prefix /aaaa;"), &[]);
+    let path = desk.folder.file("nginx.conf");
+    let good = std::fs::read_to_string(&path).unwrap();
+    let reload = |config: &str| {
+        std::fs::write(&path, config).unwrap();
+        signal(nginx.child.id(), libc::SIGHUP).unwrap();
+    };
+    let watched = Watched::new(nginx.child.id()).unwrap();
+    reload(&good.replace("/aaaa", &format!("/{}", "a".repeat(200))));
+    reload(&good.replace("tare_filter library ", "tare_filter library /no/such"));
+    assert!(!watched.ends_within(DurationNs::from_ms(300)), "nginx ended");
+    assert_eq!([get(nginx.address, "/aaaa").0, get(nginx.address, "/bbbb").0], [200, 403]);
+    reload(&good.replace("/aaaa", "/bbbb"));
+    let turned = (0..1000).any(|_| {
+        assert!(!watched.ends_within(DurationNs::from_ms(5)), "nginx ended");
+        get(nginx.address, "/bbbb").0 == 200
+    });
+    assert!(turned, "the new prefix is not used");
+}
+
+#[test]
+fn nothing_gets_around_the_filter_in_nginx() {
+    let desk = Desk::new("around");
+    let config = "tare_filter identity; tare_filter_prefix /aaaa;";
+    // The same, with ways that others have of overruling an answer.
+    let around = "server { listen 127.0.0.1:PORT; satisfy any; allow all;
+        location / { try_files /index.html =404; }
+        location = /turned { error_page 418 = @other; return 418; }
+        location @other { try_files /index.html =404; } }";
+    let port = free().port();
+    let library = built().join("libtare_filter_library.so");
+    let config = config.replace("identity", &format!("library {}", library.display()))
+        + &around.replace("PORT", &port.to_string());
+    let nginx = Nginx::start(&desk, &config, &[]);
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(get(address, "/aaaa").0, 200);
+    assert_eq!(get(address, "/b").0, 403, "satisfy any");
+    assert_eq!(get(address, "/turned").0, 403, "redirected before the access phase");
+    nginx.counts_become(&[3, 1, 2]);
+}
+
+#[test]
+fn a_prefix_that_changes_while_it_is_read_accepts_nothing_else() {
+    let desk = Desk::new("race");
+    let source = r#"#include "shared.h"
+#include <pthread.h>
+static struct shared shared;
+static const char *const prefixes[2] = { "/aaaaaaaaaaaaaaaa", "/bbbbbbbbbbbbbbbb" };
+static int ended;
+static void *write_on(void *unused) {
+    struct shared_prefix *p = &shared.prefix;
+    for (int i = 0; !__atomic_load_n(&ended, __ATOMIC_RELAXED); i++) {
+        uint32_t next = p->generation + 1;
+        memcpy(p->text[next & 1], prefixes[(i >> 1) & 1], 18);
+        p->length[next & 1] = 17;
+        __atomic_store_n(&p->generation, next, __ATOMIC_RELEASE);
+    }
+    return unused;
+}
+int main(void) {
+    pthread_t writer;
+    int wrong = 0;
+    memcpy(shared.prefix.text[0], prefixes[0], 18);
+    shared.prefix.length[0] = 17;
+    pthread_create(&writer, NULL, write_on, NULL);
+    for (int i = 0; i < 3000000; i++) {
+        wrong += shared_accepts(&shared, "/aaaaaaaabbbbbbbb", 17) == 1;
+        wrong += shared_accepts(&shared, "/bbbbbbbbaaaaaaaa", 17) == 1;
+    }
+    __atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
+    pthread_join(writer, NULL);
+    return wrong > 0;
+}"#;
+    let from = desk.file("race.c", source);
+    let to = desk.folder.file("race");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filters/include");
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-pthread", "-D_GNU_SOURCE", "-I"]).arg(include).arg(from);
+    ran(command.arg("-o").arg(&to)).success();
+    ran(&mut Command::new(&to)).success();
+}

@@ -6,6 +6,7 @@ use tare_lab::filters::caller::Caller;
 use super::named;
 use crate::failure::Failure;
 use crate::load::outputs::print;
+use crate::run::filter_memory::Memory;
 
 /// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
 ///
@@ -30,23 +31,30 @@ pub struct Ask {
 }
 
 pub fn run(args: &Ask) -> Result<(), Failure> {
-    let text = match &args.filter {
+    let (text, failed) = match &args.filter {
         Some(filter) => ask(args, filter)?,
-        None => list(),
+        None => (list(), 0),
     };
-    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    match (failed, &args.filter) {
+        (1.., Some(filter)) => {
+            Err(Failure::Target(format!("filter {filter}: {failed} calls failed")))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn ask(args: &Ask, filter: &str) -> Result<String, Failure> {
+fn ask(args: &Ask, filter: &str) -> Result<(String, u64), Failure> {
     let spec = named(filter, &args.prefix)?;
     let memory = match &args.shm {
         Some(_) => None,
-        None => super::control::Memory::of(&spec)?,
+        None => Memory::of(&spec)?,
     };
     let shared = args.shm.as_deref().or(memory.as_ref().map(|memory| memory.name.as_str()));
     let mut caller = Caller::start(&spec, &spec.environment(shared)?, &[])?;
     let mut text = String::new();
     let mut counted = (0, 0);
+    let mut failed = 0;
     for url in &args.urls {
         let called = caller.call(&spec, url, 1)?;
         let answer = match (called.accepted, called.failed) {
@@ -54,11 +62,12 @@ fn ask(args: &Ask, filter: &str) -> Result<String, Failure> {
             (_, 0) => "refused ",
             _ => "failed  ",
         };
+        failed += called.failed;
         text.push_str(&format!("{answer}  {}\n", url.escape_debug()));
         counted = (called.counted_accepted, called.counted_refused);
     }
     text.push_str(&format!("counted {} accepted, {} refused\n", counted.0, counted.1));
-    Ok(text)
+    Ok((text, failed))
 }
 
 fn list() -> String {

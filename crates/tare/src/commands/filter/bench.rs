@@ -16,7 +16,6 @@ use tare_report::run_words::Table;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
 
-use super::control::Memory;
 use super::named;
 use crate::failure::Failure;
 use crate::load::arguments::positive_duration;
@@ -24,6 +23,7 @@ use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::random_seed;
 use crate::run::choices::percent;
+use crate::run::filter_memory::Memory;
 use crate::run::places::divide_cpus;
 use crate::run::schedule;
 
@@ -104,17 +104,19 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
     let (_, cpus) = divide_cpus(None, None, None);
+    let level = 1.0 - (1.0 - sidak(LEVEL, all.len() * 2)) * PRICE_OF_LOOKING;
     let started = monotonic_now();
     let mut rounds = 0;
     while rounds < ROUNDS_MAX && !stop.load(Ordering::Relaxed) {
         round(&mut all, &urls, seed, rounds as u32, &cpus)?;
         rounds += 1;
         let late = monotonic_now().since(started) > args.max_time;
-        if late || (rounds >= ROUNDS_MIN && all.iter().all(|one| one.is_within(args.precision))) {
+        if late
+            || (rounds >= ROUNDS_MIN && all.iter().all(|one| one.is_within(level, args.precision)))
+        {
             break;
         }
     }
-    let level = 1.0 - (1.0 - sidak(LEVEL, all.len() * 2)) * PRICE_OF_LOOKING;
     let report = Report {
         schema: "tare.filter/1",
         prefix: args.prefix.clone(),
@@ -247,8 +249,8 @@ impl Measured {
         }
     }
 
-    fn is_within(&self, precision: f64) -> bool {
-        let row = self.row(LEVEL);
+    fn is_within(&self, level: f64, precision: f64) -> bool {
+        let row = self.row(level);
         [row.accept_ns, row.refuse_ns]
             .into_iter()
             .all(|estimate| estimate.is_some_and(|e| e.half_width() <= precision * e.point))

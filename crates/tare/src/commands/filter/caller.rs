@@ -6,10 +6,10 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_io::plugin::Plugin;
-use tare_io::process::pin_to;
+use tare_io::plugin::{Plugin, keep_stdout};
+use tare_io::process::{end_with_parent, pin_to};
 use tare_io::time::monotonic_now;
-use tare_lab::filters::caller::{Called, Calls, READY};
+use tare_lab::filters::caller::{Called, Calls, FAILED, READY};
 
 use crate::failure::Failure;
 use crate::load::arguments::cpu_list;
@@ -32,13 +32,16 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
     if let Some(cpus) = &args.cpus {
         pin_to(cpus)?;
     }
+    let environment = |error| Failure::Environment(format!("standard output: {error}"));
+    // Nobody waits for a caller whose tare is gone.
+    end_with_parent().map_err(environment)?;
+    // What the library prints must not be taken for an answer, nor fill a pipe that nobody reads.
+    let mut out = keep_stdout().map_err(environment)?;
+    let mut say = |text: &str| out.write_all(format!("{text}\n").as_bytes()).map_err(environment);
     let prefix = c_string(&args.prefix)?;
-    let plugin = Plugin::load(&args.library, &prefix).map_err(Failure::Environment)?;
-    let mut out = std::io::stdout().lock();
-    let mut say = |text: &str| {
-        writeln!(out, "{text}")
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    let plugin = match Plugin::load(&args.library, &prefix) {
+        Ok(plugin) => plugin,
+        Err(why) => return say(&format!("{FAILED}{why}")),
     };
     say(READY)?;
     for line in std::io::stdin().lock().lines() {

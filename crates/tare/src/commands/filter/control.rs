@@ -3,7 +3,7 @@
 
 use std::io::BufRead;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use clap::Args;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::filters::shared::{SharedMemory, Totals, check_name};
-use tare_lab::filters::{FilterKind, FilterSpec, check_prefix};
+use tare_lab::filters::{FilterKind, check_prefix};
 use tare_lab::journal::Journal;
 
 use crate::failure::Failure;
@@ -129,24 +129,4 @@ fn typed_lines() -> Receiver<String> {
 fn say(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
         .map_err(|error| Failure::Environment(format!("standard output: {error}")))
-}
-
-/// Shared memory that lives as long as this does, for a filter that needs one.
-pub struct Memory {
-    pub name: String,
-    _journal: Journal,
-}
-
-impl Memory {
-    pub fn of(spec: &FilterSpec) -> Result<Option<Self>, Failure> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        if !spec.filter.is_controlled() {
-            return Ok(None);
-        }
-        let mut journal = Journal::create(&journal_folder()?)?;
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tare-filter-{}-{number}", std::process::id());
-        SharedMemory::create(&name, &spec.prefix, &mut journal)?;
-        Ok(Some(Self { name, _journal: journal }))
-    }
 }
