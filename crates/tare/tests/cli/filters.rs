@@ -469,30 +469,42 @@ fn a_prefix_that_changes_while_it_is_read_accepts_nothing_else() {
     let source = r#"#include "shared.h"
 #include <pthread.h>
 static struct shared shared;
-static const char *const prefixes[2] = { "/aaaaaaaaaaaaaaaa", "/bbbbbbbbbbbbbbbb" };
+static char prefixes[2][TARE_PREFIX_MAX + 1];
 static int ended;
-static void *write_on(void *unused) {
+static void put(uint32_t generation, const char *prefix) {
     struct shared_prefix *p = &shared.prefix;
-    for (int i = 0; !__atomic_load_n(&ended, __ATOMIC_RELAXED); i++) {
-        uint32_t next = p->generation + 1;
-        memcpy(p->text[next & 1], prefixes[(i >> 1) & 1], 18);
-        p->length[next & 1] = 17;
-        __atomic_store_n(&p->generation, next, __ATOMIC_RELEASE);
+    memcpy(p->text[generation & 1], prefix, TARE_PREFIX_MAX + 1);
+    p->length[generation & 1] = TARE_PREFIX_MAX;
+    __atomic_store_n(&p->generation, generation, __ATOMIC_RELEASE);
+}
+static void *write_on(void *unused) {
+    for (uint32_t i = 1; !__atomic_load_n(&ended, __ATOMIC_RELAXED); i++) {
+        put(i, prefixes[(i >> 1) & 1]);
     }
     return unused;
 }
 int main(void) {
     pthread_t writer;
+    char mixed[2][8][TARE_PREFIX_MAX + 1];
     int wrong = 0;
-    memcpy(shared.prefix.text[0], prefixes[0], 18);
-    shared.prefix.length[0] = 17;
+    for (int p = 0; p < 2; p++) {
+        memset(prefixes[p], 'a' + p, TARE_PREFIX_MAX);
+    }
+    for (int m = 0; m < 16; m++) {
+        char *url = mixed[m & 1][m >> 1];
+        int split = 8 + (m >> 1) * 16;
+        memset(url, 'a' + (m & 1), split);
+        memset(url + split, 'b' - (m & 1), TARE_PREFIX_MAX - split);
+        url[TARE_PREFIX_MAX] = 0;
+    }
+    put(0, prefixes[0]);
     pthread_create(&writer, NULL, write_on, NULL);
-    for (int i = 0; i < 3000000; i++) {
-        wrong += shared_accepts(&shared, "/aaaaaaaabbbbbbbb", 17) == 1;
-        wrong += shared_accepts(&shared, "/bbbbbbbbaaaaaaaa", 17) == 1;
+    for (int i = 0; i < 10000000; i++) {
+        wrong += shared_accepts(&shared, mixed[i & 1][(i >> 1) & 7], TARE_PREFIX_MAX) == 1;
     }
     __atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
     pthread_join(writer, NULL);
+    printf("%d\n", wrong);
     return wrong > 0;
 }"#;
     let from = desk.file("race.c", source);
