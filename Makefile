@@ -3,6 +3,7 @@
 #   make setup   install what building, testing and benching need (Debian packages)
 #   make build   the program, optimised: target/release/tare
 #   make filters nginx's filter module and the filter libraries: target/filters
+#   make agent   the static program that runs inside places: target/agent/tare-agent
 #   make run     a first look: sets up, builds, measures what a filter costs in nginx
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
@@ -19,7 +20,10 @@ BUILD_PACKAGES := build-essential cmake pkg-config
 # Servers that experiments and tests compare.
 FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
 RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
-TEST_PACKAGES := $(RUN_PACKAGES) util-linux procps iproute2 python3
+# What places are made with; runsc is built from its Go module where Go is there.
+PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
+                  qemu-system-x86 openssh-client openssh-server
+TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
 
@@ -29,11 +33,18 @@ SIMULATED_RUNS ?= 10000
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
-.PHONY: build filters run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build agent filters run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
 
-build: setup
+build: setup agent
 	cargo build --release --locked -p tare
 	@echo "built target/release/tare"
+
+# Static: places have libraries of their own, or none.
+HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+agent: setup
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p tare-agent \
+	    --target $(HOST_TARGET) --target-dir target/agent-build
+	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-agent target/agent/tare-agent
 
 filters: setup
 	$(MAKE) --no-print-directory -C filters
@@ -43,6 +54,7 @@ run: build filters
 
 setup:
 	@scripts/install-packages $(TEST_PACKAGES)
+	@scripts/install-runsc
 
 setup-fuzz:
 	@scripts/install-packages $(FUZZ_PACKAGES)
@@ -50,7 +62,7 @@ setup-fuzz:
 setup-bench:
 	@scripts/install-packages $(BENCH_PACKAGES)
 
-test: setup filters
+test: setup filters agent
 	cargo test --workspace --locked
 
 lint: setup

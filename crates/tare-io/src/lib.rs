@@ -7,6 +7,8 @@
 mod buffers;
 pub mod endpoint;
 pub mod epoll;
+pub mod guest;
+pub mod net_config;
 pub mod plugin;
 pub mod process;
 pub mod random;

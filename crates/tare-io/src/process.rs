@@ -118,6 +118,59 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+pub fn effective_uid() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Gives up all capabilities but these, for this process (which must have one thread) and all that
+/// it starts, also by programs that would get more.
+pub fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
+    if !is_root() {
+        return Ok(());
+    }
+    for capability in (0..64).filter(|number| !kept.contains(number)) {
+        // SAFETY: takes no pointers. Numbers that the kernel does not know are refused: the end.
+        let done =
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0) };
+        if done < 0 {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINVAL) => break,
+                // Who may not bound them has lost them already, or was never given them.
+                Some(libc::EPERM) => break,
+                _ => return Err(error),
+            }
+        }
+    }
+    // SAFETY: takes no pointers.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mask = kept.iter().fold(0u64, |mask, number| mask | 1 << number);
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut had = [[0u32; 3]; 2];
+    // SAFETY: version 3 reads and writes a header and two sets of three words, which live through
+    // the calls.
+    let done = unsafe {
+        libc::syscall(libc::SYS_capget, &mut header, &mut had) == 0 && {
+            for (at, had) in had.iter_mut().enumerate() {
+                let kept = (mask >> (32 * at)) as u32;
+                // Effective and permitted shrink; nothing is inherited but by root's own rule.
+                *had = [had[0] & kept, had[1] & kept, 0];
+            }
+            libc::syscall(libc::SYS_capset, &mut header, &had) == 0
+        }
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// CPU time of this whole process.
 pub fn own_cpu_time() -> DurationNs {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

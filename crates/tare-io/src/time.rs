@@ -142,6 +142,13 @@ pub fn wall_unix_ms() -> u64 {
     now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// The same in nanoseconds, to compare with another machine's.
+pub fn wall_unix_ns() -> u64 {
+    #[allow(clippy::disallowed_methods)]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
 /// Wall time as `2026-11-21 05:40`, in UTC.
 pub fn utc(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;

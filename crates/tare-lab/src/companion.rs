@@ -1,16 +1,17 @@
 //! A process that a server needs beside it: started before it, ended after it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use crate::error::LabError;
-use crate::launch::Site;
+use crate::local::Site;
 use crate::running::{Running, Start};
 
 /// What is started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompanionRecipe {
     pub argv: Vec<String>,
     /// It is ready when this file is there, which it removes at its end.
@@ -28,15 +29,16 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 impl Companion {
     /// Starts it, and waits until it is ready.
     pub fn start(recipe: &CompanionRecipe, site: &Site) -> Result<Self, LabError> {
-        let pidfile = site.pidfile.with_extension("companion");
+        let pidfile = site.pidfile.as_ref().map(|path| path.with_extension("companion"));
         let running = Running::start(&Start {
             who: &format!("{}, controller", site.who),
             argv: &recipe.argv,
             env: &[],
             cpus: &site.cpus,
-            pidfile: &pidfile,
-            entrance: Path::new(""),
+            pidfile: pidfile.as_deref(),
+            entrances: &[],
             events: &site.events,
+            talks: false,
         })?;
         let mut companion = Self(running);
         let limit = monotonic_now() + READY_WITHIN;

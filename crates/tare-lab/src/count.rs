@@ -1,18 +1,27 @@
-//! Asking a server how many requests it served.
+//! Asking a server how many requests it served: its status page, or its access log.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A page that holds the number, on a plain HTTP port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CountSource {
-    pub address: SocketAddr,
-    pub path: String,
-    pub page: CountPage,
+use serde::{Deserialize, Serialize};
+
+use crate::launch::Server;
+
+/// Where the number is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountSource {
+    /// A page on a plain HTTP port.
+    Page { address: SocketAddr, path: String, page: CountPage },
+    /// A file that gets a line with each request.
+    AccessLog(PathBuf),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CountPage {
     /// nginx's stub_status; counts the asking too.
     NginxStub,
@@ -26,19 +35,42 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 impl CountSource {
-    /// The server's count now.
-    pub fn read(&self) -> Option<u64> {
-        self.page.parse(&fetch(self.address, &self.path)?)
+    /// The server's count now, asked where it runs.
+    pub fn read(&self, server: &dyn Server) -> Option<u64> {
+        match self {
+            Self::Page { address, path, page } => page.parse(&server.page(*address, path)?),
+            Self::AccessLog(path) => server.lines(path),
+        }
     }
 
     /// Requests that the count itself adds between one reading and the next.
     pub fn own_requests(&self) -> u64 {
-        u64::from(self.page != CountPage::TareTarget)
+        match self {
+            Self::Page { page: CountPage::NginxStub | CountPage::ApacheAuto, .. } => 1,
+            Self::Page { page: CountPage::TareTarget, .. } | Self::AccessLog(_) => 0,
+        }
+    }
+}
+
+/// Lines of a file; one that is not there has none.
+pub fn lines(path: &Path) -> Option<u64> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(0),
+        Err(_) => return None,
+    };
+    let (mut buffer, mut lines) = (vec![0; 64 << 10], 0);
+    loop {
+        let n = file.read(&mut buffer).ok()?;
+        if n == 0 {
+            return Some(lines);
+        }
+        lines += buffer[..n].iter().filter(|byte| **byte == b'\n').count() as u64;
     }
 }
 
 /// A page over plain HTTP, head and all.
-pub(crate) fn fetch(address: SocketAddr, path: &str) -> Option<String> {
+pub fn fetch(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::companion::CompanionRecipe;
 use crate::error::LabError;
+use crate::programs;
 
 /// One way to filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,13 +187,22 @@ impl FilterSpec {
 
     /// Its controller, which makes that memory.
     pub fn controller(&self, shared: &str) -> Result<CompanionRecipe, LabError> {
-        let program = std::env::current_exe()
-            .map_err(|error| LabError::Environment(format!("where is tare? {error}")))?;
-        let program = program.display().to_string();
+        let program = programs::own()?.display().to_string();
         let name = self.filter.name();
         let argv = [&program, "filter", "control", name, "--prefix", &self.prefix, "--shm", shared];
         let argv = argv.map(str::to_owned).to_vec();
         Ok(CompanionRecipe { argv, ready: shared::path_of(shared) })
+    }
+
+    /// The files that it needs where nginx runs.
+    pub fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        if self.filter == FilterKind::Off {
+            return Ok(Vec::new());
+        }
+        let mut all = vec![self.module()?, self.library_path()?];
+        all.extend(self.code_path()?);
+        all.extend(self.filter.is_controlled().then(programs::own).transpose()?);
+        Ok(all)
     }
 
     /// A path that it must refuse: as its prefix, but for the last character.

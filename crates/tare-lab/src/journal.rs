@@ -13,6 +13,7 @@ use tare_io::process::{Watched, signal};
 use crate::error::LabError;
 use crate::filters::shared::SharedMemory;
 use crate::processes::{self, Stat};
+use crate::removal;
 
 /// Something to remove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,29 @@ pub enum Made {
     SharedMemory(PathBuf),
     /// The process group of the process that wrote its number into this file.
     ProcessesOf(PathBuf),
+    /// A network link; its hardware address tells it from another of the same name.
+    Link {
+        name: String,
+        mac: String,
+    },
+    NetworkNamespace(String),
+    /// What an OCI runtime keeps of a container.
+    OciContainer {
+        program: PathBuf,
+        state: PathBuf,
+        id: String,
+    },
+    /// A container of an engine.
+    EngineContainer {
+        program: PathBuf,
+        name: String,
+    },
+    /// A folder on another machine.
+    SshFolder {
+        host: String,
+        options: Vec<String>,
+        path: String,
+    },
 }
 
 /// Everything this process has made. Removed when dropped.
@@ -71,8 +95,17 @@ impl Journal {
 
     /// Removes everything, last made first; complaints about what could not be removed.
     pub fn remove_all(&mut self) -> Vec<String> {
-        let complaints: Vec<String> =
-            self.made.drain(..).rev().filter_map(|made| remove(&made).err()).collect();
+        let mut complaints = Vec::new();
+        let mut left = Vec::new();
+        for made in self.made.drain(..).rev() {
+            if let Err(complaint) = remove(&made) {
+                complaints.push(complaint);
+                left.push(made);
+            }
+        }
+        // What could not be removed stays written down, for `tare clean`.
+        left.reverse();
+        self.made = left;
         if complaints.is_empty() {
             let _ = fs::remove_file(&self.path);
         }
@@ -159,6 +192,11 @@ fn remove(made: &Made) -> Result<Option<String>, String> {
         Made::SharedMemory(path) => remove_shared_memory(path),
         Made::Cgroup(path) => remove_cgroup(path),
         Made::ProcessesOf(path) => Ok(end_processes_of(path)),
+        Made::Link { name, mac } => removal::link(name, mac),
+        Made::NetworkNamespace(name) => removal::network_namespace(name),
+        Made::OciContainer { program, state, id } => removal::oci_container(program, state, id),
+        Made::EngineContainer { program, name } => removal::engine_container(program, name),
+        Made::SshFolder { host, options, path } => removal::ssh_folder(host, options, path),
     }
 }
 
@@ -170,6 +208,7 @@ fn remove_folder(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() || !is_ours(path) {
         return Ok(None);
     }
+    removal::unmount_below(path);
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(Some(format!("folder {}", path.display()))),
         Err(error) => Err(format!("cannot remove {}: {error}", path.display())),
@@ -206,7 +245,7 @@ fn remove_cgroup(path: &Path) -> Result<Option<String>, String> {
         for pid in cgroup_processes(path) {
             kill_and_wait(pid);
         }
-        match fs::remove_dir(path) {
+        match remove_groups(path) {
             Ok(()) => return Ok(Some(format!("control group {}", path.display()))),
             Err(found) => error = found.to_string(),
         }
@@ -214,9 +253,26 @@ fn remove_cgroup(path: &Path) -> Result<Option<String>, String> {
     Err(format!("cannot remove {}: {error}", path.display()))
 }
 
+/// In a group, and in those below it.
 pub fn cgroup_processes(path: &Path) -> Vec<u32> {
     let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
+    let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    all.extend(groups_below(path).iter().flat_map(|below| cgroup_processes(below)));
+    all
+}
+
+fn groups_below(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+/// Container runtimes make groups in ours.
+fn remove_groups(path: &Path) -> std::io::Result<()> {
+    for below in groups_below(path) {
+        remove_groups(&below)?;
+    }
+    fs::remove_dir(path)
 }
 
 /// A process that was killed is gone within this; a zombie of ours is not there to wait for.

@@ -1,19 +1,27 @@
-//! The lab: a folder, a control group for each variant, and a journal of both.
+//! The lab: a folder, a control group and the places of each variant, and a journal of all.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, adopt_orphans, reap, signal};
+use tare_io::process::{self, Watched, adopt_orphans, reap, signal};
+use tare_stats::samples::Proof;
 
+use crate::agent::{Agent, PlacedServer};
 use crate::error::LabError;
 use crate::filters::FilterSpec;
 use crate::journal::{Journal, Made, PREFIX};
-use crate::launch::{Event, Launched, Site};
-use crate::meter::Cgroup;
+use crate::launch::{Event, Launched};
+use crate::local::{LocalServer, Site};
+use crate::meter::{Cgroup, Limits};
+use crate::places::network::{Network, PLACES_MAX};
+use crate::places::{ClientSpec, Ground, PlaceSpec, Spot};
 use crate::processes::{self, Stat};
-use crate::servers::{Kitchen, ServerSpec};
+use crate::servers::{Kitchen, Ports, ServerSpec};
+use crate::standing::Standing;
 
 /// What the lab is for.
 #[derive(Debug)]
@@ -21,35 +29,77 @@ pub struct LabPlan<'a> {
     /// Where journals are kept.
     pub state: &'a Path,
     pub servers: Vec<Placed>,
-    /// CPUs of the servers; empty leaves them to the kernel.
+    /// CPUs of the servers, and of the load; empty leaves them to the kernel.
     pub cpus: Vec<usize>,
+    pub load_cpus: Vec<usize>,
     /// Connections that load will open to each.
     pub connections: u32,
+    /// How often a place that starts slowly is started over the first rounds.
+    pub place_launches: u32,
     pub events: Sender<Event>,
+    /// The user's wish to stop.
+    pub stop: Arc<AtomicBool>,
 }
 
-/// One variant's server.
+/// One variant's server, and where it and its client are.
 #[derive(Clone, Debug)]
 pub struct Placed {
     pub name: String,
     pub server: ServerSpec,
     /// Where the user said that it listens.
     pub fixed: Option<SocketAddr>,
+    /// On which address of this machine, where only that was said.
+    pub ip: Option<IpAddr>,
     pub filter: Option<FilterSpec>,
+    pub place: PlaceSpec,
+    pub client: ClientSpec,
+}
+
+impl Placed {
+    fn has_client_elsewhere(&self) -> bool {
+        !matches!(self.client, ClientSpec::SameAsServer | ClientSpec::Place(PlaceSpec::Host(_)))
+    }
+
+    /// Whether tare's network is what its server and client meet on.
+    fn needs_network(&self) -> bool {
+        let client = match &self.client {
+            ClientSpec::Place(place) => place.needs_network(),
+            ClientSpec::SameAsServer => false,
+        };
+        let on_host = matches!(self.place, PlaceSpec::Host(_));
+        let has_address = self.fixed.is_some() || self.ip.is_some();
+        let reached = on_host && self.has_client_elsewhere() && !has_address;
+        client || self.place.needs_network() || reached
+    }
 }
 
 /// Starts servers, and removes whatever that took. Servers must be dropped before it.
 #[derive(Debug)]
 pub struct Lab {
-    servers: Vec<Placed>,
-    sites: Vec<Site>,
+    seats: Vec<Seat>,
+    network: Option<Network>,
     folder: PathBuf,
+    cpus: Vec<usize>,
     connections: u32,
+    stop: Arc<AtomicBool>,
     /// Why servers are metered by process and not by control group.
     pub cgroup_note: Option<String>,
     journal: Journal,
     /// Children that this process had before: of the shell that became it. Not ours to end.
     inherited: Vec<(u32, u64)>,
+}
+
+/// One variant's part of the lab.
+#[derive(Debug)]
+struct Seat {
+    placed: Placed,
+    /// Of servers on this machine as it is.
+    site: Site,
+    /// Where its servers keep their files, here or in their place.
+    folder: PathBuf,
+    ports: Ports,
+    server: Option<Standing>,
+    client: Option<Standing>,
 }
 
 /// A process for good: numbers are used again.
@@ -71,67 +121,248 @@ impl Lab {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&folder, open)
             .map_err(|e| LabError::file("open up", &folder, e))?;
-        let mut cgroup_note = None;
-        let mut sites = Vec::new();
-        for (index, placed) in plan.servers.iter().enumerate() {
-            let own = folder.join(index.to_string());
-            std::fs::create_dir(&own).map_err(|e| LabError::file("make", &own, e))?;
-            let cgroup = if placed.server == ServerSpec::Up {
-                None
-            } else {
-                let name = format!("{}-{index}", unique());
-                match Cgroup::make(&name, &mut journal)? {
-                    Ok(cgroup) => Some(cgroup),
-                    Err(note) => {
-                        cgroup_note = Some(note);
-                        None
-                    }
-                }
-            };
-            let pidfile = own.join("pid");
-            journal.about_to_make(Made::ProcessesOf(pidfile.clone()))?;
-            journal.about_to_make(Made::ProcessesOf(pidfile.with_extension("companion")))?;
-            sites.push(Site {
-                who: placed.name.clone(),
-                cpus: plan.cpus.clone(),
-                cgroup,
-                pidfile,
-                events: plan.events.clone(),
-            });
+        let network = match plan.servers.iter().any(Placed::needs_network) {
+            true => Some(Network::make(&mut journal)?),
+            false => None,
+        };
+        if plan.servers.len() * 2 > PLACES_MAX {
+            let text = format!("{} variants; {} are allowed", plan.servers.len(), PLACES_MAX / 2);
+            return Err(LabError::Usage(text));
         }
-        Ok(Self {
-            servers: plan.servers,
-            sites,
+        let mut lab = Self {
+            seats: Vec::new(),
+            network,
             folder,
+            cpus: plan.cpus.clone(),
             connections: plan.connections,
-            cgroup_note,
+            stop: plan.stop.clone(),
+            cgroup_note: None,
             journal,
             inherited,
-        })
+        };
+        for (index, placed) in plan.servers.iter().enumerate() {
+            lab.add_seat(index, placed, &plan)?;
+        }
+        Ok(lab)
     }
 
-    /// Starts a variant's server; `None` where it is up already.
-    pub fn launch(&self, variant: usize) -> Result<Option<Launched>, LabError> {
-        let placed = &self.servers[variant];
-        if placed.server == ServerSpec::Up {
+    fn add_seat(
+        &mut self,
+        index: usize,
+        placed: &Placed,
+        plan: &LabPlan<'_>,
+    ) -> Result<(), LabError> {
+        let folder = self.folder.join(index.to_string());
+        std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        let name = format!("{}-{index}", unique());
+        let limits = placed.place.limits_by_group();
+        let is_up = placed.server == ServerSpec::Up;
+        let cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
+        let pidfile = folder.join("pid");
+        self.journal.about_to_make(Made::ProcessesOf(pidfile.clone()))?;
+        self.journal.about_to_make(Made::ProcessesOf(pidfile.with_extension("companion")))?;
+        let mut needs = placed.server.needs()?;
+        if let Some(filter) = &placed.filter {
+            needs.extend(filter.needs()?);
+        }
+        let same = placed.client == ClientSpec::SameAsServer;
+        let spot = Spot {
+            who: placed.name.clone(),
+            tag: format!("{PREFIX}{name}"),
+            index: (index * 2) as u8,
+            cpus: if same { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
+            cgroup: cgroup.clone(),
+            folder: folder.join("place"),
+            inside: folder.clone(),
+            needs,
+            events: plan.events.clone(),
+        };
+        let launches = plan.place_launches;
+        let server = match is_up {
+            true => None,
+            false => self.standing(&placed.place, spot.clone(), launches)?,
+        };
+        let client = match &placed.client {
+            ClientSpec::SameAsServer => None,
+            ClientSpec::Place(place @ PlaceSpec::Host(_)) => {
+                if place.limits() != Limits::default() {
+                    let text = "a client on the host has no limits of its own: leave them out";
+                    return Err(LabError::Usage(format!("{}: {text}", placed.name)));
+                }
+                None
+            }
+            ClientSpec::Place(place) => {
+                let name = format!("{name}c");
+                let who = format!("{}, client", placed.name);
+                let cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
+                let spot = Spot {
+                    who,
+                    tag: format!("{PREFIX}{name}"),
+                    index: spot.index + 1,
+                    cpus: plan.load_cpus.clone(),
+                    cgroup,
+                    folder: folder.join("client"),
+                    needs: Vec::new(),
+                    ..spot
+                };
+                self.standing(place, spot, launches)?
+            }
+        };
+        let site = Site {
+            who: placed.name.clone(),
+            cpus: plan.cpus.clone(),
+            cgroup,
+            pidfile: Some(pidfile),
+            events: plan.events.clone(),
+        };
+        let ports = if server.is_some() { Ports::own() } else { Ports::Kernel };
+        self.seats.push(Seat { placed: placed.clone(), site, folder, ports, server, client });
+        Ok(())
+    }
+
+    fn cgroup(
+        &mut self,
+        name: &str,
+        limits: Limits,
+        who: &str,
+    ) -> Result<Option<Cgroup>, LabError> {
+        match Cgroup::make(name, &mut self.journal)? {
+            Ok(mut cgroup) => {
+                cgroup.limit(limits, &mut self.journal).map_err(|error| error.named(who))?;
+                Ok(Some(cgroup))
+            }
+            Err(note) if limits == Limits::default() => {
+                self.cgroup_note = Some(note);
+                Ok(None)
+            }
+            Err(note) => {
+                Err(LabError::Environment(format!("{who}: cannot limit what it uses: {note}")))
+            }
+        }
+    }
+
+    fn standing(
+        &mut self,
+        place: &PlaceSpec,
+        spot: Spot,
+        launches: u32,
+    ) -> Result<Option<Standing>, LabError> {
+        let (folder, pidfile) = (spot.folder.clone(), spot.pidfile());
+        let Some(place) = place.place(spot) else { return Ok(None) };
+        std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        self.journal.about_to_make(Made::ProcessesOf(pidfile))?;
+        Ok(Some(Standing::new(place, launches)))
+    }
+
+    /// Starts a variant's server, in its place; `None` where it is up already.
+    pub fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
+        let seat = &mut self.seats[variant];
+        if seat.placed.server == ServerSpec::Up {
             return Ok(None);
         }
-        let folder = self.folder.join(variant.to_string());
-        let kitchen = Kitchen {
-            folder: &folder,
-            connections: self.connections,
-            fixed: placed.fixed,
-            filter: placed.filter.as_ref(),
+        let who = seat.placed.name.clone();
+        let same = seat.placed.client == ClientSpec::SameAsServer;
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let (agent, ip) = match &mut seat.server {
+            Some(standing) => {
+                let network = self.network.as_ref();
+                let mut ground = Ground { journal: &mut self.journal, network, stop: &self.stop };
+                let agent = standing.up(round, &mut ground).map_err(|error| error.named(&who))?;
+                let ip = if same { localhost } else { standing.place.address() };
+                (Some(agent), ip)
+            }
+            None => {
+                let elsewhere = seat.placed.has_client_elsewhere();
+                let network = self.network.as_ref().filter(|_| elsewhere);
+                let ip = network.map_or(localhost, Network::own_address);
+                (None, seat.placed.ip.unwrap_or(ip))
+            }
         };
-        let recipe = placed.server.recipe(&kitchen).map_err(|error| named(&placed.name, error))?;
-        Ok(Some(Launched::start(recipe, &self.sites[variant])?))
+        let kitchen = Kitchen {
+            folder: &seat.folder,
+            ip,
+            ports: &seat.ports,
+            root: agent.as_ref().map_or_else(process::is_root, |agent| agent.hello.uid == 0),
+            files: Default::default(),
+            connections: self.connections,
+            fixed: seat.placed.fixed,
+            filter: seat.placed.filter.as_ref(),
+        };
+        let recipe = seat.placed.server.recipe(&kitchen).map_err(|error| error.named(&who))?;
+        let site = &seat.site;
+        let metered = seat.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
+        let numbered = seat.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
+        let cpus = if numbered { self.cpus.clone() } else { Vec::new() };
+        let launched = Launched::begin(recipe, |recipe| match agent {
+            None => Ok(Box::new(LocalServer::start(recipe, site)?)),
+            Some(agent) => {
+                // Of a place that holds the load too, only its agent can tell what the server used.
+                let cgroup = site.cgroup.clone().filter(|_| metered && !same);
+                Ok(Box::new(PlacedServer::start(agent, &who, recipe, &cpus, cgroup)?))
+            }
+        })?;
+        Ok(Some(launched))
+    }
+
+    /// Who makes the load of a variant, where that is not this process. Its server is up.
+    pub fn client(&mut self, variant: usize, round: u32) -> Result<Option<Arc<Agent>>, LabError> {
+        let seat = &mut self.seats[variant];
+        if seat.placed.client == ClientSpec::SameAsServer {
+            return Ok(seat.server.as_ref().and_then(Standing::agent).cloned());
+        }
+        let Some(standing) = &mut seat.client else { return Ok(None) };
+        let network = self.network.as_ref();
+        let mut ground = Ground { journal: &mut self.journal, network, stop: &self.stop };
+        standing.up(round, &mut ground).map(Some).map_err(|error| error.named(&seat.placed.name))
+    }
+
+    /// Whether CPUs of the client's place have the numbers that they have here.
+    pub fn client_has_our_cpus(&self, variant: usize) -> bool {
+        let seat = &self.seats[variant];
+        let same = seat.placed.client == ClientSpec::SameAsServer;
+        let standing = if same { &seat.server } else { &seat.client };
+        standing.as_ref().is_none_or(|standing| standing.place.has_our_cpus())
+    }
+
+    /// What shows that a variant's places are what was asked for.
+    pub fn proofs(&self, variant: usize) -> Vec<Proof> {
+        let seat = &self.seats[variant];
+        let server = seat.server.as_ref().and_then(Standing::proof).cloned();
+        let client = seat
+            .client
+            .as_ref()
+            .and_then(Standing::proof)
+            .map(|proof| Proof { layer: format!("client in {}", proof.layer), ..proof.clone() });
+        server.into_iter().chain(client).collect()
+    }
+
+    /// Whether a variant's server or client runs on an emulated CPU.
+    pub fn is_emulated(&self, variant: usize) -> bool {
+        let seat = &self.seats[variant];
+        let both = seat.server.iter().chain(&seat.client);
+        both.into_iter().any(|standing| standing.place.is_emulated())
+    }
+
+    /// How often a variant's server's place was started; 0 where it has none.
+    pub fn place_starts(&self, variant: usize) -> u32 {
+        self.seats[variant].server.as_ref().map_or(0, |standing| standing.starts)
     }
 
     /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
     /// called when no other server or helper of this process runs.
     pub fn end_orphans(&self) {
+        let mut spared: Vec<u32> = Vec::new();
+        for seat in &self.seats {
+            let agents = seat.server.iter().chain(&seat.client).filter_map(Standing::agent);
+            spared.extend(agents.flat_map(|agent| processes::tree(agent.pid())));
+            // What engines put beside a container that is up.
+            if seat.server.as_ref().is_some_and(|standing| standing.agent().is_some()) {
+                spared.extend(seat.site.cgroup.iter().flat_map(Cgroup::processes));
+            }
+        }
         let children = processes::children(std::process::id()).into_iter();
-        for pid in children.filter(|pid| !self.inherited.contains(&born(*pid))) {
+        let children = children.filter(|pid| !self.inherited.contains(&born(*pid)));
+        for pid in children.filter(|pid| !spared.contains(pid)) {
             let watched = Watched::new(pid);
             let _ = signal(pid, libc::SIGKILL);
             if let Ok(watched) = watched {
@@ -143,6 +374,7 @@ impl Lab {
 
     /// Removes everything now; complaints about what could not be removed.
     pub fn close(mut self) -> Vec<String> {
+        self.seats.clear();
         self.journal.remove_all()
     }
 }
@@ -150,17 +382,21 @@ impl Lab {
 /// A process that was killed is gone within this.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 
-/// Says which server an error is about.
-fn named(name: &str, error: LabError) -> LabError {
-    match error {
-        LabError::Usage(text) => LabError::Usage(format!("{name}: {text}")),
-        LabError::Environment(text) => LabError::Environment(format!("{name}: {text}")),
+/// CPUs of two sets; none where one is left to the kernel.
+fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
+    if one.is_empty() || other.is_empty() {
+        return Vec::new();
     }
+    let mut all: Vec<usize> = one.iter().chain(other).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
-/// This process, and which of its labs.
+/// This process, for good, and which of its labs.
 fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static LABS: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed))
+    let (pid, started) = born(std::process::id());
+    format!("{pid}-{}-{}", started % 1_000_000, LABS.fetch_add(1, Ordering::Relaxed))
 }

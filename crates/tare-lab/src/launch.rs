@@ -1,26 +1,25 @@
-//! One launch of one server: started in its own process group and control group, its output
-//! drained, stopped for sure.
+//! One launch of one server: what is started, and how it is spoken to wherever it runs.
 
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
-use tare_io::process::{Watched, signal};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
 
-use crate::companion::{Companion, CompanionRecipe};
+use crate::companion::CompanionRecipe;
 use crate::count::CountSource;
 use crate::error::LabError;
 use crate::filters::status::FilterStatus;
-use crate::meter::{Cgroup, Meter};
-use crate::processes;
-use crate::running::{Running, Start};
+use crate::meter::Meter;
 
 /// Something that happened, for the run's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Event {
     pub unix_ms: u64,
     /// A variant's name, or "tare".
@@ -28,12 +27,16 @@ pub struct Event {
     pub text: String,
 }
 
-/// Everything needed to start a server; made anew for each launch.
-#[derive(Clone, Debug)]
+/// Everything needed to start a server; made anew for each launch, and sent to where it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Recipe {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
+    /// The server's own.
     pub folder: PathBuf,
+    /// Written before it starts.
+    pub files: Vec<PlacedFile>,
     /// Where it will listen.
     pub address: SocketAddr,
     pub tls: bool,
@@ -43,208 +46,110 @@ pub struct Recipe {
     pub filter: Option<FilterStatus>,
     /// What must run before it.
     pub companion: Option<CompanionRecipe>,
-    /// Log files that it writes beside its standard streams.
+    /// Log files that it writes beside its standard streams; they start empty.
     pub log_files: Vec<PathBuf>,
-    pub ready_within: DurationNs,
+    pub ready_within_ms: u64,
 }
 
-/// Where and how a launch runs.
-#[derive(Clone, Debug)]
-pub struct Site {
-    pub who: String,
-    pub cpus: Vec<usize>,
-    pub cgroup: Option<Cgroup>,
-    pub pidfile: PathBuf,
-    pub events: Sender<Event>,
+/// A file of a recipe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedFile {
+    pub path: PathBuf,
+    /// Its bytes, in base64.
+    pub base64: String,
 }
 
-/// A server that runs.
+impl PlacedFile {
+    pub fn new(path: PathBuf, bytes: &[u8]) -> Self {
+        Self { path, base64: STANDARD.encode(bytes) }
+    }
+}
+
+impl Recipe {
+    pub fn ready_within(&self) -> DurationNs {
+        DurationNs::from_ms(self.ready_within_ms)
+    }
+
+    pub(crate) fn write_files(&self) -> Result<(), LabError> {
+        for file in &self.files {
+            let bytes = STANDARD.decode(&file.base64).map_err(|error| {
+                LabError::Usage(format!("{} is not base64: {error}", file.path.display()))
+            })?;
+            if let Some(parent) = file.path.parent() {
+                std::fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
+            }
+            std::fs::write(&file.path, bytes)
+                .map_err(|e| LabError::file("write", &file.path, e))?;
+        }
+        for path in &self.log_files {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    }
+}
+
+/// A server that runs, here or elsewhere.
+pub trait Server: Debug + Send {
+    /// Waits until something accepts connections at its address. Returns at once when `stop` is
+    /// set.
+    fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError>;
+
+    /// Waits a little for the server to become ready; an error once it is dead, or too late.
+    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError>;
+
+    fn is_alive(&self) -> bool;
+
+    /// Made when the server has given a reply: its processes are then all there.
+    fn meter(&self) -> Meter;
+
+    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    fn logged(&self) -> (u64, u64);
+
+    /// A page over plain HTTP, asked where the server runs.
+    fn page(&self, address: SocketAddr, path: &str) -> Option<String>;
+
+    /// Lines of a file, where the server runs.
+    fn lines(&self, path: &Path) -> Option<u64>;
+
+    /// Asks it to end; [`Server::stop`] then waits. Servers that are stopped together are asked
+    /// together.
+    fn ask_to_stop(&mut self);
+
+    /// Ends it and all its processes.
+    fn stop(&mut self);
+}
+
+/// A launch: dropped, it ends.
 #[derive(Debug)]
 pub struct Launched {
     pub recipe: Recipe,
     pub started_unix_ms: u64,
     started: Instant,
-    who: String,
-    running: Running,
-    cgroup: Option<Cgroup>,
-    stopping: bool,
-    /// Ends after the server.
-    companion: Option<Companion>,
+    pub server: Box<dyn Server>,
 }
 
-/// How long a server may take to end when asked; then it is killed.
-const GRACE: DurationNs = DurationNs::from_secs(3);
-const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
-/// Between attempts to connect to a server that is starting.
-const READY_CHECK: DurationNs = DurationNs::from_us(500);
-
 impl Launched {
-    pub fn start(recipe: Recipe, site: &Site) -> Result<Self, LabError> {
-        if answers(recipe.address) {
-            return Err(LabError::Environment(format!(
-                "{}: something already answers on {}; stop it, or give the server another port",
-                site.who, recipe.address
-            )));
-        }
-        let started = monotonic_now();
-        let started_unix_ms = wall_unix_ms();
-        let companion =
-            recipe.companion.as_ref().map(|companion| Companion::start(companion, site));
-        let companion = companion.transpose()?;
-        let running = Running::start(&Start {
-            who: &site.who,
-            argv: &recipe.argv,
-            env: &recipe.env,
-            cpus: &site.cpus,
-            pidfile: &site.pidfile,
-            entrance: &site.cgroup.as_ref().map(Cgroup::entrance).unwrap_or_default(),
-            events: &site.events,
-        })?;
-        let cgroup = site.cgroup.clone();
-        let who = site.who.clone();
-        Ok(Self {
-            recipe,
-            started_unix_ms,
-            started,
-            who,
-            running,
-            cgroup,
-            stopping: false,
-            companion,
-        })
+    pub fn begin(
+        recipe: Recipe,
+        start: impl FnOnce(Recipe) -> Result<Box<dyn Server>, LabError>,
+    ) -> Result<Self, LabError> {
+        let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
+        let server = start(recipe.clone())?;
+        Ok(Self { recipe, started_unix_ms, started, server })
     }
 
-    /// Waits until something accepts connections at its address.
-    /// Returns at once when `stop` is set.
-    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
-        let limit = self.started + self.recipe.ready_within;
-        loop {
-            if answers(self.recipe.address) || stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            self.not_yet(limit)?;
-        }
-    }
-
-    /// Waits a little for the server to become ready; an error once it is dead, or too late.
-    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
-        if self.running.ends_within(READY_CHECK) {
-            let how = self.running.status().map_or(String::new(), |status| status.to_string());
-            self.running.signal(libc::SIGKILL);
-            self.kill_stragglers();
-            self.running.end_drains();
-            let hint = match how.as_str() {
-                "exit status: 0" => {
-                    "; if it went into the background, start it in the foreground (nginx: \
-                     -g 'daemon off;')"
-                }
-                "exit status: 127" => "; is the program installed?",
-                _ => "",
-            };
-            return Err(LabError::Environment(format!(
-                "{}: the server ended before it was ready ({how}{hint}){}",
-                self.who,
-                self.running.last_words()
-            )));
-        }
-        if monotonic_now() > limit {
-            return Err(LabError::Environment(format!(
-                "{}: no good reply from {} within {}{}",
-                self.who,
-                self.recipe.address,
-                self.recipe.ready_within,
-                self.running.last_words()
-            )));
-        }
-        Ok(())
+    pub fn started(&self) -> Instant {
+        self.started
     }
 
     /// When it counts as not having become ready.
     pub fn ready_limit(&self) -> Instant {
-        self.started + self.recipe.ready_within
+        self.started + self.recipe.ready_within()
     }
 
-    pub fn is_alive(&self) -> bool {
-        !self.running.ends_within(DurationNs::ZERO)
+    /// Requests that it served so far, where it can be asked.
+    pub fn served(&self) -> Option<u64> {
+        self.recipe.count.as_ref()?.read(self.server.as_ref())
     }
-
-    /// Made when the server has given a reply: its processes are then all there.
-    pub fn meter(&self) -> Meter {
-        Meter::new(self.cgroup.as_ref(), self.running.id())
-    }
-
-    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
-    pub fn logged(&self) -> (u64, u64) {
-        let lines = self.running.written.lines.load(Ordering::Relaxed);
-        let bytes = self.running.written.bytes.load(Ordering::Relaxed);
-        self.recipe.log_files.iter().fold((lines, bytes), |(lines, bytes), path| {
-            let text = std::fs::read(path).unwrap_or_default();
-            let more = text.iter().filter(|byte| **byte == b'\n').count();
-            (lines + more as u64, bytes + text.len() as u64)
-        })
-    }
-
-    /// Asks it to end; [`Launched::stop`] then waits. Servers that are stopped together are asked
-    /// together.
-    pub fn ask_to_stop(&mut self) {
-        if !self.stopping {
-            self.stopping = true;
-            self.running.signal(libc::SIGTERM);
-        }
-    }
-
-    /// Ends it and all its processes.
-    pub fn stop(&mut self) {
-        self.ask_to_stop();
-        if !self.running.ends_within(GRACE) {
-            self.running.signal(libc::SIGKILL);
-        }
-        self.kill_stragglers();
-        // By now it is dead, or beyond anybody's reach.
-        if self.running.ends_within(KILLED_WITHIN) {
-            self.running.status();
-            self.running.end_drains();
-        }
-        self.companion = None;
-    }
-
-    /// Whoever outlived the first process.
-    fn kill_stragglers(&self) {
-        let stragglers = || match &self.cgroup {
-            Some(cgroup) => cgroup.processes(),
-            None => processes::of_group(self.running.id()),
-        };
-        for _ in 0..10 {
-            let left = stragglers();
-            if left.is_empty() {
-                return;
-            }
-            for pid in left {
-                let watched = Watched::new(pid);
-                // Workers end by themselves once their master has gone.
-                let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
-                if watched.as_ref().is_ok_and(|watched| watched.ends_within(patience)) {
-                    continue;
-                }
-                let _ = signal(pid, libc::SIGKILL);
-                if let Ok(watched) = watched {
-                    watched.ends_within(KILLED_WITHIN);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Launched {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// Whether somebody accepts connections there. A port that nobody has may answer too: a connection
-/// from it to itself, which TCP allows.
-fn answers(address: SocketAddr) -> bool {
-    // On loopback a refusal comes at once.
-    TcpStream::connect_timeout(&address, Duration::from_millis(200))
-        .is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
 }

@@ -1,11 +1,14 @@
 //! Servers in places: started, metered, stopped for sure. Knows no statistics and makes no load.
 //!
-//! [`servers`] says how each kind of server is started; [`launch`] starts it; [`meter`] reads
-//! what it uses; [`filters`] puts a URL filter in nginx; [`journal`] remembers what was made, so
-//! that it is removed also after `kill -9`; [`machine`] knows what the machine is and does.
+//! [`servers`] says how each kind of server is started; [`local`] starts it here, an [`agent`] in
+//! its [place](places); [`meter`] reads what it uses; [`filters`] puts a URL filter in nginx;
+//! [`journal`] remembers what was made, so that it is removed also after `kill -9`; [`machine`]
+//! knows what the machine is and does.
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
+pub mod commands;
 pub mod companion;
 pub mod count;
 mod drain;
@@ -14,12 +17,16 @@ pub mod filters;
 pub mod journal;
 pub mod lab;
 pub mod launch;
+pub mod local;
 pub mod machine;
 pub mod meter;
+pub mod places;
 pub mod processes;
 pub mod programs;
+mod removal;
 mod running;
 pub mod servers;
+mod standing;
 
 pub use error::LabError;
 pub use lab::{Lab, LabPlan};

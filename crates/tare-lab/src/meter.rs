@@ -7,9 +7,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tare_stats::samples::ServerUse;
 
+use crate::agent::Agent;
 use crate::error::LabError;
 use crate::journal::{Journal, Made, PREFIX, cgroup_processes};
 use crate::processes::{self, Stat};
@@ -17,8 +19,13 @@ use crate::processes::{self, Stat};
 /// A control group of tare's own, in which one variant's server runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
+    /// Where CPU time is accounted.
     path: PathBuf,
     version: Version,
+    /// Version 1: the groups that limit it, of other controllers.
+    limiting: Vec<PathBuf>,
+    /// Its name from the root of its hierarchy, as container runtimes want it.
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +33,17 @@ enum Version {
     V1,
     V2,
 }
+
+/// What a place may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// CPUs' worth of time.
+    pub cpus: Option<f64>,
+    pub memory_bytes: Option<u64>,
+}
+
+/// Of CPU quotas; the kernel's own default.
+const PERIOD_US: u64 = 100_000;
 
 impl Cgroup {
     /// Makes one below this process's own, or says why it cannot.
@@ -45,49 +63,132 @@ impl Cgroup {
         if let Err(error) = writable {
             return Ok(Err(format!("cannot enter {}: {error}", path.display())));
         }
-        Ok(Ok(Self { path, version }))
+        let own = match version {
+            Version::V1 => own_group(&cgroups, "cpuacct"),
+            Version::V2 => own_group(&cgroups, ""),
+        };
+        let own = own.unwrap_or_default();
+        let name = format!("{}/{PREFIX}{name}", own.trim_end_matches('/'));
+        Ok(Ok(Self { path, version, limiting: Vec::new(), name }))
+    }
+
+    /// Limits whoever is in it; an error in words where the kernel or the machine's set-up does
+    /// not let us.
+    pub fn limit(&mut self, limits: Limits, journal: &mut Journal) -> Result<(), LabError> {
+        let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US as f64).round() as u64);
+        let mut settings = Vec::new();
+        match self.version {
+            Version::V1 => {
+                if let Some(quota) = quota {
+                    let group = self.beside("cpu", journal)?;
+                    settings.push((group.join("cpu.cfs_period_us"), PERIOD_US.to_string()));
+                    settings.push((group.join("cpu.cfs_quota_us"), quota.to_string()));
+                }
+                if let Some(bytes) = limits.memory_bytes {
+                    let group = self.beside("memory", journal)?;
+                    settings.push((group.join("memory.limit_in_bytes"), bytes.to_string()));
+                }
+            }
+            Version::V2 => {
+                let cpu = quota.map(|quota| ("cpu.max", format!("{quota} {PERIOD_US}")));
+                let memory = limits.memory_bytes.map(|bytes| ("memory.max", bytes.to_string()));
+                let all = cpu.into_iter().chain(memory);
+                settings.extend(all.map(|(file, value)| (self.path.join(file), value)));
+            }
+        }
+        for (path, value) in settings {
+            fs::write(&path, &value).map_err(|error| {
+                LabError::Environment(format!(
+                    "cannot limit what a server uses: {}: {error}; limits need root and the \
+                     controllers cpu and memory",
+                    path.display()
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Version 1: the group of the same name under another controller.
+    fn beside(&mut self, controller: &str, journal: &mut Journal) -> Result<PathBuf, LabError> {
+        let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let name = self.path.file_name().unwrap_or_default().to_owned();
+        let parent = v1_parent(&cgroups, &mounts, controller).ok_or_else(|| {
+            LabError::Environment(format!(
+                "cannot limit what a server uses: no control groups for {controller} are mounted"
+            ))
+        })?;
+        let path = parent.join(name);
+        if path != self.path && !self.limiting.contains(&path) {
+            journal.about_to_make(Made::Cgroup(path.clone()))?;
+            fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
+            self.limiting.push(path.clone());
+        }
+        Ok(path)
     }
 
     /// Where a process writes its number to enter.
-    pub fn entrance(&self) -> PathBuf {
-        self.path.join("cgroup.procs")
+    pub fn entrances(&self) -> Vec<PathBuf> {
+        let all = std::iter::once(&self.path).chain(&self.limiting);
+        all.map(|path| path.join("cgroup.procs")).collect()
     }
 
+    /// In it, and in those below it.
     pub fn processes(&self) -> Vec<u32> {
         cgroup_processes(&self.path)
+    }
+
+    /// Where a group of this name would be in every hierarchy: container runtimes make all of them.
+    pub fn everywhere(&self, name: &str) -> Vec<PathBuf> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let lines = mounts.lines().filter_map(|line| line.split_once(" - "));
+        let points = lines.filter(|(_, after)| after.starts_with("cgroup"));
+        let points = points.filter_map(|(before, _)| before.split(' ').nth(4));
+        points.map(|point| Path::new(point).join(name.trim_start_matches('/'))).collect()
     }
 }
 
 /// The directory of this process's own group in the hierarchy that accounts for CPU time.
 fn accounting_parent(cgroups: &str, mounts: &str) -> Option<(PathBuf, Version)> {
-    let own = |wanted: &str| {
-        cgroups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            controllers.split(',').any(|name| name == wanted).then(|| path.to_owned())
-        })
-    };
-    let mount = |kind: &str, option: Option<&str>| {
-        mounts.lines().find_map(|line| {
-            let (before, after) = line.split_once(" - ")?;
-            let mut after = after.split(' ');
-            let is_kind = after.next()? == kind;
-            let options = after.nth(1).unwrap_or_default();
-            let has = option.is_none_or(|wanted| options.split(',').any(|name| name == wanted));
-            let mut before = before.split(' ').skip(3);
-            let (root, point) = (before.next()?, before.next()?);
-            (is_kind && has).then(|| (root.to_owned(), PathBuf::from(point)))
-        })
-    };
-    let join = |(root, point): (String, PathBuf), own: String| {
-        // Inside a container the mount shows only the part below its root.
-        let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or(&own);
-        point.join(below.trim_start_matches('/'))
-    };
-    if let (Some(mount), Some(own)) = (mount("cgroup", Some("cpuacct")), own("cpuacct")) {
-        return Some((join(mount, own), Version::V1));
+    if let Some(parent) = v1_parent(cgroups, mounts, "cpuacct") {
+        return Some((parent, Version::V1));
     }
-    Some((join(mount("cgroup2", None)?, own("")?), Version::V2))
+    let own = own_group(cgroups, "")?;
+    Some((below(mount_of(mounts, "cgroup2", None)?, &own), Version::V2))
+}
+
+fn v1_parent(cgroups: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
+    let own = own_group(cgroups, controller)?;
+    Some(below(mount_of(mounts, "cgroup", Some(controller))?, &own))
+}
+
+/// This process's group in a hierarchy.
+fn own_group(cgroups: &str, controller: &str) -> Option<String> {
+    cgroups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
+    })
+}
+
+/// The root and the place of a mount.
+fn mount_of(mounts: &str, kind: &str, option: Option<&str>) -> Option<(String, PathBuf)> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut after = after.split(' ');
+        let is_kind = after.next()? == kind;
+        let options = after.nth(1).unwrap_or_default();
+        let has = option.is_none_or(|wanted| options.split(',').any(|name| name == wanted));
+        let mut before = before.split(' ').skip(3);
+        let (root, point) = (before.next()?, before.next()?);
+        (is_kind && has).then(|| (root.to_owned(), PathBuf::from(point)))
+    })
+}
+
+/// Inside a container the mount shows only the part below its root.
+fn below((root, point): (String, PathBuf), own: &str) -> PathBuf {
+    let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or(own);
+    point.join(below.trim_start_matches('/'))
 }
 
 /// Reads what a running server uses. Its files are opened once: a reading costs microseconds.
@@ -111,6 +212,8 @@ enum Source {
     },
     /// Sums over processes: those that were there when the meter was made.
     Processes,
+    /// The place's agent reads them.
+    Agent(Arc<Agent>),
 }
 
 impl Meter {
@@ -137,13 +240,22 @@ impl Meter {
         }
     }
 
+    /// Of a server that only its place's agent can see.
+    pub fn of_agent(agent: Arc<Agent>) -> Self {
+        Self { source: Source::Agent(agent), schedstats: Vec::new(), pids: Vec::new() }
+    }
+
     /// Since the server's group began (differences count).
     pub fn read(&self) -> Option<ServerUse> {
+        if let Source::Agent(agent) = &self.source {
+            return agent.used().and_then(|used| used.server);
+        }
         let threads: Vec<[u64; 3]> = self.schedstats.iter().filter_map(read_schedstat).collect();
         // A thread that has ended takes its count with it.
         let complete = threads.len() == self.schedstats.len() && !threads.is_empty();
         let switches = complete.then(|| threads.iter().map(|t| t[2]).sum());
         match &self.source {
+            Source::Agent(_) => None,
             Source::V1 { total, user, system } => Some(ServerUse {
                 cpu_ns: read_number(total)?,
                 user_ns: read_number(user)?,
@@ -180,6 +292,9 @@ impl Meter {
 
     /// Resident memory now. Pages that processes share count for each.
     pub fn rss_bytes(&self) -> Option<u64> {
+        if let Source::Agent(agent) = &self.source {
+            return agent.used().and_then(|used| used.rss_bytes);
+        }
         self.pids.iter().map(|pid| processes::rss_bytes(*pid)).sum()
     }
 

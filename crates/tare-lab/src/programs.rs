@@ -16,6 +16,12 @@ pub fn find(names: &[&str]) -> Option<PathBuf> {
     all.into_iter().find(|path| path.is_file())
 }
 
+/// tare itself.
+pub fn own() -> Result<PathBuf, LabError> {
+    std::env::current_exe()
+        .map_err(|error| LabError::Environment(format!("where is tare? {error}")))
+}
+
 /// The same, or the words for what to do.
 pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
     find(names).ok_or_else(|| {

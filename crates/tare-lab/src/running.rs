@@ -1,8 +1,8 @@
 //! A process that tare started: in a process group of its own, its output drained, its number
 //! written down before it becomes what it is to be.
 
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -22,10 +22,14 @@ pub struct Start<'a> {
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
     pub cpus: &'a [usize],
-    pub pidfile: &'a Path,
-    /// The file that takes a process into its control group; empty where there is none.
-    pub entrance: &'a Path,
+    /// Where it notes its number before it becomes what it is to be.
+    pub pidfile: Option<&'a Path>,
+    /// Files that take a process into its control groups.
+    pub entrances: &'a [PathBuf],
     pub events: &'a Sender<Event>,
+    /// Its standard input and output are a conversation ([`Running::conversation`]); else it reads
+    /// nothing, and what it writes is drained.
+    pub talks: bool,
 }
 
 #[derive(Debug)]
@@ -36,10 +40,10 @@ pub struct Running {
     drains: Vec<JoinHandle<()>>,
 }
 
-/// The child notes its number and enters its group itself, before it becomes the server: nothing is
-/// started that is not written down.
+/// The child notes its number and enters its groups itself, before it becomes the server: nothing
+/// is started that is not written down.
 const BIRTH: &str = r#"echo $$ >"$0" || exit 125
-[ -z "$1" ] || echo $$ >"$1" || exit 125
+while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
 shift; exec "$@""#;
 /// A millisecond each.
 const DRAIN_CHECKS: u32 = 200;
@@ -53,7 +57,7 @@ impl Running {
         let mut drains = Vec::new();
         let failed = |error| LabError::Environment(format!("cannot start a thread: {error}"));
         let (who, events) = (start.who, start.events);
-        if let Some(out) = child.stdout.take() {
+        if let Some(out) = child.stdout.take_if(|_| !start.talks) {
             let thread = drain(out, who.to_owned(), written.clone(), events.clone());
             drains.push(thread.map_err(failed)?);
         }
@@ -66,6 +70,11 @@ impl Running {
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The ends of a conversation, once.
+    pub fn conversation(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        Some((self.child.stdin.take()?, self.child.stdout.take()?))
     }
 
     /// Whether its first process has ended, waiting for that at most so long.
@@ -110,15 +119,21 @@ impl Running {
 
 fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     use std::os::unix::process::CommandExt;
-    let _ = std::fs::remove_file(start.pidfile);
-    let mut command = Command::new("/bin/sh");
+    let program;
+    let mut command;
+    if let Some(pidfile) = start.pidfile {
+        let _ = std::fs::remove_file(pidfile);
+        program = PathBuf::from("/bin/sh");
+        command = Command::new(&program);
+        command.args(["-c", BIRTH]).arg(pidfile).args(start.entrances).arg("--").args(start.argv);
+    } else {
+        program = start.argv.first().map(PathBuf::from).unwrap_or_default();
+        command = Command::new(&program);
+        command.args(start.argv.iter().skip(1));
+    }
     command
-        .args(["-c", BIRTH])
-        .arg(start.pidfile)
-        .arg(start.entrance)
-        .args(start.argv)
         .envs(start.env.iter().cloned())
-        .stdin(Stdio::null())
+        .stdin(if start.talks { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -128,7 +143,7 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
         if !cpus.is_empty() {
             pin_to(&cpus).map_err(|error| LabError::Environment(error.to_string()))?;
         }
-        command.spawn().map_err(|e| LabError::file("start", Path::new("/bin/sh"), e))
+        command.spawn().map_err(|e| LabError::file("start", &program, e))
     });
     starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

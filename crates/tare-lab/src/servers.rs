@@ -6,16 +6,20 @@ mod httpd;
 mod nginx;
 mod target;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
 
 use crate::error::LabError;
 use crate::filters::FilterSpec;
-use crate::launch::Recipe;
+use crate::launch::{PlacedFile, Recipe};
+use crate::programs;
 
 pub use command::CommandSpec;
 pub use httpd::HttpdSpec;
@@ -37,8 +41,16 @@ pub enum ServerSpec {
 /// What a recipe may know of the place it is made for.
 #[derive(Debug)]
 pub struct Kitchen<'a> {
-    /// The server's own, empty at its first launch.
+    /// The server's own, as it is called where it runs; empty at its first launch.
     pub folder: &'a Path,
+    /// What it listens on.
+    pub ip: IpAddr,
+    /// Which ports are free there.
+    pub ports: &'a Ports,
+    /// Whether it runs as root there.
+    pub root: bool,
+    /// Files of the recipe so far.
+    pub files: RefCell<Vec<PlacedFile>>,
     /// Connections that load will open.
     pub connections: u32,
     /// Where the URL says that it listens; `None` where tare chooses.
@@ -70,6 +82,17 @@ impl ServerSpec {
         }
     }
 
+    /// The programs and files that it needs where it runs, by their absolute paths.
+    pub fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        match self {
+            Self::Up => Ok(Vec::new()),
+            Self::Command(spec) => Ok(spec.needs()),
+            Self::Nginx(spec) => spec.needs(),
+            Self::Httpd(spec) => spec.needs(),
+            Self::Target(_) => Ok(vec![programs::own()?]),
+        }
+    }
+
     /// Whether a filter can be put in its path; else why not.
     pub fn takes_filters(&self) -> Result<(), String> {
         match self {
@@ -92,39 +115,94 @@ impl ServerSpec {
 
 impl Kitchen<'_> {
     fn address(&self) -> Result<SocketAddr, LabError> {
-        self.fixed.map_or_else(free_address, Ok)
+        match self.fixed {
+            Some(fixed) => Ok(fixed),
+            None => Ok(SocketAddr::new(self.ip, self.ports.next(self.ip)?)),
+        }
     }
 
-    fn write(&self, name: &str, text: &[u8]) -> Result<PathBuf, LabError> {
+    /// For pages that only tare asks for.
+    fn status_address(&self) -> Result<SocketAddr, LabError> {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Ok(SocketAddr::new(ip, self.ports.next(ip)?))
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> PathBuf {
         let path = self.folder.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
-        }
-        std::fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))?;
-        Ok(path)
+        self.files.borrow_mut().push(PlacedFile::new(path.clone(), text));
+        path
     }
 
-    /// A certificate for localhost and its key, made once.
+    /// A certificate for localhost and its key, the same for all servers of this process.
     fn certificate(&self) -> Result<(PathBuf, PathBuf), LabError> {
-        let (cert, key) = (self.folder.join("cert.pem"), self.folder.join("key.pem"));
-        if !cert.exists() {
+        static MADE: OnceLock<Result<(String, String), String>> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
             let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-            let made = rcgen::generate_simple_self_signed(names)
-                .map_err(|e| LabError::Environment(format!("cannot make a certificate: {e}")))?;
-            self.write("cert.pem", made.cert.pem().as_bytes())?;
-            self.write("key.pem", made.signing_key.serialize_pem().as_bytes())?;
+            let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
+            Ok((made.cert.pem(), made.signing_key.serialize_pem()))
+        });
+        let (cert, key) = made
+            .as_ref()
+            .map_err(|e| LabError::Environment(format!("cannot make a certificate: {e}")))?;
+        Ok((self.write("cert.pem", cert.as_bytes()), self.write("key.pem", key.as_bytes())))
+    }
+
+    /// A recipe with what all have; its files are those written so far.
+    fn recipe(&self, argv: Vec<String>, address: SocketAddr, ready_within: DurationNs) -> Recipe {
+        Recipe {
+            argv,
+            env: Vec::new(),
+            folder: self.folder.to_owned(),
+            files: self.files.take(),
+            address,
+            tls: false,
+            count: None,
+            filter: None,
+            companion: None,
+            log_files: Vec::new(),
+            ready_within_ms: ready_within.as_ns() / 1_000_000,
         }
-        Ok((cert, key))
+    }
+}
+
+/// How a place gives out ports.
+#[derive(Debug)]
+pub enum Ports {
+    /// The kernel says which are free.
+    Kernel,
+    /// Nobody else is there: numbers in turn, so that none is used again soon.
+    Own(AtomicU16),
+}
+
+/// Below those that clients get.
+const OWN_PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+impl Ports {
+    pub fn own() -> Self {
+        Self::Own(AtomicU16::new(OWN_PORTS.start))
+    }
+
+    fn next(&self, ip: IpAddr) -> Result<u16, LabError> {
+        match self {
+            Self::Kernel => free_port(ip),
+            Self::Own(next) => {
+                let step = |port: u16| {
+                    Some(if port + 1 == OWN_PORTS.end { OWN_PORTS.start } else { port + 1 })
+                };
+                let port = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+                Ok(port.unwrap_or(OWN_PORTS.start))
+            }
+        }
     }
 }
 
 /// A port that nobody has at the moment, and that was not given out a moment ago: its server may
 /// not have taken it yet.
-fn free_address() -> Result<SocketAddr, LabError> {
+fn free_port(ip: IpAddr) -> Result<u16, LabError> {
     static GIVEN_OUT: Mutex<VecDeque<u16>> = Mutex::new(VecDeque::new());
     let mut given_out = GIVEN_OUT.lock().unwrap_or_else(|e| e.into_inner());
     for _ in 0..GIVEN_OUT_MAX {
-        let address = TcpListener::bind(("127.0.0.1", 0))
+        let address = TcpListener::bind((ip, 0))
             .and_then(|listener| listener.local_addr())
             .map_err(|error| LabError::Environment(format!("no free port: {error}")))?;
         if !given_out.contains(&address.port()) {
@@ -132,7 +210,7 @@ fn free_address() -> Result<SocketAddr, LabError> {
             if given_out.len() > GIVEN_OUT_MAX {
                 given_out.pop_front();
             }
-            return Ok(address);
+            return Ok(address.port());
         }
     }
     Err(LabError::Environment("no free port: all were given out a moment ago".into()))

@@ -9,6 +9,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use tare_lab::lab::Placed;
 use tare_lab::launch::Launched;
+use tare_lab::places::spec::HostSpec;
+use tare_lab::places::{ClientSpec, PlaceSpec};
 use tare_lab::servers::{CommandSpec, HttpdSpec, NginxSpec, ServerSpec};
 use tare_lab::{Event, Lab, LabError, LabPlan, processes};
 
@@ -26,18 +28,29 @@ impl Bench {
         let plan = LabPlan {
             state: &state,
             servers: servers
-                .map(|(n, server)| Placed { name: format!("v{n}"), server, fixed, filter: None })
+                .map(|(n, server)| Placed {
+                    name: format!("v{n}"),
+                    server,
+                    fixed,
+                    ip: None,
+                    filter: None,
+                    place: PlaceSpec::Host(HostSpec::default()),
+                    client: ClientSpec::Place(PlaceSpec::Host(HostSpec::default())),
+                })
                 .collect(),
             cpus: vec![0],
+            load_cpus: Vec::new(),
+            place_launches: 3,
+            stop: Default::default(),
             connections: 10,
             events: sender,
         };
         Self { lab: Lab::open(plan).unwrap(), events, state }
     }
 
-    fn start(&self, variant: usize) -> Launched {
-        let mut launched = self.lab.launch(variant).unwrap().unwrap();
-        launched.wait_until_listening(&Default::default()).unwrap();
+    fn start(&mut self, variant: usize) -> Launched {
+        let mut launched = self.lab.launch(variant, 0).unwrap().unwrap();
+        launched.server.wait_until_listening(&Default::default()).unwrap();
         launched
     }
 
@@ -59,29 +72,36 @@ fn get(address: SocketAddr) -> String {
 
 fn command(text: &str) -> ServerSpec {
     let command = text.to_owned();
-    ServerSpec::Command(CommandSpec { command, env: Default::default(), ready_within_ms: 5000 })
+    ServerSpec::Command(CommandSpec {
+        command,
+        env: Default::default(),
+        ready_within_ms: 5000,
+        access_log: None,
+    })
 }
 
 #[test]
 fn nginx_and_httpd_serve_count_and_end() {
     let nginx = NginxSpec { body_bytes: 1234, access_log: true, ..NginxSpec::default() };
     let httpd = HttpdSpec { body_bytes: 1234, access_log: true, ..HttpdSpec::default() };
-    let bench = Bench::new("real", vec![ServerSpec::Nginx(nginx), ServerSpec::Httpd(httpd)], None);
+    let mut bench =
+        Bench::new("real", vec![ServerSpec::Nginx(nginx), ServerSpec::Httpd(httpd)], None);
     for variant in [0, 1] {
         for _relaunch in 0..2 {
             let mut server = bench.start(variant);
             // Its first reply shows that all its processes are there.
             get(server.recipe.address);
-            let meter = server.meter();
+            let meter = server.server.meter();
             let before = meter.read().unwrap();
             let source = server.recipe.count.clone().unwrap();
-            let counted = source.read().unwrap();
+            let counted = source.read(server.server.as_ref()).unwrap();
             for _ in 0..7 {
                 let reply = get(server.recipe.address);
                 assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
                 assert_eq!(reply.split_once("\r\n\r\n").unwrap().1.len(), 1234);
             }
-            let served = source.read().unwrap() - counted - source.own_requests();
+            let served =
+                source.read(server.server.as_ref()).unwrap() - counted - source.own_requests();
             assert_eq!(served, 7, "variant {variant}");
             assert!(meter.read().unwrap().since(before).cpu_ns > 0);
             assert!(meter.rss_bytes().unwrap() > 1_000_000);
@@ -91,9 +111,9 @@ fn nginx_and_httpd_serve_count_and_end() {
                 let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
                 assert!(status.contains("Cpus_allowed_list:\t0\n"), "pinned: {status}");
             }
-            server.stop();
+            server.server.stop();
             // And the few that httpd says when it ends.
-            let lines = server.logged().0;
+            let lines = server.server.logged().0;
             assert!((8..=12).contains(&lines), "variant {variant}: {lines} lines of log");
             for pid in pids {
                 let gone = processes::Stat::of(pid).is_none_or(|stat| stat.zombie);
@@ -110,10 +130,10 @@ fn output_is_drained_counted_and_told() {
         "yes 'a line of log' | head -n 100000 >&2; \
          exec python3 -u -m http.server --bind 127.0.0.1 {port}",
     );
-    let bench = Bench::new("output", vec![noisy], None);
+    let mut bench = Bench::new("output", vec![noisy], None);
     let mut server = bench.start(0);
-    server.stop();
-    assert!(server.logged().0 >= 100_000, "{:?}", server.logged());
+    server.server.stop();
+    assert!(server.server.logged().0 >= 100_000, "{:?}", server.server.logged());
     let told: Vec<Event> = bench.events.try_iter().collect();
     assert!(told.iter().any(|event| event.who == "v0" && event.text == "a line of log"));
     assert!(told.len() <= 60, "{} events kept", told.len());
@@ -127,11 +147,11 @@ fn whatever_a_server_started_ends_with_it() {
         "setsid sleep 1000 & sh -c 'trap \"\" TERM; while :; do sleep 1000; done' & \
          exec python3 -u -m http.server --bind 127.0.0.1 {port}",
     );
-    let bench = Bench::new("fork", vec![forking], None);
+    let mut bench = Bench::new("fork", vec![forking], None);
     let mut server = bench.start(0);
-    let pids = server.meter().pids().to_vec();
+    let pids = server.server.meter().pids().to_vec();
     assert!(pids.len() >= 4, "{pids:?}");
-    server.stop();
+    server.server.stop();
     for pid in pids {
         let gone = processes::Stat::of(pid).is_none_or(|stat| stat.zombie);
         // Without a control group nobody can know of a process that left its group.
@@ -142,10 +162,10 @@ fn whatever_a_server_started_ends_with_it() {
 }
 
 fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> String {
-    let bench = Bench::new(name, vec![command(text)], fixed);
-    let outcome = bench.lab.launch(0).and_then(|launched| {
+    let mut bench = Bench::new(name, vec![command(text)], fixed);
+    let outcome = bench.lab.launch(0, 0).and_then(|launched| {
         let mut launched = launched.unwrap();
-        launched.wait_until_listening(&Default::default())
+        launched.server.wait_until_listening(&Default::default())
     });
     let error = outcome.unwrap_err();
     assert!(matches!(error, LabError::Environment(_)), "{error:?}");

@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, Wait};
 
 use crate::deadlines::Deadlines;
@@ -66,7 +67,7 @@ pub struct WaitPolicy {
 }
 
 /// A set of status codes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusSet {
     ranges: Vec<(u16, u16)>,
 }

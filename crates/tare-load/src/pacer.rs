@@ -83,6 +83,16 @@ impl RateProfile {
         Self { stages: vec![stage] }.checked(per_s.to_string())
     }
 
+    /// The rate, where it is the same for as long as the run lasts.
+    pub fn constant_rate(&self) -> Option<f64> {
+        match self.stages.as_slice() {
+            [only] if only.duration_s.is_infinite() && only.from_per_s == only.to_per_s => {
+                Some(only.from_per_s)
+            }
+            _ => None,
+        }
+    }
+
     /// Reads `10s:1000,30s:5000`: 1,000 a second for 10 s, then 5,000 for 30 s. `10s:0..1000` is a
     /// ramp.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {

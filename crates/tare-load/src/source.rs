@@ -58,6 +58,10 @@ impl FixedRequest {
         Self { bytes: bytes.leak(), to_head }
     }
 
+    pub fn bytes(&self) -> &'static [u8] {
+        self.bytes
+    }
+
     fn asked(&self, scratch: &mut Vec<u8>) -> Asked {
         let bytes = if self.bytes.len() <= FIXED_SEND_MAX_BYTES {
             AskedBytes::Fixed(self.bytes)

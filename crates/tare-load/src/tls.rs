@@ -12,9 +12,11 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, DigitallySignedStruct, HandshakeKind,
     RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
+use serde::{Deserialize, Serialize};
 
 /// What the user asked of TLS.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlsOptions {
     /// The name in the certificate and in SNI.
     pub name: String,
@@ -28,7 +30,14 @@ pub struct TlsOptions {
     pub resume: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl TlsOptions {
+    /// Whether it needs files of the machine that it was made on.
+    pub fn names_files(&self) -> bool {
+        self.ca_file.is_some() || self.cert_file.is_some() || self.key_file.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsVersion {
     V1_2,
     V1_3,
@@ -44,6 +53,7 @@ pub struct TlsOptionsError(String);
 pub struct TlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    options: Arc<TlsOptions>,
 }
 
 impl TlsClient {
@@ -81,8 +91,14 @@ impl TlsClient {
         };
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let client = Self { config: Arc::new(config), name };
+        let options_kept = Arc::new(options.clone());
+        let client = Self { config: Arc::new(config), name, options: options_kept };
         Ok(if options.resume { client.resuming() } else { client })
+    }
+
+    /// What it was made from.
+    pub fn options(&self) -> &TlsOptions {
+        &self.options
     }
 
     /// The same with a session store of its own: workers do not share a lock.

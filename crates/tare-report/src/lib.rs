@@ -14,6 +14,7 @@ pub mod run_csv;
 mod run_filters;
 mod run_guards;
 pub mod run_markdown;
+mod run_places;
 pub mod run_sweep;
 pub mod run_sweep_text;
 pub mod run_text;

@@ -20,6 +20,8 @@ pub struct RunReport {
     /// The plan with every default resolved: enough to repeat the run.
     pub plan: serde_json::Value,
     pub variants: Vec<Variant>,
+    /// Variants that the machine could not have.
+    pub skipped: Vec<Skipped>,
     pub comparisons: Vec<Comparison>,
     pub guards: Vec<RunGuard>,
 }
@@ -51,8 +53,13 @@ pub struct Run {
 pub struct Variant {
     pub name: String,
     pub baseline: bool,
+    /// Where its server runs and its load comes from: "host", "runc", "vm", …
+    pub place: String,
+    pub client: String,
     /// Times that its server was started for this run; 0 where it was up already.
     pub launches: u32,
+    /// Times that its place was started; 0 on the host.
+    pub place_launches: u32,
     /// Requests that were due or begun in slices, their ramps not counted.
     pub requests: u64,
     pub errors: BTreeMap<String, u64>,
@@ -66,6 +73,13 @@ pub struct Variant {
     pub proofs: Vec<String>,
     /// Codes of the guards that concern it.
     pub guards: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    pub name: String,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

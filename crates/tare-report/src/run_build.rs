@@ -5,8 +5,8 @@ use tare_stats::stopping::rounds_needed;
 use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 
 use crate::guards::Severity;
-use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Variant};
-use crate::{run_filters, run_guards};
+use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Skipped, Variant};
+use crate::{run_filters, run_guards, run_places};
 
 /// What the rounds do not tell: the run's head, and what the plan asked for.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub struct RunFacts {
     pub question: Question,
     pub precision: f64,
     pub variants: Vec<VariantFacts>,
+    pub skipped: Vec<Skipped>,
     pub load: LoadFacts,
     pub exclusive: bool,
 }
@@ -36,6 +37,9 @@ pub struct VariantFacts {
     pub may_differ: Vec<String>,
     /// The kind of filter in its path.
     pub filter: Option<String>,
+    /// Where its server and its client are.
+    pub place: String,
+    pub client: String,
 }
 
 /// The load, as far as guards need it.
@@ -98,6 +102,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
         machine: facts.machine.clone(),
         plan: facts.plan.clone(),
         variants,
+        skipped: facts.skipped.clone(),
         comparisons: comparisons.collect(),
         guards,
     }
@@ -172,7 +177,10 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
     Variant {
         name: facts.name.clone(),
         baseline: index == evidence.facts.question.baseline,
+        place: facts.place.clone(),
+        client: facts.client.clone(),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
+        place_launches: run_places::place_launches(evidence, index),
         requests: counts.started,
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
         status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),

@@ -9,11 +9,12 @@ use crate::guards::Severity;
 use crate::run::RunGuard;
 use crate::run_build::Evidence;
 use crate::run_filters;
+use crate::run_places;
 use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 12] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 14] = [
         run_filters::not_proven,
         unequal_reply,
         errors,
@@ -25,6 +26,8 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         resumed,
         chatty,
         throttled_server,
+        run_places::emulated,
+        run_places::kept,
         run_filters::unexplained,
     ];
     let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =

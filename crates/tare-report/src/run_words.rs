@@ -98,7 +98,11 @@ pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
 /// The verdict on each variant, one plain sentence a metric that was asked for.
 pub fn sentences(report: &RunReport) -> Vec<String> {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
-    others.flat_map(|variant| of_variant(report, variant)).collect()
+    let skipped = report
+        .skipped
+        .iter()
+        .map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason));
+    others.flat_map(|variant| of_variant(report, variant)).chain(skipped).collect()
 }
 
 fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {

@@ -21,6 +21,8 @@ fn facts() -> RunFacts {
         tls: false,
         may_differ: Vec::new(),
         filter: None,
+        place: "host".into(),
+        client: "host".into(),
     };
     RunFacts {
         id: 7,
@@ -39,6 +41,7 @@ fn facts() -> RunFacts {
         },
         precision: 0.02,
         variants: vec![variant("none"), variant("=<b>filter</b>")],
+        skipped: Vec::new(),
         load: LoadFacts {
             open_loop: false,
             rate_per_s: None,

@@ -68,6 +68,16 @@ pub struct Launch {
     /// A filter: one call without the server, in a process of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_ns: Option<f64>,
+    /// It ran on an emulated CPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
+    /// How often its place had been started by then; 0 where it has none of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub place_starts: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Evidence about a layer.

@@ -1,5 +1,6 @@
 //! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
 
+mod place;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -72,6 +73,7 @@ struct ServerTable {
     env: BTreeMap<String, String>,
     #[serde(default, with = "text::optional_duration")]
     ready_within: Option<DurationNs>,
+    access_log: Option<String>,
     nginx: Option<NginxSpec>,
     httpd: Option<HttpdSpec>,
     target: Option<TargetSpec>,
@@ -97,6 +99,8 @@ struct VariantTable {
     #[serde(default)]
     layers: Vec<FilterSpec>,
     client: Option<Spanned<toml::Value>>,
+    #[serde(default)]
+    optional: bool,
 }
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
@@ -213,6 +217,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
         load_cpus,
         server_cpus,
         variants,
+        skipped: Vec::new(),
         cell: BTreeMap::new(),
     })
 }
@@ -223,16 +228,8 @@ fn variant(
     path: &str,
     source: &Source<'_>,
 ) -> Result<Variant, Failure> {
-    let later = "is not in this version of tare, which measures on this host only";
-    let is_host = |value: &toml::Value| value.as_str() == Some("host");
-    if let Some(place) = table.place.filter(|place| !is_host(place.get_ref())) {
-        return Err(source.at(place.span().start, &format!("a place other than \"host\" {later}")));
-    }
-    if let Some(client) = table.client.filter(|client| !is_host(client.get_ref())) {
-        return Err(
-            source.at(client.span().start, &format!("a client other than \"host\" {later}"))
-        );
-    }
+    let place = place::place(table.place, source)?;
+    let client = place::client(table.client, source)?;
     let mut layers = table.layers;
     for filter in &mut layers {
         for path in [&mut filter.path, &mut filter.code].into_iter().flatten() {
@@ -258,6 +255,9 @@ fn variant(
         may_differ: table.may_differ,
         exclusive: table.exclusive,
         layers: layers.into_iter().map(Layer::Filter).collect(),
+        place,
+        client,
+        optional: table.optional,
     })
 }
 
@@ -273,6 +273,7 @@ fn server_spec(
             command: command.clone(),
             env: table.env.clone(),
             ready_within_ms: table.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
+            access_log: table.access_log.clone(),
         })
     });
     let nginx = table.nginx.clone().map(|mut spec| {
@@ -289,9 +290,11 @@ fn server_spec(
     let mut kinds = kinds.into_iter().flatten();
     match (kinds.next(), kinds.next(), &table.url) {
         (Some(spec), None, _) => {
-            let of_commands = !table.env.is_empty() || table.ready_within.is_some();
+            let of_commands =
+                !table.env.is_empty() || table.ready_within.is_some() || table.access_log.is_some();
             if of_commands && !matches!(spec, ServerSpec::Command(_)) {
-                let text = format!("server '{name}': env and ready_within go with command");
+                let text =
+                    format!("server '{name}': env, ready_within and access_log go with command");
                 return Err(source.at(at, &text));
             }
             Ok(spec)

@@ -69,6 +69,7 @@ impl From<LabError> for Failure {
         match error {
             LabError::Usage(text) => Self::Usage(text),
             LabError::Environment(text) => Self::Environment(text),
+            LabError::Target(text) => Self::Target(text),
         }
     }
 }

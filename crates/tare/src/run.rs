@@ -5,6 +5,7 @@
 //! the store. [`finish`] makes the report from the store alone.
 
 pub mod choices;
+mod clients;
 pub mod filter_memory;
 pub mod finish;
 pub mod gate;
@@ -12,9 +13,7 @@ pub mod live;
 pub mod outcome;
 pub mod places;
 pub mod plan;
-pub mod probe;
 mod proof;
 mod round;
 pub mod runner;
 pub mod schedule;
-mod slicing;

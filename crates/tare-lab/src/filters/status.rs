@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 
-use crate::count::fetch;
+use crate::launch::Server;
 
 /// Where the page is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterStatus {
     pub address: SocketAddr,
     pub path: String,
@@ -33,15 +34,20 @@ const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(500);
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 impl FilterStatus {
-    pub fn read(&self) -> Option<FilterCounts> {
-        parse(&fetch(self.address, &self.path)?)
+    pub fn read(&self, server: &dyn Server) -> Option<FilterCounts> {
+        parse(&server.page(self.address, &self.path)?)
     }
 
     /// Reads until the module has seen so many, or it is too late for that to be a delay.
-    pub fn read_settled(&self, seen: u64, stop: &AtomicBool) -> Option<FilterCounts> {
+    pub fn read_settled(
+        &self,
+        server: &dyn Server,
+        seen: u64,
+        stop: &AtomicBool,
+    ) -> Option<FilterCounts> {
         let limit = monotonic_now() + SETTLED_WITHIN;
         loop {
-            let counts = self.read()?;
+            let counts = self.read(server)?;
             if counts.seen >= seen || monotonic_now() > limit || stop.load(Ordering::Relaxed) {
                 return Some(counts);
             }

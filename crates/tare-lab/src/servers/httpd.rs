@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tare_io::{DurationNs, process};
+use tare_io::DurationNs;
 
-use super::{Kitchen, free_address, page, utf8};
+use super::{Kitchen, page, utf8};
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
 use crate::launch::Recipe;
@@ -36,6 +36,7 @@ const MODULE_FOLDERS: [&str; 4] = [
     "/usr/lib/httpd/modules",
     "/usr/local/apache2/modules",
 ];
+const MODULES: [&str; 6] = ["mpm_event", "authz_core", "dir", "status", "unixd", "log_config"];
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
 impl HttpdSpec {
@@ -46,6 +47,14 @@ impl HttpdSpec {
             LabError::Environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
         })?;
         Ok((program, folder))
+    }
+
+    pub(super) fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        let (program, modules) = self.program()?;
+        let modules = MODULES.map(|name| Path::new(modules).join(format!("mod_{name}.so")));
+        Ok(std::iter::once(program)
+            .chain(modules.into_iter().filter(|path| path.is_file()))
+            .collect())
     }
 
     pub(super) fn describe(&self) -> Result<String, LabError> {
@@ -62,9 +71,9 @@ impl HttpdSpec {
     pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
         let (program, modules) = self.program()?;
         let folder = utf8(kitchen.folder)?.to_owned();
-        let (address, status) = (kitchen.address()?, free_address()?);
-        kitchen.write("html/index.html", &page(self.body_bytes))?;
-        let load: String = ["mpm_event", "authz_core", "dir", "status", "unixd", "log_config"]
+        let (address, status) = (kitchen.address()?, kitchen.status_address()?);
+        kitchen.write("html/index.html", &page(self.body_bytes));
+        let load: String = MODULES
             .map(|name| {
                 // Some of these are built in, in some distributions.
                 let path = format!("{modules}/mod_{name}.so");
@@ -74,9 +83,8 @@ impl HttpdSpec {
                 }
             })
             .concat();
-        let user = if process::is_root() { "User www-data\nGroup www-data\n" } else { "" };
+        let user = if kitchen.root { "User www-data\nGroup www-data\n" } else { "" };
         let log_file = kitchen.folder.join("access.log");
-        let _ = std::fs::remove_file(&log_file);
         let log = match self.access_log {
             true => format!("CustomLog {folder}/access.log \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"),
             false => String::new(),
@@ -94,20 +102,13 @@ impl HttpdSpec {
              </Directory>\n<VirtualHost {status}>\nCustomLog /dev/null %t\n<Location />\n\
              SetHandler server-status\nRequire all granted\n</Location>\n</VirtualHost>\n",
         );
-        let config = kitchen.write("httpd.conf", text.as_bytes())?;
+        let config = kitchen.write("httpd.conf", text.as_bytes());
         let argv = [utf8(&program)?, "-d", &folder, "-f", utf8(&config)?, "-DFOREGROUND"];
         let page = CountPage::ApacheAuto;
         Ok(Recipe {
-            argv: argv.map(str::to_owned).to_vec(),
-            env: Vec::new(),
-            folder: kitchen.folder.to_owned(),
-            address,
-            tls: false,
-            count: Some(CountSource { address: status, path: "/?auto".into(), page }),
-            filter: None,
-            companion: None,
+            count: Some(CountSource::Page { address: status, path: "/?auto".into(), page }),
             log_files: if self.access_log { vec![log_file] } else { Vec::new() },
-            ready_within: READY_WITHIN,
+            ..kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN)
         })
     }
 }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tare_io::{DurationNs, process};
+use tare_io::DurationNs;
 
-use super::{Kitchen, free_address, page, utf8};
+use super::{Kitchen, page, utf8};
 use crate::companion::CompanionRecipe;
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
@@ -60,6 +60,10 @@ impl NginxSpec {
         }
     }
 
+    pub(super) fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![self.program()?])
+    }
+
     pub(super) fn describe(&self) -> Result<String, LabError> {
         let program = self.program()?;
         Ok(match &self.config {
@@ -86,26 +90,26 @@ impl NginxSpec {
                 return Err(LabError::Usage(text.into()));
             };
             let argv = [&program, "-c", utf8(&config)?, "-g", "daemon off;"];
-            return Ok(recipe(argv.map(str::to_owned).to_vec(), kitchen, address, self.tls));
+            let recipe = kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+            return Ok(Recipe { tls: self.tls, ..recipe });
         }
-        let (address, status) = (kitchen.address()?, free_address()?);
-        kitchen.write("html/index.html", &page(self.body_bytes))?;
+        let (address, status) = (kitchen.address()?, kitchen.status_address()?);
+        kitchen.write("html/index.html", &page(self.body_bytes));
         let filter = FilterSetup::of(kitchen)?;
         let text = self.config_text(kitchen, &folder, address, status, &filter)?;
-        let config = kitchen.write("nginx.conf", text.as_bytes())?;
+        let config = kitchen.write("nginx.conf", text.as_bytes());
         let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
-        let mut recipe = recipe(argv.map(str::to_owned).to_vec(), kitchen, address, self.tls);
-        let path = "/".to_owned();
-        recipe.count = Some(CountSource { address: status, path, page: CountPage::NginxStub });
+        let mut recipe = kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+        recipe.tls = self.tls;
+        let (path, page) = ("/".to_owned(), CountPage::NginxStub);
+        recipe.count = Some(CountSource::Page { address: status, path, page });
         recipe.env = filter.env;
         recipe.companion = filter.controller;
         if filter.is_loaded {
             recipe.filter = Some(FilterStatus { address: status, path: FILTER_PAGE.into() });
         }
         if self.access_log {
-            let path = kitchen.folder.join("access.log");
-            let _ = std::fs::remove_file(&path);
-            recipe.log_files.push(path);
+            recipe.log_files.push(kitchen.folder.join("access.log"));
         }
         Ok(recipe)
     }
@@ -121,7 +125,7 @@ impl NginxSpec {
         let files = kitchen.connections * 2 + 128;
         let access_log = if self.access_log { "access.log" } else { "off" };
         // A worker that gives up root must still read the page.
-        let user = if process::is_root() { "user root;" } else { "" };
+        let user = if kitchen.root { "user root;" } else { "" };
         let (ssl, tls) = if self.tls {
             let (cert, key) = kitchen.certificate()?;
             let paths = format!(
@@ -211,20 +215,5 @@ impl FilterSetup {
             ),
             false => String::new(),
         }
-    }
-}
-
-fn recipe(argv: Vec<String>, kitchen: &Kitchen<'_>, address: SocketAddr, tls: bool) -> Recipe {
-    Recipe {
-        argv,
-        env: Vec::new(),
-        folder: kitchen.folder.to_owned(),
-        address,
-        tls,
-        count: None,
-        filter: None,
-        companion: None,
-        log_files: Vec::new(),
-        ready_within: READY_WITHIN,
     }
 }

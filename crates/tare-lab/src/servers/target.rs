@@ -7,6 +7,7 @@ use super::{Kitchen, utf8};
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
 use crate::launch::Recipe;
+use crate::programs;
 
 /// Each key is the flag of `tare target` with that name; docs/target.md.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,8 +59,7 @@ impl TargetSpec {
     }
 
     pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        let tare = std::env::current_exe()
-            .map_err(|error| LabError::Environment(format!("where is tare? {error}")))?;
+        let tare = programs::own()?;
         let address = kitchen.address()?;
         let mut argv: Vec<String> =
             [utf8(&tare)?, "target", "--listen"].map(str::to_owned).to_vec();
@@ -67,18 +67,8 @@ impl TargetSpec {
         argv.extend(self.flags());
         let path = "/stats".to_owned();
         // Its count is read without TLS.
-        let count = CountSource { address, path, page: CountPage::TareTarget };
-        Ok(Recipe {
-            argv,
-            env: Vec::new(),
-            folder: kitchen.folder.to_owned(),
-            address,
-            tls: self.tls,
-            count: (!self.tls).then_some(count),
-            filter: None,
-            companion: None,
-            log_files: Vec::new(),
-            ready_within: READY_WITHIN,
-        })
+        let count = CountSource::Page { address, path, page: CountPage::TareTarget };
+        let recipe = kitchen.recipe(argv, address, READY_WITHIN);
+        Ok(Recipe { tls: self.tls, count: (!self.tls).then_some(count), ..recipe })
     }
 }

@@ -16,7 +16,7 @@ use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
 use crate::run::finish::{Wishes, run_new};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
-use crate::run::plan::{self, Difference, Plan, Slices, Stop, Variant};
+use crate::run::plan::{self, Difference, Plan, Slices, Stop, Variant, client_on_host, host};
 
 /// Compare servers, and say what each costs with an interval
 ///
@@ -204,6 +204,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         load_cpus,
         server_cpus,
         variants,
+        skipped: Vec::new(),
         cell: Default::default(),
     };
     if let Some(name) = &args.baseline {
@@ -224,6 +225,9 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
         layers: Vec::new(),
+        place: host(),
+        client: client_on_host(),
+        optional: false,
     };
     for text in &args.variants {
         let (name, url) = match text.split_once('=') {
@@ -241,6 +245,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             command: command.to_owned(),
             env: Default::default(),
             ready_within_ms: args.ready_within.as_ns() / 1_000_000,
+            access_log: None,
         });
         match variants.iter_mut().find(|variant| variant.name == name) {
             Some(known) if known.server == ServerSpec::Up => known.server = server,

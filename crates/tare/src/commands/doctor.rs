@@ -27,7 +27,7 @@ use crate::run::finish::{begin, facts, measure};
 use crate::run::live::LiveTable;
 use crate::run::outcome::Stopped;
 use crate::run::places::{divide_cpus, journal_folder, store_path};
-use crate::run::plan::{Plan, Slices, Stop, Variant};
+use crate::run::plan::{Plan, Slices, Stop, Variant, client_on_host, host};
 use crate::run::runner::Earlier;
 
 /// Say what can be measured on this machine, and how finely
@@ -189,6 +189,9 @@ fn noise(
         may_differ: Vec::new(),
         exclusive: false,
         layers: Vec::new(),
+        place: host(),
+        client: client_on_host(),
+        optional: false,
     };
     let (load_cpus, server_cpus) = divide_cpus(None, None, None);
     let threads = Some(load_cpus.len().max(1) as u32);
@@ -209,6 +212,7 @@ fn noise(
         load_cpus,
         server_cpus,
         variants: vec![variant("one", true), variant("other", false)],
+        skipped: Vec::new(),
         cell: Default::default(),
     };
     let mut store = Store::open(&folder.join("noise.db"))?;

@@ -68,7 +68,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         if let Some(name) = &args.baseline {
             plan.rebase(name)?;
         }
-        plans.push(plan.check().map_err(in_file)?);
+        plans.push(plan.check().and_then(Plan::skip_absent).map_err(in_file)?);
     }
     let Some(first) = plans.first() else {
         return Err(Failure::Bug("an experiment without a plan".into()));

@@ -100,8 +100,25 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         ),
         (
             "place = \"host\"",
-            "place = { oci = \"runc\" }",
-            "x.toml:35: a place other than \"host\" is not in this version",
+            "place = { ocy = \"runc\" }",
+            "x.toml:35: place: 'ocy' is not a kind of place; there are host, netns, oci",
+        ),
+        ("place = \"host\"", "place = \"oci\"", "x.toml:35: place: oci needs its runtime: { oci"),
+        (
+            "place = \"host\"",
+            "place = { netns = { rat = \"1gbit\" } }",
+            "x.toml:35: place: netns: unknown key 'rat'; did you mean 'rate'?",
+        ),
+        ("place = \"host\"", "place = { vm = 3 }", "x.toml:35: place: write \"vm\", or { vm ="),
+        (
+            "place = \"host\"",
+            "place = { host = { memory = \"2X\" } }",
+            "memory '2X': write 512M, 2G",
+        ),
+        (
+            "place = \"host\"",
+            "place = { netns = {}, vm = {} }",
+            "x.toml:35: place: write a word, as \"netns\", or one kind",
         ),
         (
             "layers = []",

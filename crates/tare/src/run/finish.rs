@@ -310,6 +310,12 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         tls: variant.url.starts_with("https:"),
         filter: variant.filter().map(|filter| filter.filter.name().to_owned()),
         may_differ: variant.may_differ.iter().map(|d| d.word().to_owned()).collect(),
+        place: variant.place.name(),
+        client: variant.client.name(),
+    });
+    let skipped = plan.skipped.iter().map(|skipped| tare_report::run::Skipped {
+        name: skipped.name.clone(),
+        reason: skipped.reason.clone(),
     });
     let stopped_by = row.stopped_by.clone();
     let load = &plan.load;
@@ -325,6 +331,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         question: plan.question(),
         precision: plan.stop.precision,
         variants: variants.collect(),
+        skipped: skipped.collect(),
         load: LoadFacts {
             open_loop: load.rate.is_some(),
             rate_per_s: load.rate,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_lab::filters::FilterSpec;
+use tare_lab::places::spec::HostSpec;
+use tare_lab::places::{ClientSpec, PlaceSpec};
 use tare_lab::{LabError, ServerSpec};
 use tare_stats::{Metric, Question};
 
@@ -25,6 +27,9 @@ pub struct Plan {
     pub load_cpus: Vec<usize>,
     pub server_cpus: Vec<usize>,
     pub variants: Vec<Variant>,
+    /// Variants that this machine could not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
     /// A cell of a sweep: the value of each thing that is swept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cell: BTreeMap<String, String>,
@@ -55,6 +60,10 @@ pub struct Slices {
     pub warmup: Option<DurationNs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
+    /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
+    /// 3 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place_launches: Option<u32>,
     /// What the first round found for what was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
@@ -89,6 +98,38 @@ pub struct Variant {
     /// What is put between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<Layer>,
+    /// Where its server runs, and where its load comes from.
+    #[serde(default = "host", skip_serializing_if = "is_host")]
+    pub place: PlaceSpec,
+    #[serde(default = "client_on_host", skip_serializing_if = "is_client_on_host")]
+    pub client: ClientSpec,
+    /// Left out of the run where its place cannot be had, instead of ending it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+}
+
+/// A variant that could not be had, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    pub name: String,
+    pub reason: String,
+}
+
+pub fn host() -> PlaceSpec {
+    PlaceSpec::Host(HostSpec::default())
+}
+
+fn is_host(place: &PlaceSpec) -> bool {
+    *place == host()
+}
+
+pub fn client_on_host() -> ClientSpec {
+    ClientSpec::Place(host())
+}
+
+fn is_client_on_host(client: &ClientSpec) -> bool {
+    *client == client_on_host()
 }
 
 /// Something in the path. A new kind is a new variant here.
@@ -102,6 +143,44 @@ impl Variant {
     /// Its filter, if it has one.
     pub fn filter(&self) -> Option<&FilterSpec> {
         self.layers.iter().map(|Layer::Filter(spec)| spec).next()
+    }
+
+    /// Whether its places can be had on this machine.
+    fn can_be_had(&self) -> Result<(), LabError> {
+        self.place.check()?;
+        match &self.client {
+            ClientSpec::SameAsServer => Ok(()),
+            ClientSpec::Place(place) => place.check(),
+        }
+    }
+
+    /// What cannot be seen from one place alone.
+    fn check_places(&self) -> Result<(), Failure> {
+        let usage = |text: &str| Err(Failure::Usage(format!("variant '{}': {text}", self.name)));
+        let has_place = !matches!(self.place, PlaceSpec::Host(_));
+        if self.optional && self.baseline {
+            return usage("the baseline cannot be optional");
+        }
+        if self.server == ServerSpec::Up && !is_host(&self.place) {
+            return usage("a server that is up already is where it is: leave out place");
+        }
+        if self.client == ClientSpec::SameAsServer && !has_place {
+            return usage("same_as_server needs a place; on the host it is so already");
+        }
+        if has_place && !self.url.contains("{port}") {
+            return usage("a server in a place listens where tare says: leave out url");
+        }
+        let on_host = |place: &PlaceSpec| matches!(place, PlaceSpec::Host(_));
+        if matches!(&self.client, ClientSpec::Place(PlaceSpec::Ssh(_)))
+            && on_host(&self.place)
+            && self.url.starts_with("http://127.0.0.1:")
+        {
+            return usage(
+                "a client elsewhere does not reach 127.0.0.1: give url = \"http://ADDRESS:{port}/\" \
+                 with an address of this machine that it does reach",
+            );
+        }
+        Ok(())
     }
 
     /// What cannot be seen from one layer alone.
@@ -222,6 +301,30 @@ impl Plan {
             self.url(index, 1)?;
             variant.server.describe()?;
             variant.check_layers()?;
+            variant.check_places()?;
+        }
+        Ok(self)
+    }
+
+    /// Leaves out what this machine cannot have and the file calls optional.
+    pub fn skip_absent(mut self) -> Result<Self, Failure> {
+        let mut kept = Vec::new();
+        for variant in std::mem::take(&mut self.variants) {
+            match variant.can_be_had() {
+                Ok(()) => kept.push(variant),
+                Err(LabError::Environment(reason)) if variant.optional => {
+                    let name = variant.name;
+                    self.skipped.push(Skipped { name, reason });
+                }
+                Err(error) => return Err(error.named(&variant.name).into()),
+            }
+        }
+        self.variants = kept;
+        if self.variants.len() < 2 {
+            let reasons = self.skipped.iter().map(|s| format!("{}: {}", s.name, s.reason));
+            let reasons: Vec<String> = reasons.collect();
+            let text = format!("nothing is left to compare: {}", reasons.join("; "));
+            return Err(Failure::Environment(text));
         }
         Ok(self)
     }
@@ -238,6 +341,7 @@ impl Plan {
         within("connections", self.load.connections, 1_000_000)?;
         within("threads", self.load.workers(), 1024)?;
         within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
+        within("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
         within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
         if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
             return Err(format!("slices: {window} each: write 1ms to 60s"));

@@ -8,11 +8,12 @@ use tare_lab::Launched;
 use tare_lab::filters::caller::{Caller, TRIAL_CALLS, calls_within};
 use tare_lab::filters::status::{FilterCounts, FilterStatus};
 use tare_lab::filters::{FilterKind, FilterSpec};
+use tare_lab::launch::Server;
 use tare_load::LoadPlan;
 use tare_stats::samples::Proof;
 
+use super::clients::{Client, Clients};
 use super::filter_memory::Memory;
-use super::probe::Prober;
 use crate::failure::Failure;
 
 /// One launch's filter, between its start and its end.
@@ -36,7 +37,8 @@ impl FilterProof {
     pub fn begin(
         spec: &FilterSpec,
         launched: &Launched,
-        prober: &mut Prober,
+        clients: &mut Clients,
+        client: &Client,
         refused: &LoadPlan,
         path: &str,
         cpus: &[usize],
@@ -52,13 +54,14 @@ impl FilterProof {
             call_ns: Some(call_ns),
         };
         let never = AtomicBool::new(false);
-        let Some(start) = proof.status.read_settled(prober.take_sent(), &never) else {
+        let server = launched.server.as_ref();
+        let Some(start) = proof.status.read_settled(server, clients.take_sent(), &never) else {
             proof.broken = Some("nginx's module does not answer".into());
             return Ok(Some(proof));
         };
-        let answer = prober.ask(refused)?;
-        let asked = prober.take_sent();
-        let counts = proof.status.read_settled(start.seen + asked, &never).unwrap_or(start);
+        let answer = clients.ask(client, refused)?;
+        let asked = clients.take_sent();
+        let counts = proof.status.read_settled(server, start.seen + asked, &never).unwrap_or(start);
         proof.before = counts;
         let counted = counts.since(start);
         let path = spec.refused_path();
@@ -79,14 +82,14 @@ impl FilterProof {
     }
 
     /// After the load, of which so many requests were sent.
-    pub fn end(self, sent: u64) -> Proof {
+    pub fn end(self, server: &dyn Server, sent: u64) -> Proof {
         let layer = format!("filter {}", self.spec.filter.name());
         let not = |text: String| Proof { layer: layer.clone(), held: false, text };
         if let Some(text) = self.broken {
             return not(text);
         }
         let seen = self.before.seen + sent;
-        let Some(after) = self.status.read_settled(seen, &AtomicBool::new(false)) else {
+        let Some(after) = self.status.read_settled(server, seen, &AtomicBool::new(false)) else {
             return not("nginx's module does not answer any more".into());
         };
         let counts = after.since(self.before);

@@ -6,21 +6,21 @@ use tare_lab::Launched;
 use tare_lab::machine::{Reading, ports_used, throttled_periods};
 use tare_lab::meter::Meter;
 use tare_load::LoadPlan;
-use tare_load::session::SliceReport;
 use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
 use tare_store::Entry;
 
+use super::clients::Client;
 use super::plan::Found;
 use super::proof::FilterProof;
 use super::runner::{Runner, Window, edges};
 use super::schedule;
-use super::slicing::{Place, slice_of};
 use crate::failure::Failure;
 
 /// One variant while it is up.
 struct Up {
     variant: usize,
     launched: Option<Launched>,
+    client: Client,
     plan: LoadPlan,
     probe: Option<Probe>,
     started_unix_ms: u64,
@@ -34,10 +34,12 @@ struct Up {
 }
 
 impl Up {
-    /// Periods in which a quota held its processes up, ever.
+    /// Periods in which a quota held its processes up, ever. Its first is its launcher in a
+    /// container, its last is in the group that is limited.
     fn throttled(meter: Option<&Meter>) -> u64 {
         let pids = meter.map_or(&[][..], Meter::pids);
-        pids.first().map_or(0, |pid| throttled_periods(&pid.to_string()))
+        let ends = pids.first().into_iter().chain(pids.last());
+        ends.map(|pid| throttled_periods(&pid.to_string())).max().unwrap_or(0)
     }
 }
 
@@ -72,21 +74,21 @@ impl Runner<'_> {
 
     /// Variants that are up at the same time.
     fn run_group(&mut self, group: &[usize], round: &mut Round) -> Result<(), Failure> {
-        let mut up = self.launch_all(group)?;
+        let mut up = self.launch_all(group, round.index)?;
         if self.interrupted() {
             return Ok(());
         }
         let before = Reading::take();
         let measured = self.measure(&mut up, round);
         let machine = Reading::take().since(&before);
-        let lives = self.session.close();
+        let lives = self.clients.close();
         measured?;
-        let lives = lives?;
-        for (lane, up) in up.iter_mut().enumerate() {
-            let lives = lives.iter().filter_map(|worker| worker.get(lane));
-            let (sent, closed) =
-                lives.fold((0, 0), |(s, c), life| (s + life.sent, c + life.closed_by_server));
-            round.launches.push(end_of(up, sent, closed));
+        for (up, life) in up.iter_mut().zip(lives?) {
+            let mut launch = end_of(up, life.sent, life.closed_by_server);
+            launch.proofs.extend(self.lab.proofs(up.variant));
+            launch.emulated = self.lab.is_emulated(up.variant);
+            launch.place_starts = self.lab.place_starts(up.variant);
+            round.launches.push(launch);
         }
         self.stop_all(up)?;
         add_use(&mut round.machine, machine);
@@ -98,43 +100,52 @@ impl Runner<'_> {
     }
 
     /// Starts them all, then waits for each until it gives a good reply.
-    fn launch_all(&mut self, group: &[usize]) -> Result<Vec<Up>, Failure> {
+    fn launch_all(&mut self, group: &[usize], round: u32) -> Result<Vec<Up>, Failure> {
         let stop = self.stop_flag();
         let mut started = Vec::new();
         for variant in group {
-            let at = monotonic_now();
-            started.push((*variant, self.lab.launch(*variant)?, at, wall_unix_ms()));
+            let launched = self.lab.launch(*variant, round)?;
+            // What a place took to start is not the server's.
+            let began = launched.as_ref().map(|launched| launched.started());
+            let at = began.unwrap_or_else(monotonic_now);
+            started.push((*variant, launched, at, wall_unix_ms()));
+            if self.interrupted() {
+                return Ok(Vec::new());
+            }
         }
         let mut all = Vec::new();
         for (variant, mut launched, at, started_unix_ms) in started {
             if let Some(launched) = &mut launched {
-                launched.wait_until_listening(&stop)?;
+                launched.server.wait_until_listening(&stop)?;
             }
             if self.interrupted() {
                 return Ok(Vec::new());
             }
+            let client = self.lab.client(variant, round)?;
             let plan = self.lane_plan(variant, launched.as_ref())?;
-            self.prober.take_sent();
-            let probe = self.first_reply(variant, launched.as_mut(), &plan)?;
+            self.clients.take_sent();
+            let probe = self.first_reply(variant, launched.as_mut(), &client, &plan)?;
             let ready = monotonic_now().since(at);
             let filter = match &launched {
-                Some(launched) if !self.interrupted() => self.filter_proof(variant, launched)?,
+                Some(launched) if !self.interrupted() => {
+                    self.filter_proof(variant, launched, &client)?
+                }
                 _ => None,
             };
-            let meter = launched.as_ref().map(Launched::meter);
-            let source = launched.as_ref().and_then(|launched| launched.recipe.count.clone());
+            let meter = launched.as_ref().map(|launched| launched.server.meter());
             all.push(Up {
                 variant,
                 plan,
                 probe,
                 started_unix_ms,
                 ready,
-                counted: source.and_then(|source| source.read()),
+                counted: launched.as_ref().and_then(Launched::served),
                 used_before: meter.as_ref().and_then(Meter::read),
-                logged_before: launched.as_ref().map_or((0, 0), Launched::logged),
+                logged_before: logged(launched.as_ref()),
                 throttled_before: Up::throttled(meter.as_ref()),
                 meter,
                 launched,
+                client,
                 filter,
             });
             if self.interrupted() {
@@ -149,6 +160,7 @@ impl Runner<'_> {
         &mut self,
         variant: usize,
         launched: &Launched,
+        client: &Client,
     ) -> Result<Option<FilterProof>, Failure> {
         let Some(spec) = self.plan.variants[variant].filter() else { return Ok(None) };
         let port = launched.recipe.address.port();
@@ -158,11 +170,15 @@ impl Runner<'_> {
         let endpoint = Endpoint::Tcp(launched.recipe.address);
         let refused = self.plan.load_of(variant).plan(&url, endpoint, self.plan.seed)?;
         let cpus = &self.plan.server_cpus;
-        FilterProof::begin(spec, launched, &mut self.prober, &refused, &path, cpus)
+        FilterProof::begin(spec, launched, &mut self.clients, client, &refused, &path, cpus)
     }
 
     /// Where the load of a variant goes, and what it asks.
     fn lane_plan(&self, variant: usize, launched: Option<&Launched>) -> Result<LoadPlan, Failure> {
+        let mut load = self.plan.load_of(variant);
+        if !self.lab.client_has_our_cpus(variant) {
+            load.cpus = None;
+        }
         let (url, endpoint) = match launched {
             Some(launched) => {
                 let address = launched.recipe.address;
@@ -170,7 +186,7 @@ impl Runner<'_> {
             }
             None => (self.plan.url(variant, 1)?, self.endpoints[variant].clone()),
         };
-        self.plan.load_of(variant).plan(&url, endpoint, self.plan.seed)
+        load.plan(&url, endpoint, self.plan.seed)
     }
 
     /// Probes until there is a reply that is not the server's "not yet".
@@ -178,11 +194,12 @@ impl Runner<'_> {
         &mut self,
         variant: usize,
         launched: Option<&mut Launched>,
+        client: &Client,
         plan: &LoadPlan,
     ) -> Result<Option<Probe>, Failure> {
         let name = &self.plan.variants[variant].name;
         let Some(launched) = launched else {
-            return match self.prober.ask(plan)? {
+            return match self.clients.ask(client, plan)? {
                 Ok(probe) => Ok(Some(probe)),
                 Err(why) => {
                     let address = &plan.engine.endpoint;
@@ -192,7 +209,7 @@ impl Runner<'_> {
         };
         let limit = launched.ready_limit();
         loop {
-            let answer = self.prober.ask(plan)?;
+            let answer = self.clients.ask(client, plan)?;
             if self.interrupted() {
                 return Ok(None);
             }
@@ -204,8 +221,8 @@ impl Runner<'_> {
                 {
                     return Ok(Some(probe));
                 }
-                Ok(_) => launched.not_yet(Instant::FAR)?,
-                Err(why) => launched.not_yet(limit).map_err(|error| match error {
+                Ok(_) => launched.server.not_yet(Instant::FAR)?,
+                Err(why) => launched.server.not_yet(limit).map_err(|error| match error {
                     tare_lab::LabError::Environment(text) => {
                         Failure::Environment(format!("{text} (asked, it said: {why})"))
                     }
@@ -215,22 +232,26 @@ impl Runner<'_> {
         }
     }
 
+    fn open_lanes(&mut self, up: &[Up]) -> Result<Vec<String>, Failure> {
+        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.plan)).collect();
+        self.clients.open(&lanes)
+    }
+
     /// Connections, warm-up, cycles.
     fn measure(&mut self, up: &mut [Up], round: &mut Round) -> Result<(), Failure> {
-        let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.plan).collect();
-        let opened = self.session.open(&plans)?;
-        self.note_reactor(&opened)?;
+        let said = self.open_lanes(up)?;
+        self.note_reactors(said)?;
         let window = match self.window {
             Some(window) => window,
             None => {
-                let (slowest, longest) = self.trial(up.len())?;
+                let (slowest, longest) = self.trial(up)?;
                 self.settle_window(slowest, longest)?
             }
         };
         for (lane, up) in up.iter_mut().enumerate() {
-            self.session.slice(lane, window.warmup())?;
+            self.clients.slice(lane, &up.plan, window.warmup())?;
             // Threads and processes that load brought to life are there now.
-            up.meter = up.launched.as_ref().map(Launched::meter);
+            up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
         }
         let order = schedule::cycles(self.plan.seed, round.index, up.len(), round.cycles);
         let ramps = schedule::ramps(self.plan.seed, round.index, round.cycles);
@@ -238,10 +259,11 @@ impl Runner<'_> {
             let window = window.with_longer_ramp(ramp);
             for (position, lane) in lanes.into_iter().enumerate() {
                 let variant = up[lane].variant;
-                let place = Place { variant, cycle: cycle as u32, position: position as u32 };
-                let Some(slice) = self.slice(&mut up[lane], lane, place, window)? else {
+                let Some(slice) = self.slice(&mut up[lane], lane, window)? else {
                     return Ok(());
                 };
+                let (cycle, position) = (cycle as u32, position as u32);
+                let slice = Slice { variant: variant as u32, cycle, position, ..slice };
                 let slice = std::sync::Arc::new(slice);
                 self.write(Entry::Slice { round: round.index, slice: slice.clone() })?;
                 round.slices.push(std::sync::Arc::unwrap_or_clone(slice));
@@ -255,20 +277,20 @@ impl Runner<'_> {
         &mut self,
         up: &mut Up,
         lane: usize,
-        place: Place,
         window: Window,
     ) -> Result<Option<Slice>, Failure> {
         let before = up.meter.as_ref().and_then(Meter::read);
-        let reports = self.session.slice(lane, window.stretch())?;
+        let measured = self.clients.slice(lane, &up.plan, window.stretch())?;
         let after = up.meter.as_ref().and_then(Meter::read);
         if self.interrupted() {
             return Ok(None);
         }
         let server = after.zip(before).map(|(after, before)| after.since(before));
-        let slice = slice_of(place, &up.plan, &reports, server);
+        let (counts, latencies) = (measured.counts, measured.latencies);
+        let slice = Slice { counts, server, latencies, ..Slice::default() };
         if slice.counts.answered == 0
             && let Some(launched) = &up.launched
-            && !launched.is_alive()
+            && !launched.server.is_alive()
         {
             let name = &self.plan.variants[up.variant].name;
             return Err(Failure::Target(format!("{name}: the server died under load")));
@@ -281,31 +303,30 @@ impl Runner<'_> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for variant in 0..self.plan.variants.len() {
-            let up = self.launch_all(&[variant])?;
+            let up = self.launch_all(&[variant], 0)?;
             if self.interrupted() {
                 return Ok(());
             }
-            let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.plan).collect();
-            self.session.open(&plans)?;
-            let (per_s, mean) = self.trial(up.len())?;
+            self.open_lanes(&up)?;
+            let (per_s, mean) = self.trial(&up)?;
             slowest = slowest.min(per_s);
             longest = longest.max(mean);
-            self.session.close()?;
+            self.clients.close()?;
             self.stop_all(up)?;
         }
         self.settle_window(slowest, longest).map(drop)
     }
 
     /// The fewest replies a second of any lane, and the longest mean latency.
-    fn trial(&mut self, lanes: usize) -> Result<(f64, DurationNs), Failure> {
+    fn trial(&mut self, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
-        for lane in 0..lanes {
+        for (lane, up) in up.iter().enumerate() {
             let edges = edges(self.plan);
             let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
             loop {
-                let reports = self.session.slice(lane, trial.stretch())?;
-                let (per_s, mean) = rate_and_mean(&reports);
+                let measured = self.clients.slice(lane, &up.plan, trial.stretch())?;
+                let (per_s, mean) = measured.rate_and_mean();
                 let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
                 if enough || trial.length >= Window::LONGEST || self.interrupted() {
                     slowest = slowest.min(per_s);
@@ -337,10 +358,10 @@ impl Runner<'_> {
 
     fn stop_all(&mut self, mut up: Vec<Up>) -> Result<(), Failure> {
         for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
-            launched.ask_to_stop();
+            launched.server.ask_to_stop();
         }
         for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
-            launched.stop();
+            launched.server.stop();
         }
         drop(up);
         self.lab.end_orphans();
@@ -353,24 +374,21 @@ const TRIAL: DurationNs = DurationNs::from_ms(30);
 const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
 const TRIAL_REPLIES: f64 = 10.0;
 
-fn rate_and_mean(reports: &[SliceReport]) -> (f64, DurationNs) {
-    let per_s = reports.iter().map(|report| report.tally.good_per_s()).sum();
-    let (sum, n) = reports.iter().fold((0, 0), |(sum, n), report| {
-        (sum + report.from_sent.sum_ns, n + u128::from(report.tally.good))
-    });
-    (per_s, DurationNs::from_ns((sum / n.max(1)) as u64))
+fn logged(launched: Option<&Launched>) -> (u64, u64) {
+    launched.map_or((0, 0), |launched| launched.server.logged())
 }
 
 /// What is known of a launch when its load has ended.
 fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
     let source = up.launched.as_ref().and_then(|launched| launched.recipe.count.clone());
     let served = up.counted.zip(source).and_then(|(before, source)| {
-        Some(source.read()?.saturating_sub(before).saturating_sub(source.own_requests()))
+        let now = up.launched.as_ref().and_then(Launched::served)?;
+        Some(now.saturating_sub(before).saturating_sub(source.own_requests()))
     });
     let used = up.meter.as_ref().and_then(Meter::read).zip(up.used_before);
     let used = used.map(|(after, before)| after.since(before));
     let throttled = Up::throttled(up.meter.as_ref());
-    let (log_lines, log_bytes) = up.launched.as_ref().map_or((0, 0), Launched::logged);
+    let (log_lines, log_bytes) = logged(up.launched.as_ref());
     Launch {
         variant: up.variant as u32,
         fresh: up.launched.is_some(),
@@ -385,7 +403,15 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
         closed_by_server,
         probe: up.probe.take(),
         call_ns: up.filter.as_ref().and_then(|filter| filter.call_ns),
-        proofs: up.filter.take().map(|filter| filter.end(sent)).into_iter().collect(),
+        proofs: up
+            .filter
+            .take()
+            .zip(up.launched.as_ref())
+            .map(|(filter, launched)| filter.end(launched.server.as_ref(), sent))
+            .into_iter()
+            .collect(),
+        emulated: false,
+        place_starts: 0,
         cpu_ns: used.map_or(0, |used| used.cpu_ns),
         throttled_periods: throttled.saturating_sub(up.throttled_before),
     }

@@ -1,5 +1,6 @@
 //! Runs rounds until the stopping rule, the clock or the user says stop.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -8,7 +9,6 @@ use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint};
 use tare_lab::lab::Placed;
 use tare_lab::{Event, Lab, LabPlan, ServerSpec};
-use tare_load::session::{Opened, Session};
 use tare_load::{Edges, Stretch};
 use tare_stats::metric::Basis;
 use tare_stats::stopping::{
@@ -17,11 +17,11 @@ use tare_stats::stopping::{
 use tare_stats::{RoundDigest, analyse, digest};
 use tare_store::{Entry, RunEnd, Writer};
 
+use super::clients::Clients;
 use super::live::LiveTable;
 use super::outcome::Stopped;
 use super::places::journal_folder;
 use super::plan::Plan;
-use super::probe::Prober;
 use super::schedule::RAMP_JITTER;
 use crate::failure::Failure;
 use crate::load::plan::resolve;
@@ -88,8 +88,7 @@ impl Window {
 pub struct Runner<'a> {
     pub(super) plan: &'a Plan,
     pub(super) lab: Lab,
-    pub(super) session: Session,
-    pub(super) prober: Prober,
+    pub(super) clients: Clients,
     pub(super) window: Option<Window>,
     /// Of variants that are already up.
     pub(super) endpoints: Vec<Endpoint>,
@@ -134,23 +133,32 @@ impl<'a> Runner<'a> {
             ));
             let server = variant.server.clone();
             let fixed = address.filter(|_| server != ServerSpec::Up);
-            let filter = variant.filter().cloned();
-            servers.push(Placed { name: variant.name.clone(), server, fixed, filter });
+            servers.push(Placed {
+                name: variant.name.clone(),
+                server,
+                fixed,
+                // A URL that leaves only the port open says where to listen.
+                ip: url.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
+                filter: variant.filter().cloned(),
+                place: variant.place.clone(),
+                client: variant.client.clone(),
+            });
         }
         let lab = Lab::open(LabPlan {
             state: &state,
             servers,
             cpus: plan.server_cpus.clone(),
+            load_cpus: plan.load_cpus.clone(),
+            place_launches: plan.slices.place_launches.unwrap_or(PLACE_LAUNCHES),
+            stop: stop.clone(),
             connections: plan.load.max_connections.unwrap_or(plan.load.connections),
             events: sender,
         })?;
-        let session = Session::start(plan.load.workers(), &plan.load_cpus, &stop)?;
-        let prober = Prober::new(&stop)?;
+        let clients = Clients::start(plan.load.workers(), &plan.load_cpus, &stop)?;
         Ok(Self {
             plan,
             lab,
-            session,
-            prober,
+            clients,
             window: None,
             endpoints,
             writer,
@@ -175,8 +183,8 @@ impl<'a> Runner<'a> {
         let _ = self.note(format!("ended: {}; {outside}", stopped.word()));
         let _ = self.write_events();
         let _ = self.write(Entry::RunEnded(RunEnd { stopped_by: stopped.word().into() }));
-        let Self { lab, session, prober, .. } = self;
-        drop((session, prober));
+        let Self { lab, clients, .. } = self;
+        drop(clients);
         lab.end_orphans();
         let complaints = lab.close();
         if complaints.is_empty() || matches!(stopped, Stopped::Failed(_)) {
@@ -314,13 +322,12 @@ impl<'a> Runner<'a> {
         Failure::Target(format!("not one good reply from any variant: {why}"))
     }
 
-    pub(super) fn note_reactor(&mut self, opened: &Opened) -> Result<(), Failure> {
+    pub(super) fn note_reactors(&mut self, said: Vec<String>) -> Result<(), Failure> {
         if self.reactor_noted {
             return Ok(());
         }
         self.reactor_noted = true;
-        let why = opened.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
-        self.note(format!("load by {}{why}", opened.reactor.name()))
+        said.into_iter().try_for_each(|text| self.note(text))
     }
 
     /// For those who wait elsewhere.
@@ -360,6 +367,8 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Starts of a place that takes long to start, over the first rounds.
+const PLACE_LAUNCHES: u32 = 3;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
 const TAIL_CYCLES_MAX: u32 = 1000;

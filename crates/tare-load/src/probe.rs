@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tare_io::DurationNs;
-use tare_load::http1::{Capture, Reply};
-use tare_load::session::Session;
-use tare_load::source::{Asked, Source};
-use tare_load::{LoadError, LoadPlan, PlannedSource, Stretch};
 use tare_stats::samples::Probe;
 
-use crate::failure::Failure;
+use crate::engine::{Edges, Stretch};
+use crate::http1::{Capture, Reply};
+use crate::run::{LoadError, LoadPlan, PlannedSource};
+use crate::session::Session;
+use crate::source::{Asked, Source};
 
 /// Asks on a connection of its own, beside the load's.
 pub struct Prober {
@@ -30,7 +30,7 @@ struct Seen {
 }
 
 impl Prober {
-    pub fn new(stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+    pub fn new(stop: &Arc<AtomicBool>) -> Result<Self, LoadError> {
         Ok(Self { session: Session::start(1, &[], stop)?, sent: 0 })
     }
 
@@ -40,13 +40,13 @@ impl Prober {
     }
 
     /// `None` where no whole reply came, with the reason.
-    pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, Failure> {
+    pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let plan = probe_plan(load, &seen);
         match self.session.open(&[&plan]) {
             Ok(_) => {}
             Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         let reports = self.session.slice(0, plan.stretch)?;
         let lives = self.session.close()?;
@@ -102,7 +102,7 @@ fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
             window: PATIENCE,
             requests: Some(2),
             interval: PATIENCE + PATIENCE,
-            edges: tare_load::Edges::Clock,
+            edges: Edges::Clock,
         },
         workers: 1,
         cpus: Vec::new(),

@@ -1,0 +1,179 @@
+//! Carrying requests out, one at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+
+use serde_json::Value;
+use tare_io::time::{monotonic_now, wall_unix_ns};
+use tare_io::{Instant, system};
+use tare_lab::LabError;
+use tare_lab::agent::protocol::{Clock, Failed, LaneLife, Opened, Probed, Request, Used};
+use tare_lab::count;
+use tare_lab::launch::{Event, Server};
+use tare_lab::local::{LocalServer, Site};
+use tare_load::measured::Measured;
+use tare_load::order::LoadOrder;
+use tare_load::probe::Prober;
+use tare_load::session::Session;
+use tare_load::{LoadError, LoadPlan};
+
+/// What this agent has in hand: a server, and connections to one.
+pub struct Hands {
+    stop: Arc<AtomicBool>,
+    events: Sender<Event>,
+    server: Option<LocalServer>,
+    load: Option<(Session, Vec<LoadPlan>)>,
+    prober: Option<Prober>,
+}
+
+type Answer = Result<Value, Failed>;
+
+/// Open files beside connections.
+const SPARE_FILES: u64 = 64;
+
+impl Hands {
+    pub fn new(stop: Arc<AtomicBool>, events: Sender<Event>) -> Self {
+        Self { stop, events, server: None, load: None, prober: None }
+    }
+
+    pub fn carry_out(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Start { recipe, cpus } => {
+                self.server = None;
+                let events = self.events.clone();
+                let who = "server".to_owned();
+                let site = Site { who, cpus, cgroup: None, pidfile: None, events };
+                self.server = Some(LocalServer::start(*recipe, &site).map_err(lab)?);
+                done(())
+            }
+            Request::Listening => {
+                let stop = self.stop.clone();
+                done(self.server()?.wait_until_listening(&stop).map_err(lab)?)
+            }
+            Request::NotYet { late } => {
+                let limit = if late { monotonic_now() } else { Instant::FAR };
+                done(self.server()?.not_yet(limit).map_err(lab)?)
+            }
+            Request::IsAlive => done(self.server.as_ref().is_some_and(Server::is_alive)),
+            Request::Used => {
+                let meter = self.server()?.meter();
+                done(Used { server: meter.read(), rss_bytes: meter.rss_bytes() })
+            }
+            Request::Logged => done(self.server()?.logged()),
+            Request::Page { address, path } => done(count::fetch(address, &path)),
+            Request::Lines { path } => done(count::lines(&path)),
+            Request::AskToStop => {
+                if let Some(server) = &mut self.server {
+                    server.ask_to_stop();
+                }
+                done(())
+            }
+            Request::Stop => {
+                self.server = None;
+                crate::seen::end_children();
+                done(())
+            }
+            Request::Open { lanes } => self.open(lanes),
+            Request::Slice { lane, stretch } => {
+                let (session, plans) = self.load.as_mut().ok_or_else(no_lanes)?;
+                let plan = plans.get(lane).ok_or_else(no_lanes)?;
+                let reports = session.slice(lane, stretch.stretch()).map_err(load)?;
+                done(Measured::of(plan, &reports).message())
+            }
+            Request::Close => {
+                let Some((mut session, plans)) = self.load.take() else { return done(()) };
+                let lives = session.close().map_err(load)?;
+                let of_lane = |lane: usize| {
+                    let of_workers = lives.iter().filter_map(|worker| worker.get(lane));
+                    of_workers.fold(LaneLife::default(), |sum, life| LaneLife {
+                        sent: sum.sent + life.sent,
+                        closed_by_server: sum.closed_by_server + life.closed_by_server,
+                    })
+                };
+                done((0..plans.len()).map(of_lane).collect::<Vec<_>>())
+            }
+            Request::Probe { order } => self.probe(*order),
+            Request::Clock => done(Clock {
+                unix_ns: wall_unix_ns(),
+                monotonic_ns: monotonic_now().since(Instant::default()).as_ns(),
+            }),
+            // Heard where lines are read.
+            Request::Cancel => done(()),
+        }
+    }
+
+    fn server(&mut self) -> Result<&mut LocalServer, Failed> {
+        self.server.as_mut().ok_or_else(|| Failed::Usage("no server was started here".into()))
+    }
+
+    fn open(&mut self, lanes: Vec<LoadOrder>) -> Answer {
+        self.load = None;
+        let plans = lanes.into_iter().map(LoadOrder::plan).collect::<Result<Vec<_>, _>>();
+        let plans = plans.map_err(|error| Failed::Usage(error.to_string()))?;
+        let Some(first) = plans.first() else { return Err(no_lanes()) };
+        for plan in &plans {
+            provide_files(plan)?;
+        }
+        let mut session = Session::start(first.workers, &first.cpus, &self.stop)
+            .map_err(|error| load(error.into()))?;
+        let opened = session.open(&plans.iter().collect::<Vec<_>>()).map_err(load)?;
+        self.load = Some((session, plans));
+        done(Opened { reactor: opened.reactor.name().to_owned(), note: opened.note })
+    }
+
+    fn probe(&mut self, order: LoadOrder) -> Answer {
+        let plan = order.plan().map_err(|error| Failed::Usage(error.to_string()))?;
+        if self.prober.is_none() {
+            self.prober = Some(Prober::new(&self.stop).map_err(load)?);
+        }
+        let Some(prober) = &mut self.prober else { return Err(no_lanes()) };
+        let answer = prober.ask(&plan).map_err(load)?;
+        let sent = prober.take_sent();
+        done(match answer {
+            Ok(probe) => Probed { probe: Some(probe), why: String::new(), sent },
+            Err(why) => Probed { probe: None, why, sent },
+        })
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn done(value: impl serde::Serialize) -> Answer {
+    Ok(serde_json::to_value(value).unwrap_or(Value::Null))
+}
+
+fn no_lanes() -> Failed {
+    Failed::Usage("no such connections were opened here".into())
+}
+
+fn lab(error: LabError) -> Failed {
+    match error {
+        LabError::Usage(text) => Failed::Usage(text),
+        LabError::Environment(text) => Failed::Environment(text),
+        LabError::Target(text) => Failed::Target(text),
+    }
+}
+
+fn load(error: LoadError) -> Failed {
+    match error {
+        LoadError::NoConnection { .. } => Failed::Target(error.to_string()),
+        LoadError::Setup(_) | LoadError::WorkerLost => Failed::Environment(error.to_string()),
+    }
+}
+
+fn provide_files(plan: &LoadPlan) -> Result<(), Failed> {
+    let wanted = u64::from(plan.engine.max_connections) + SPARE_FILES;
+    let allowed = system::raise_open_files(wanted);
+    match allowed >= wanted {
+        true => Ok(()),
+        false => Err(Failed::Environment(format!(
+            "{} connections need {wanted} open files, and in this place {allowed} are allowed",
+            plan.engine.max_connections
+        ))),
+    }
+}

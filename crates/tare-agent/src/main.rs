@@ -1,0 +1,68 @@
+//! tare's agent: the one program that a place needs. It speaks JSON lines on its standard streams
+//! (docs/agent.md), starts a server where it is, makes load from there, and ends all of it when
+//! its stream ends. People do not call it; tare does.
+
+#![forbid(unsafe_code)]
+
+mod carry_out;
+mod guest;
+mod seen;
+mod stream;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use carry_out::Hands;
+
+/// Bounds what this process and all that it starts may do.
+const DROP: &str = "--drop-capabilities";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let drop = arguments.iter().any(|argument| argument == DROP);
+    if arguments.iter().any(|argument| argument != DROP) {
+        eprintln!(
+            "tare-agent {}: runs inside the places of tare, which starts it and speaks with it on \
+             its standard streams; its only flag is {DROP}",
+            tare_lab::agent::VERSION
+        );
+        return ExitCode::from(2);
+    }
+    match serve(drop) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("tare-agent: {why}");
+            guest::power_off();
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Until the stream ends.
+fn serve(drop_capabilities: bool) -> Result<(), String> {
+    let is_guest = guest::is_one();
+    let (from, to) = if is_guest { guest::set_up()? } else { stream::standard() };
+    // In a guest of its own there is nobody to keep rights from but the host, who gave them.
+    if drop_capabilities || is_guest {
+        tare_io::process::keep_capabilities(&tare_lab::places::oci::CAPABILITY_NUMBERS)
+            .map_err(|error| format!("cannot give up capabilities: {error}"))?;
+    }
+    // Orphans of servers become this process's children, to be ended with them.
+    let _ = tare_io::process::adopt_orphans();
+    let stop = Arc::new(AtomicBool::new(false));
+    let to = stream::Outgoing::new(to);
+    to.hello(seen::hello()).map_err(|error| error.to_string())?;
+    let requests = stream::listen(from, stop.clone()).map_err(|error| error.to_string())?;
+    let mut hands = Hands::new(stop, to.events());
+    for (id, request) in requests {
+        let answer = hands.carry_out(request);
+        if to.answer(id, answer).is_err() {
+            break;
+        }
+    }
+    drop(hands);
+    seen::end_children();
+    guest::power_off();
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! What tare and its agents say to each other: one JSON object a line, each with the protocol's
+//! number. docs/agent.md tells it in words.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tare_load::order::{LoadOrder, StretchOrder};
+use tare_stats::samples::ServerUse;
+
+use crate::launch::{Event, Recipe};
+
+/// Raised when a message changes.
+pub const PROTOCOL: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToAgent {
+    pub tare: u32,
+    /// The answer bears it.
+    pub id: u64,
+    #[serde(rename = "do")]
+    pub request: Request,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Starts a server, the only one; answer: null.
+    Start { recipe: Box<Recipe>, cpus: Vec<usize> },
+    /// Waits until it accepts connections; null.
+    Listening,
+    /// Waits a little for it to become ready; null, or why it never will be.
+    NotYet { late: bool },
+    /// Whether its first process lives; a boolean.
+    IsAlive,
+    /// [`Used`].
+    Used,
+    /// Lines and bytes that it wrote.
+    Logged,
+    /// A page over plain HTTP, head and all, or null.
+    Page { address: SocketAddr, path: String },
+    /// Lines of a file, or null.
+    Lines { path: PathBuf },
+    /// Asks it to end; null.
+    AskToStop,
+    /// Ends it and all its processes; null.
+    Stop,
+    /// Opens connections; [`Opened`].
+    Open { lanes: Vec<LoadOrder> },
+    /// A slice of load on one of them; a `MeasuredMessage` of tare-load.
+    Slice { lane: usize, stretch: StretchOrder },
+    /// Closes them; one [`LaneLife`] a lane.
+    Close,
+    /// Two requests on a connection of its own; [`Probed`].
+    Probe { order: Box<LoadOrder> },
+    /// The place's clocks; [`Clock`].
+    Clock,
+    /// Ends what is under way; said in between, and not answered.
+    Cancel,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FromAgent {
+    pub tare: u32,
+    #[serde(flatten)]
+    pub message: Message,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// The first, unasked.
+    Hello(Box<Hello>),
+    Done {
+        id: u64,
+        value: serde_json::Value,
+    },
+    Failed {
+        id: u64,
+        failed: Failed,
+    },
+    /// What a server said.
+    Event(Event),
+}
+
+/// Who must act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failed {
+    Usage(String),
+    Environment(String),
+    Target(String),
+}
+
+/// What an agent says of itself and of where it is: by this a place is proven.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hello {
+    pub version: String,
+    /// What it can do: serve, probe, load.
+    pub can: Vec<String>,
+    pub kernel_release: String,
+    /// `/proc/version`.
+    pub kernel: String,
+    pub boot_id: String,
+    pub uid: u32,
+    pub cpus: usize,
+    pub memory_bytes: u64,
+    /// The identity of each namespace: `net` → `net:[4026531840]`.
+    pub namespaces: std::collections::BTreeMap<String, String>,
+    /// IPv4 addresses of its links.
+    pub addresses: Vec<String>,
+    /// Flags of its CPUs, those that tell of virtual and confidential machines.
+    pub cpu_flags: Vec<String>,
+    /// Devices of confidential guests that it sees.
+    pub devices: Vec<String>,
+    /// Effective capabilities, as /proc tells them.
+    pub capabilities: String,
+    pub hostname: String,
+}
+
+/// What a server uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    pub server: Option<ServerUse>,
+    pub rss_bytes: Option<u64>,
+}
+
+/// How load is made there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    pub reactor: String,
+    pub note: Option<String>,
+}
+
+/// What a lane did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneLife {
+    pub sent: u64,
+    pub closed_by_server: u64,
+}
+
+/// What a probe saw, or why it saw nothing; and the requests that it sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    pub probe: Option<tare_stats::samples::Probe>,
+    pub why: String,
+    pub sent: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    pub unix_ns: u64,
+    pub monotonic_ns: u64,
+}

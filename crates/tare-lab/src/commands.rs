@@ -1,0 +1,66 @@
+//! Short commands of other programs, run to their end within a time limit.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use tare_io::DurationNs;
+use tare_io::process::{Watched, signal};
+
+use crate::error::LabError;
+
+/// What came of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub worked: bool,
+    /// Its standard output.
+    pub out: String,
+    /// Why it did not work, in one line.
+    pub said: String,
+}
+
+const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+
+/// Runs a command, at most so long.
+pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
+    let program = argv.first().copied().unwrap_or_default();
+    let failed = |said: String| Outcome { said, ..Outcome::default() };
+    let mut command = Command::new(program);
+    command.args(&argv[1.min(argv.len())..]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return failed(format!("{program}: {error}")),
+    };
+    let read = |from: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            if let Some(from) = from {
+                let _ = from.take(OUTPUT_BYTES_MAX).read_to_end(&mut text);
+            }
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    };
+    let out = read(child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>));
+    let err = read(child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>));
+    let watched = Watched::new(child.id());
+    let ended = watched.is_ok_and(|watched| watched.ends_within(limit));
+    if !ended {
+        let _ = signal(child.id(), libc::SIGKILL);
+    }
+    let worked = child.wait().is_ok_and(|status| status.success());
+    if !ended {
+        return failed(format!("{program} did not end within {limit}"));
+    }
+    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = if lines.is_empty() { "it said nothing".to_owned() } else { lines.join(" | ") };
+    Outcome { worked, out, said }
+}
+
+/// Runs one that must work.
+pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, LabError> {
+    match run(argv, limit) {
+        Outcome { worked: true, out, .. } => Ok(out),
+        Outcome { said, .. } => Err(LabError::Environment(format!("cannot {what}: {said}"))),
+    }
+}

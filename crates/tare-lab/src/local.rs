@@ -1,0 +1,210 @@
+//! A server in this very place: started in its own process group and control group, its output
+//! drained, stopped for sure.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use tare_io::process::{Watched, signal};
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+
+use crate::companion::Companion;
+use crate::count;
+use crate::error::LabError;
+use crate::launch::{Event, Recipe, Server};
+use crate::meter::{Cgroup, Meter};
+use crate::processes;
+use crate::running::{Running, Start};
+
+/// Where and how a process is started.
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub who: String,
+    pub cpus: Vec<usize>,
+    pub cgroup: Option<Cgroup>,
+    /// Where it notes its number; left out by agents, whose end ends everything.
+    pub pidfile: Option<PathBuf>,
+    pub events: Sender<Event>,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct LocalServer {
+    recipe: Recipe,
+    started: Instant,
+    who: String,
+    running: Running,
+    cgroup: Option<Cgroup>,
+    stopping: bool,
+    /// Ends after the server.
+    companion: Option<Companion>,
+}
+
+/// How long a server may take to end when asked; then it is killed.
+const GRACE: DurationNs = DurationNs::from_secs(3);
+const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
+/// Between attempts to connect to a server that is starting.
+const READY_CHECK: DurationNs = DurationNs::from_us(500);
+
+impl LocalServer {
+    pub fn start(recipe: Recipe, site: &Site) -> Result<Self, LabError> {
+        if answers(recipe.address) {
+            return Err(LabError::Environment(format!(
+                "{}: something already answers on {}; stop it, or give the server another port",
+                site.who, recipe.address
+            )));
+        }
+        recipe.write_files()?;
+        let started = monotonic_now();
+        let companion =
+            recipe.companion.as_ref().map(|companion| Companion::start(companion, site));
+        let companion = companion.transpose()?;
+        let running = Running::start(&Start {
+            who: &site.who,
+            argv: &recipe.argv,
+            env: &recipe.env,
+            cpus: &site.cpus,
+            pidfile: site.pidfile.as_deref(),
+            entrances: &site.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
+            events: &site.events,
+            talks: false,
+        })?;
+        let cgroup = site.cgroup.clone();
+        let who = site.who.clone();
+        Ok(Self { recipe, started, who, running, cgroup, stopping: false, companion })
+    }
+
+    /// Whoever outlived the first process.
+    fn kill_stragglers(&self) {
+        let stragglers = || match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => processes::of_group(self.running.id()),
+        };
+        for _ in 0..10 {
+            let left = stragglers();
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                let watched = Watched::new(pid);
+                // Workers end by themselves once their master has gone.
+                let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
+                if watched.as_ref().is_ok_and(|watched| watched.ends_within(patience)) {
+                    continue;
+                }
+                let _ = signal(pid, libc::SIGKILL);
+                if let Ok(watched) = watched {
+                    watched.ends_within(KILLED_WITHIN);
+                }
+            }
+        }
+    }
+}
+
+impl Server for LocalServer {
+    fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        let limit = self.started + self.recipe.ready_within();
+        loop {
+            if answers(self.recipe.address) || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.not_yet(limit)?;
+        }
+    }
+
+    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+        if self.running.ends_within(READY_CHECK) {
+            let how = self.running.status().map_or(String::new(), |status| status.to_string());
+            self.running.signal(libc::SIGKILL);
+            self.kill_stragglers();
+            self.running.end_drains();
+            let hint = match how.as_str() {
+                "exit status: 0" => {
+                    "; if it went into the background, start it in the foreground (nginx: \
+                     -g 'daemon off;')"
+                }
+                "exit status: 127" => "; is the program installed?",
+                _ => "",
+            };
+            return Err(LabError::Environment(format!(
+                "{}: the server ended before it was ready ({how}{hint}){}",
+                self.who,
+                self.running.last_words()
+            )));
+        }
+        if monotonic_now() > limit {
+            return Err(LabError::Environment(format!(
+                "{}: no good reply from {} within {}{}",
+                self.who,
+                self.recipe.address,
+                self.recipe.ready_within(),
+                self.running.last_words()
+            )));
+        }
+        Ok(())
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.running.ends_within(DurationNs::ZERO)
+    }
+
+    fn meter(&self) -> Meter {
+        Meter::new(self.cgroup.as_ref(), self.running.id())
+    }
+
+    fn logged(&self) -> (u64, u64) {
+        let lines = self.running.written.lines.load(Ordering::Relaxed);
+        let bytes = self.running.written.bytes.load(Ordering::Relaxed);
+        self.recipe.log_files.iter().fold((lines, bytes), |(lines, bytes), path| {
+            let text = std::fs::read(path).unwrap_or_default();
+            let more = text.iter().filter(|byte| **byte == b'\n').count();
+            (lines + more as u64, bytes + text.len() as u64)
+        })
+    }
+
+    fn ask_to_stop(&mut self) {
+        if !self.stopping {
+            self.stopping = true;
+            self.running.signal(libc::SIGTERM);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.ask_to_stop();
+        if !self.running.ends_within(GRACE) {
+            self.running.signal(libc::SIGKILL);
+        }
+        self.kill_stragglers();
+        // By now it is dead, or beyond anybody's reach.
+        if self.running.ends_within(KILLED_WITHIN) {
+            self.running.status();
+            self.running.end_drains();
+        }
+        self.companion = None;
+    }
+
+    fn page(&self, address: SocketAddr, path: &str) -> Option<String> {
+        count::fetch(address, path)
+    }
+
+    fn lines(&self, path: &Path) -> Option<u64> {
+        count::lines(path)
+    }
+}
+
+impl Drop for LocalServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Whether somebody accepts connections there. A port that nobody has may answer too: a connection
+/// from it to itself, which TCP allows.
+fn answers(address: SocketAddr) -> bool {
+    // On loopback a refusal comes at once.
+    TcpStream::connect_timeout(&address, Duration::from_millis(200))
+        .is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
+}

@@ -1,0 +1,213 @@
+//! Places: where a server or a client runs.
+//!
+//! A place is a command that ends in an agent on its standard input and output, and what must be
+//! made before that: `prepare → start → prove → stop`, and removal by the journal. A new kind of
+//! place is a new file here and a line in [`PlaceSpec::place`].
+
+pub mod agent_file;
+pub mod container;
+pub mod cpio;
+pub mod guest_kernel;
+pub mod netns;
+pub mod network;
+pub mod oci;
+pub mod qemu;
+pub mod root;
+pub mod spec;
+pub mod ssh;
+pub mod vm;
+
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
+
+use tare_io::DurationNs;
+use tare_stats::samples::Proof;
+
+use crate::agent::Agent;
+use crate::error::LabError;
+use crate::journal::Journal;
+use crate::launch::Event;
+use crate::meter::Cgroup;
+use crate::running::Start;
+use network::Network;
+
+pub use spec::{ClientSpec, PlaceSpec};
+
+/// One place of one variant, for its server or its client.
+pub trait Place: Debug {
+    /// Makes what it needs, and starts its agent. Called again after [`Place::stop`], it starts
+    /// afresh.
+    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError>;
+
+    /// Evidence, from what its agent saw and from this side, that it is what was asked for.
+    fn prove(&self, agent: &Agent) -> Proof;
+
+    /// What must be taken away between two starts; its agent has ended.
+    fn stop(&mut self) {}
+
+    /// Where servers in it listen, and are reached from other places.
+    fn address(&self) -> IpAddr;
+
+    /// Emulated, and not run by the hardware.
+    fn is_emulated(&self) -> bool {
+        false
+    }
+
+    /// How often it is started afresh while its servers come and go.
+    fn restarts(&self) -> Restarts {
+        Restarts::AFewTimes
+    }
+
+    /// Whether the processes in it are in its control group on this machine.
+    fn is_metered_from_here(&self) -> bool {
+        true
+    }
+
+    /// Whether CPUs have the same numbers in it as on this machine.
+    fn has_our_cpus(&self) -> bool {
+        true
+    }
+}
+
+/// When a place is started afresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restarts {
+    /// One is like another.
+    Never,
+    /// It starts quickly, and no two are alike.
+    EachRound,
+    /// It takes long to start: a few times over a run (`place_launches`).
+    AFewTimes,
+}
+
+/// What places stand on, shared by all of a lab.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    pub journal: &'a mut Journal,
+    pub network: Option<&'a Network>,
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// One place's own part of the lab.
+#[derive(Clone, Debug)]
+pub struct Spot {
+    /// The variant, and whether it is for the server or the client.
+    pub who: String,
+    /// Names of what it makes: no other place of any run has the same.
+    pub tag: String,
+    /// Its number in the lab.
+    pub index: u8,
+    pub cpus: Vec<usize>,
+    pub cgroup: Option<Cgroup>,
+    /// On this machine, for its files.
+    pub folder: PathBuf,
+    /// In the place, where servers keep theirs.
+    pub inside: PathBuf,
+    /// Programs and files that are needed in it.
+    pub needs: Vec<PathBuf>,
+    pub events: Sender<Event>,
+}
+
+impl Spot {
+    /// Runs the command that ends in an agent.
+    fn start_agent(
+        &self,
+        argv: &[String],
+        patience: DurationNs,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Agent, LabError> {
+        let entrances = self.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default();
+        let start = Start {
+            who: &self.who,
+            argv,
+            env: &[],
+            cpus: &self.cpus,
+            pidfile: Some(&self.pidfile()),
+            entrances: &entrances,
+            events: &self.events,
+            talks: true,
+        };
+        Agent::start(&start, patience, stop)
+    }
+
+    pub fn pidfile(&self) -> PathBuf {
+        self.folder.join("agent.pid")
+    }
+
+    fn note(&self, text: String) {
+        let unix_ms = tare_io::time::wall_unix_ms();
+        let _ = self.events.send(Event { unix_ms, who: self.who.clone(), text });
+    }
+}
+
+/// What this machine says of itself, to compare with what an agent sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Here {
+    pub kernel_release: String,
+    pub boot_id: String,
+}
+
+impl Here {
+    pub fn look() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        Self {
+            kernel_release: read("/proc/sys/kernel/osrelease"),
+            boot_id: read("/proc/sys/kernel/random/boot_id"),
+        }
+    }
+}
+
+/// This process's own namespace of a kind.
+fn own_namespace(kind: &str) -> Option<String> {
+    let link = std::fs::read_link(Path::new("/proc/self/ns").join(kind)).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// Complaints, or what was seen.
+fn proof(layer: String, wrong: Vec<String>, seen: String) -> Proof {
+    match wrong.is_empty() {
+        true => Proof { layer, held: true, text: seen },
+        false => Proof { layer, held: false, text: format!("{}; {seen}", wrong.join("; ")) },
+    }
+}
+
+/// Whether a kind of place can be had on this machine, for `tare doctor`.
+pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
+    let words = |done: Result<String, LabError>| done.map_err(|error| error.to_string());
+    let oci = |runtime: &str| words(oci::OciSpec::plain(runtime).check());
+    vec![
+        ("host", Ok("yes".to_owned())),
+        ("netns", words(netns::NetnsSpec::default().check())),
+        ("runc", oci("runc")),
+        ("crun", oci("crun")),
+        ("runsc", oci("runsc")),
+        ("kata", oci("kata-runtime")),
+        ("youki", oci("youki")),
+        ("podman", words(container::ContainerSpec::of_engine("podman").check())),
+        ("docker", words(container::ContainerSpec::of_engine("docker").check())),
+        ("nerdctl", words(container::ContainerSpec::of_engine("nerdctl").check())),
+        ("vm", words(vm::VmSpec::default().check())),
+        ("tdx", words(vm::VmSpec::confidential(vm::Confidential::Tdx).check())),
+        ("sev-snp", words(vm::VmSpec::confidential(vm::Confidential::SevSnp).check())),
+        ("ssh", words(ssh::SshSpec::check_program())),
+    ]
+}
+
+/// Places that need it say why they cannot do without.
+fn need_root(what: &str) -> Result<(), LabError> {
+    match tare_io::process::is_root() {
+        true => Ok(()),
+        false => Err(LabError::Environment(format!(
+            "{what} needs root: the kernel lets nobody else make namespaces and links (run tare \
+             with sudo)"
+        ))),
+    }
+}
+
+fn network_of<'a>(ground: &Ground<'a>) -> Result<&'a Network, LabError> {
+    ground.network.ok_or_else(|| LabError::Environment("the lab has no network".into()))
+}

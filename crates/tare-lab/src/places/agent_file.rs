@@ -1,0 +1,67 @@
+//! Where the agent's program is.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::LabError;
+
+/// The static program `tare-agent`: as `$TARE_AGENT` says, else beside tare or above it.
+pub fn find() -> Result<PathBuf, LabError> {
+    if let Some(given) = std::env::var_os("TARE_AGENT").filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(given);
+        return match is_static(&path) {
+            Some(true) => Ok(path),
+            Some(false) => Err(LabError::Environment(format!(
+                "TARE_AGENT={}: it is linked dynamically, and places may lack its libraries: make \
+                 agent",
+                path.display()
+            ))),
+            None => Err(LabError::Usage(format!(
+                "TARE_AGENT={}: not a program of Linux",
+                path.display()
+            ))),
+        };
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    // target/release/tare, target/debug/tare, target/debug/deps/test; or an installed one.
+    let above: Vec<&Path> = program.ancestors().skip(1).take(3).collect();
+    let mut all: Vec<PathBuf> = above.iter().map(|f| f.join("agent/tare-agent")).collect();
+    all.extend(above.first().map(|folder| folder.join("tare-agent")));
+    all.extend(above.get(1).map(|folder| folder.join("lib/tare/tare-agent")));
+    all.into_iter().find(|path| is_static(path) == Some(true)).ok_or_else(|| {
+        let text = "the agent that runs inside places is not built: make agent";
+        LabError::Environment(text.into())
+    })
+}
+
+const ELF_64: &[u8] = b"\x7fELF\x02";
+const PROGRAM_HEADER_BYTES: usize = 56;
+const PT_INTERP: u32 = 3;
+
+/// Whether an ELF file needs no loader; `None` where it is no such file.
+fn is_static(path: &Path) -> Option<bool> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    std::fs::File::open(path).ok()?.take(4096).read_to_end(&mut head).ok()?;
+    let number = |at: usize, bytes: usize| {
+        let bytes = head.get(at..at + bytes)?;
+        Some(bytes.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte)) as usize)
+    };
+    if !head.starts_with(ELF_64) {
+        return None;
+    }
+    let (start, n) = (number(32, 8)?, number(56, 2)?);
+    let headers = (0..n).map(|i| number(start + i * PROGRAM_HEADER_BYTES, 4));
+    Some(headers.flatten().all(|kind| kind as u32 != PT_INTERP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn static_programs_are_told_from_others() {
+        assert_eq!(is_static(Path::new("/bin/sh")), Some(false));
+        assert_eq!(is_static(Path::new("/etc/passwd")), None);
+        assert_eq!(is_static(Path::new("/nothing")), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! A container of an engine, from an image: podman, docker, nerdctl.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+use tare_stats::samples::Proof;
+
+use super::oci::CAPABILITIES;
+use super::spec::Bytes;
+use super::{Ground, Here, Place, Spot, agent_file, proof};
+use crate::agent::Agent;
+use crate::commands::{must, run};
+use crate::error::LabError;
+use crate::journal::Made;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerSpec {
+    pub image: String,
+    /// `podman`, `docker` or `nerdctl`.
+    #[serde(default = "podman")]
+    pub engine: String,
+    /// Of the engine: `runc`, `runsc`, `kata`; its own choice where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Of the engine: its own choice where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+}
+
+fn podman() -> String {
+    "podman".into()
+}
+
+const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
+const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
+const PATIENCE: DurationNs = DurationNs::from_secs(30);
+const INSIDE: &str = "/run/tare-agent";
+
+impl ContainerSpec {
+    pub fn of_engine(engine: &str) -> Self {
+        let engine = engine.to_owned();
+        let image = String::new();
+        Self { image, engine, runtime: None, network: None, cpus: None, memory: None }
+    }
+
+    pub fn name(&self) -> String {
+        match &self.runtime {
+            Some(runtime) => format!("{} {runtime}", self.engine),
+            None => self.engine.clone(),
+        }
+    }
+
+    fn program(&self) -> Result<PathBuf, LabError> {
+        if !ENGINES.contains(&self.engine.as_str()) {
+            return Err(LabError::Usage(format!(
+                "container: engine '{}' is not known; {} are",
+                self.engine,
+                ENGINES.join(", ")
+            )));
+        }
+        programs::need(&[&self.engine], &self.engine)
+    }
+
+    /// Whether it can be had here: the engine answers, and has the image.
+    pub fn check(&self) -> Result<String, LabError> {
+        let program = self.program()?;
+        let program_text = program.display().to_string();
+        let answered = run(&[&program_text, "info"], PATIENCE);
+        if !answered.worked {
+            return Err(LabError::Environment(format!(
+                "container: {} does not work here: {}",
+                self.engine, answered.said
+            )));
+        }
+        agent_file::find()?;
+        if self.image.starts_with('-') {
+            let text = format!("container: '{}' is not the name of an image", self.image);
+            return Err(LabError::Usage(text));
+        }
+        let image = run(&[&program_text, "image", "inspect", &self.image], PATIENCE);
+        if !self.image.is_empty() && !image.worked {
+            return Err(LabError::Environment(format!(
+                "container: {} has no image '{}': get it first ({} pull {}, or {} load)",
+                self.engine, self.image, self.engine, self.image, self.engine
+            )));
+        }
+        let version = programs::version(&program, "--version").unwrap_or_default();
+        Ok(format!("yes: {version}"))
+    }
+}
+
+#[derive(Debug)]
+pub struct Container {
+    spec: ContainerSpec,
+    spot: Spot,
+    address: IpAddr,
+    starts: u32,
+    program: String,
+}
+
+impl Container {
+    pub fn new(spec: ContainerSpec, spot: Spot) -> Self {
+        let address = Ipv4Addr::UNSPECIFIED.into();
+        Self { spec, spot, address, starts: 0, program: String::new() }
+    }
+
+    fn container(&self) -> String {
+        format!("{}-{}", self.spot.tag, self.starts)
+    }
+
+    fn argv(&self) -> Result<Vec<String>, LabError> {
+        let agent = agent_file::find()?;
+        let name = self.container();
+        let mut argv: Vec<String> = vec![self.program.clone(), "run".into(), "--rm".into()];
+        let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
+        add(&["--interactive", "--name", &name, "--pull", "never", "--read-only"]);
+        add(&["--tmpfs", "/tmp:rw,nosuid,nodev,exec", "--tmpfs", "/run:rw,nosuid,nodev,exec"]);
+        add(&["--volume", &format!("{}:{INSIDE}:ro", agent.display()), "--entrypoint", INSIDE]);
+        add(&["--user", "0", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
+        for capability in CAPABILITIES {
+            add(&["--cap-add", capability.trim_start_matches("CAP_")]);
+        }
+        if let Some(runtime) = &self.spec.runtime {
+            // podman's is a flag of its own, before its command; the others know it after.
+            match self.spec.engine.as_str() {
+                "podman" => {}
+                _ => add(&["--runtime", runtime]),
+            }
+        }
+        if let Some(network) = &self.spec.network {
+            add(&["--network", network]);
+        }
+        if let Some(cpus) = self.spec.cpus {
+            add(&["--cpus", &cpus.to_string()]);
+        }
+        if let Some(memory) = self.spec.memory {
+            add(&["--memory", &memory.0.to_string()]);
+        }
+        if let Some(cgroup) = &self.spot.cgroup {
+            add(&["--cgroup-parent", &cgroup.name]);
+        }
+        add(&[&self.spec.image]);
+        if let (Some(runtime), "podman") = (&self.spec.runtime, self.spec.engine.as_str()) {
+            argv.splice(1..1, ["--runtime".to_owned(), runtime.clone()]);
+        }
+        Ok(argv)
+    }
+
+    /// One value of what the engine says of the container.
+    fn inspect(&self, format: &str) -> String {
+        let name = self.container();
+        let argv = [self.program.as_str(), "container", "inspect", "--format", format, &name];
+        run(&argv, PATIENCE).out.trim().to_owned()
+    }
+
+    /// As the engine says: of its own network, or this machine's.
+    fn find_address(&self) -> Result<IpAddr, LabError> {
+        if self.spec.network.as_deref() == Some("host") {
+            return Ok(Ipv4Addr::LOCALHOST.into());
+        }
+        let all = self.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}");
+        let one = self.inspect("{{.NetworkSettings.IPAddress}}");
+        let words = all.split_whitespace().chain(one.split_whitespace());
+        words.filter_map(|word| word.parse().ok()).next().ok_or_else(|| {
+            LabError::Environment(format!(
+                "{}: {} gave its container no address (network = \"host\" shares this machine's)",
+                self.spot.who, self.spec.engine
+            ))
+        })
+    }
+}
+
+impl Place for Container {
+    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+        self.program = self.spec.program()?.display().to_string();
+        self.starts += 1;
+        if let Some(cgroup) = self.spot.cgroup.as_ref().filter(|_| self.starts == 1) {
+            for path in cgroup.everywhere(&cgroup.name) {
+                if !path.exists() {
+                    ground.journal.about_to_make(Made::Cgroup(path))?;
+                }
+            }
+        }
+        let (program, name) = (PathBuf::from(&self.program), self.container());
+        ground.journal.about_to_make(Made::EngineContainer { program, name })?;
+        let agent = self.spot.start_agent(&self.argv()?, HELLO_WITHIN, ground.stop)?;
+        self.address = self.find_address()?;
+        Ok(agent)
+    }
+
+    fn prove(&self, agent: &Agent) -> Proof {
+        let (hello, here) = (&agent.hello, Here::look());
+        let mut wrong = Vec::new();
+        let state = self.inspect("{{.State.Status}}");
+        if state != "running" {
+            wrong.push(format!("{} says '{state}' of it", self.spec.engine));
+        }
+        let image = self.inspect("{{.Config.Image}} {{.ImageName}}");
+        let runtime = match self.spec.engine.as_str() {
+            "podman" => self.inspect("{{.OCIRuntime}}"),
+            _ => self.inspect("{{.HostConfig.Runtime}}"),
+        };
+        let given = Path::new(&runtime).file_name().unwrap_or_default().to_string_lossy();
+        let asked = self.spec.runtime.as_deref().map(|asked| {
+            Path::new(asked).file_name().unwrap_or_default().to_string_lossy().into_owned()
+        });
+        if asked.as_ref().is_some_and(|asked| *asked != given) {
+            wrong.push(format!("it runs by '{given}', not '{}'", asked.unwrap_or_default()));
+        }
+        let shared = ["runc", "crun", "youki"].contains(&given.as_ref());
+        if shared && hello.boot_id != here.boot_id {
+            wrong.push("it runs under another kernel than this machine's".into());
+        }
+        if (given.contains("kata") || given == "runsc") && hello.boot_id == here.boot_id {
+            wrong.push("it runs under this machine's kernel".into());
+        }
+        let seen = format!(
+            "container {} is {state} by {given}, image {}, kernel {}, address {}",
+            self.container(),
+            image.split_whitespace().next().unwrap_or(&self.spec.image),
+            hello.kernel_release,
+            self.address
+        );
+        proof(self.spec.name(), wrong, seen)
+    }
+
+    fn stop(&mut self) {
+        let name = self.container();
+        let listed =
+            run(&[&self.program, "ps", "-aq", "--filter", &format!("name=^{name}$")], PATIENCE);
+        if !listed.out.trim().is_empty() {
+            let _ = must(&[&self.program, "rm", "--force", &name], PATIENCE, "remove a container");
+        }
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn is_metered_from_here(&self) -> bool {
+        self.spot.cgroup.is_some()
+    }
+}

@@ -1,0 +1,174 @@
+//! The kernel of a virtual machine: the user's, or the distribution's for clouds, unpacked into
+//! tare's own folder and installed nowhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_io::DurationNs;
+
+use crate::commands::{must, run};
+use crate::error::LabError;
+use crate::programs;
+
+/// What is booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestKernel {
+    pub image: PathBuf,
+    /// The folder that holds `lib/modules`.
+    pub modules: Option<PathBuf>,
+    /// As `uname -r` says in the guest; empty where the user's own is not known.
+    pub release: String,
+}
+
+/// Debian's kernel for clouds: small, with all that virtual machines need.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// What the guest's agent and network need.
+const WANTED: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_net"];
+/// Of confidential guests, where the kernel has them.
+const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
+const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
+const PATIENCE: DurationNs = DurationNs::from_secs(60);
+
+impl GuestKernel {
+    /// The user's, with the modules of its release where the machine has them.
+    pub fn own(image: &Path, modules: Option<&Path>) -> Result<Self, LabError> {
+        if !image.is_file() {
+            let text = format!("vm: kernel {} is not a file", image.display());
+            return Err(LabError::Usage(text));
+        }
+        let Some(modules) = modules else {
+            return Ok(Self { image: image.into(), modules: None, release: String::new() });
+        };
+        let release = release_in(modules).ok_or_else(|| {
+            let text = format!("vm: modules {}: holds no lib/modules/RELEASE", modules.display());
+            LabError::Usage(text)
+        })?;
+        Ok(Self { image: image.into(), modules: Some(modules.into()), release })
+    }
+
+    /// The distribution's, as it was unpacked before.
+    pub fn kept() -> Option<Self> {
+        let folder = folder()?;
+        let release = release_in(&folder)?;
+        let image = folder.join(format!("boot/vmlinuz-{release}"));
+        let ready = folder.join(READY).is_file() && image.is_file();
+        ready.then_some(Self { image, modules: Some(folder), release })
+    }
+
+    /// The distribution's: downloaded and unpacked, once.
+    pub fn provide() -> Result<Self, LabError> {
+        if let Some(kept) = Self::kept() {
+            return Ok(kept);
+        }
+        let folder = folder().ok_or_else(|| {
+            LabError::Environment("where to keep a kernel? HOME is not set".into())
+        })?;
+        can_provide()?;
+        let parent = folder.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
+        // Two may do this at once: each in a folder of its own, the last one to finish stays.
+        let making = parent.join(format!("guest-kernel.{}", std::process::id()));
+        let made = Self::unpack(&making);
+        let done = made.and_then(|()| {
+            let _ = fs::remove_dir_all(&folder);
+            fs::rename(&making, &folder).map_err(|e| LabError::file("keep", &folder, e))
+        });
+        let _ = fs::remove_dir_all(&making);
+        if done.is_err() && Self::kept().is_none() {
+            done?;
+        }
+        Self::kept().ok_or_else(|| {
+            let text = format!("{PACKAGE} holds no kernel: give one (vm = {{ kernel = \"…\" }})");
+            LabError::Environment(text)
+        })
+    }
+
+    fn unpack(making: &Path) -> Result<(), LabError> {
+        let _ = fs::remove_dir_all(making);
+        fs::create_dir_all(making).map_err(|e| LabError::file("make", making, e))?;
+        let depends =
+            must(&["apt-cache", "depends", PACKAGE], PATIENCE, &format!("find {PACKAGE}"))?;
+        let name =
+            depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+        let name = format!("linux-image-{}", name.unwrap_or("cloud-amd64").trim());
+        let script = "cd \"$0\" && apt-get -q download \"$1\" && dpkg-deb -x ./*.deb . && \
+                      rm -f ./*.deb && chmod -R u+w .";
+        let making_text = making.display().to_string();
+        let argv = ["sh", "-c", script, &making_text, &name];
+        must(&argv, DOWNLOAD_WITHIN, &format!("download {name} for virtual machines"))?;
+        let release = release_in(making).unwrap_or_default();
+        must(
+            &["depmod", "-b", &making_text, &release],
+            PATIENCE,
+            "index the kernel's modules (Debian: apt-get install kmod)",
+        )?;
+        fs::write(making.join(READY), "").map_err(|e| LabError::file("write", making, e))
+    }
+
+    /// The modules that a guest needs, in the order in which they are loaded.
+    pub fn needed(&self, confidential: bool) -> Result<Vec<PathBuf>, LabError> {
+        let Some(folder) = &self.modules else { return Ok(Vec::new()) };
+        let folder_text = folder.display().to_string();
+        let mut all: Vec<PathBuf> = Vec::new();
+        let wanted = WANTED.iter().map(|name| (name, true));
+        let optional = CONFIDENTIAL.iter().filter(|_| confidential).map(|name| (name, false));
+        for (name, must_be) in wanted.chain(optional) {
+            let argv =
+                ["modprobe", "-d", &folder_text, "-S", &self.release, "--show-depends", name];
+            let listed = run(&argv, PATIENCE);
+            if !listed.worked && must_be {
+                return Err(LabError::Environment(format!(
+                    "cannot find the module {name} of the guest's kernel: {} (Debian: apt-get \
+                     install kmod)",
+                    listed.said
+                )));
+            }
+            let paths = listed.out.lines().filter_map(|line| line.trim().strip_prefix("insmod "));
+            for path in paths.filter_map(|rest| rest.split_whitespace().next()) {
+                let path = PathBuf::from(path);
+                if !all.contains(&path) {
+                    all.push(path);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Written when all is there.
+const READY: &str = "tare-ready";
+
+/// Whether the distribution's kernel can be had.
+pub fn can_provide() -> Result<(), LabError> {
+    if GuestKernel::kept().is_some() {
+        return Ok(());
+    }
+    for program in ["apt-get", "dpkg-deb"] {
+        if programs::find(&[program]).is_none() {
+            return Err(LabError::Environment(format!(
+                "vm: the kernel for guests comes from Debian's packages, and {program} is not \
+                 here: give one (vm = {{ kernel = \"/path/vmlinuz\", modules = \"/\" }})"
+            )));
+        }
+    }
+    for program in ["depmod", "modprobe"] {
+        programs::need(&[program], "kmod")?;
+    }
+    Ok(())
+}
+
+fn folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = match set("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(set("HOME")?).join(".cache"),
+    };
+    Some(cache.join("tare/guest-kernel"))
+}
+
+/// The only release below `lib/modules`, or the newest by name.
+fn release_in(folder: &Path) -> Option<String> {
+    let entries = fs::read_dir(folder.join("lib/modules")).ok()?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.max()
+}

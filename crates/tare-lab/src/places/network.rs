@@ -1,0 +1,269 @@
+//! tare's own network: a bridge, a private range that nobody else has, and links to it.
+//!
+//! The bridge's name holds the number of its range, and the kernel gives a name once: who could
+//! make the bridge has the range. Places have no route beyond it, and the bridge forwards nothing:
+//! nothing outside this machine can talk to them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use tare_io::DurationNs;
+
+use crate::commands::{must, run};
+use crate::error::LabError;
+use crate::journal::{Journal, Made};
+
+#[derive(Debug)]
+pub struct Network {
+    range: Range,
+    /// Part of the hardware addresses: it tells ours from another's.
+    owner: [u8; 3],
+}
+
+/// 256 addresses; the first is this machine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range(u16);
+
+/// First bytes of the ranges tried, 256 each.
+const BASES: [[u8; 2]; 3] = [[10, 213], [172, 29], [192, 168]];
+const PREFIX_BITS: u8 = 24;
+const PATIENCE: DurationNs = DurationNs::from_secs(10);
+
+impl Range {
+    fn all() -> impl Iterator<Item = Self> {
+        (0..BASES.len() as u16 * 256).map(Range)
+    }
+
+    fn address(self, host: u8) -> Ipv4Addr {
+        let [a, b] = BASES[usize::from(self.0 / 256)];
+        Ipv4Addr::new(a, b, (self.0 % 256) as u8, host)
+    }
+
+    fn bridge(self) -> String {
+        format!("tare-br{}", self.0)
+    }
+
+    fn overlaps(self, address: Ipv4Addr, bits: u8) -> bool {
+        let shared = bits.min(PREFIX_BITS);
+        let mask = u32::MAX.checked_shl(32 - u32::from(shared)).unwrap_or(0);
+        u32::from(self.address(0)) & mask == u32::from(address) & mask
+    }
+}
+
+/// How a link is slowed down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// As `tc` writes it: `1gbit`.
+    pub rate: Option<String>,
+    /// As `tc` writes it: `1ms`.
+    pub delay: Option<String>,
+}
+
+impl Network {
+    /// Makes a bridge with the first range that is free.
+    pub fn make(journal: &mut Journal) -> Result<Self, LabError> {
+        super::need_root("a network of its own")?;
+        let taken = taken();
+        let owner = owner();
+        for range in Range::all() {
+            // Who made the bridge of a range has it; `tare clean` frees those left behind.
+            let bridge = range.bridge();
+            let exists = Path::new("/sys/class/net").join(&bridge).exists();
+            if exists || taken.iter().any(|(address, bits)| range.overlaps(*address, *bits)) {
+                continue;
+            }
+            let network = Self { range, owner };
+            let mac = network.mac(1, 0);
+            journal.about_to_make(Made::Link { name: bridge.clone(), mac: mac.clone() })?;
+            let made =
+                run(&["ip", "link", "add", &bridge, "address", &mac, "type", "bridge"], PATIENCE);
+            if made.worked {
+                network.set_up()?;
+                return Ok(network);
+            }
+            if !made.said.contains("exists") {
+                let text = format!("cannot make the bridge {bridge}: {}", made.said);
+                return Err(LabError::Environment(text));
+            }
+        }
+        Err(LabError::Environment(
+            "no private range of addresses is free: all of 10.213/16, 172.29/16 and 192.168/16 \
+             are in use (tare clean removes what killed runs left)"
+                .into(),
+        ))
+    }
+
+    fn set_up(&self) -> Result<(), LabError> {
+        let bridge = self.range.bridge();
+        let own = format!("{}/{PREFIX_BITS}", self.range.address(1));
+        must(&["ip", "addr", "add", &own, "dev", &bridge], PATIENCE, "give the bridge an address")?;
+        must(&["ip", "link", "set", &bridge, "up"], PATIENCE, "start the bridge")?;
+        // What comes from places goes no further, whatever this machine does else.
+        for (family, key, value) in [("ipv4", "forwarding", "0"), ("ipv6", "disable_ipv6", "1")] {
+            let path = format!("/proc/sys/net/{family}/conf/{bridge}/{key}");
+            if Path::new(&path).exists() && std::fs::write(&path, value).is_err() {
+                let text = format!("cannot keep {bridge} to this machine: {path} cannot be set");
+                return Err(LabError::Environment(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// This machine's address in it.
+    pub fn own_address(&self) -> IpAddr {
+        self.range.address(1).into()
+    }
+
+    /// The address of a place.
+    pub fn address(&self, index: u8) -> IpAddr {
+        self.range.address(host_number(index)).into()
+    }
+
+    pub fn with_bits(address: IpAddr) -> String {
+        format!("{address}/{PREFIX_BITS}")
+    }
+
+    pub fn bridge(&self) -> String {
+        self.range.bridge()
+    }
+
+    /// Of one end of a link: locally administered, ours by its middle.
+    pub fn mac(&self, host: u8, end: u8) -> String {
+        let [a, b, c] = self.owner;
+        format!("02:{a:02x}:{b:02x}:{c:02x}:{host:02x}:{end:02x}")
+    }
+
+    /// The hardware address of a place's own link.
+    pub fn place_mac(&self, index: u8) -> String {
+        self.mac(host_number(index), 1)
+    }
+
+    pub fn tap(&self, index: u8) -> String {
+        format!("tare-t{}-{index}", self.range.0)
+    }
+
+    /// A network namespace with one link to the bridge. One of the same name is made anew.
+    pub fn attach_namespace(
+        &self,
+        index: u8,
+        name: &str,
+        shape: &Shape,
+        journal: &mut Journal,
+    ) -> Result<IpAddr, LabError> {
+        let link = format!("tare-v{}-{index}", self.range.0);
+        let host = host_number(index);
+        let (mac, peer_mac) = (self.mac(host, 0), self.mac(host, 1));
+        if Path::new("/run/netns").join(name).exists() {
+            self.detach_namespace(index, name);
+        } else {
+            journal.about_to_make(Made::NetworkNamespace(name.to_owned()))?;
+            journal.about_to_make(Made::Link { name: link.clone(), mac: mac.clone() })?;
+        }
+        let what = "make a network namespace";
+        let ip = |argv: &[&str]| must(argv, PATIENCE, what).map(drop);
+        ip(&["ip", "netns", "add", name])?;
+        ip(&[
+            "ip", "link", "add", &link, "address", &mac, "type", "veth", "peer", "name", "eth0",
+            "address", &peer_mac, "netns", name,
+        ])?;
+        ip(&["ip", "link", "set", &link, "master", &self.bridge(), "up"])?;
+        let address = self.address(index);
+        ip(&["ip", "-n", name, "addr", "add", &Self::with_bits(address), "dev", "eth0"])?;
+        ip(&["ip", "-n", name, "link", "set", "lo", "up"])?;
+        ip(&["ip", "-n", name, "link", "set", "eth0", "up"])?;
+        self.shape(&link, name, shape)?;
+        Ok(address)
+    }
+
+    pub fn detach_namespace(&self, index: u8, name: &str) {
+        let link = format!("tare-v{}-{index}", self.range.0);
+        // The link's end in the namespace outlives its name for a moment.
+        run(&["ip", "link", "delete", &link], PATIENCE);
+        run(&["ip", "netns", "delete", name], PATIENCE);
+    }
+
+    /// Both ways: what goes to the place and what comes from it.
+    fn shape(&self, link: &str, namespace: &str, shape: &Shape) -> Result<(), LabError> {
+        if *shape == Shape::default() {
+            return Ok(());
+        }
+        let mut kind: Vec<&str> = Vec::new();
+        match (&shape.delay, &shape.rate) {
+            (Some(delay), rate) => {
+                kind.extend(["netem", "delay", delay]);
+                rate.iter().for_each(|rate| kind.extend(["rate", rate]));
+            }
+            (None, Some(rate)) => {
+                kind.extend(["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]);
+            }
+            (None, None) => {}
+        }
+        let here = ["tc", "qdisc", "add", "dev", link, "root"];
+        let there = ["tc", "-n", namespace, "qdisc", "add", "dev", "eth0", "root"];
+        for argv in [here.to_vec(), there.to_vec()] {
+            let argv: Vec<&str> = argv.into_iter().chain(kind.iter().copied()).collect();
+            let done = run(&argv, PATIENCE);
+            if !done.worked {
+                let unknown = ["unknown", "No such file", "not found"];
+                let absent = unknown.iter().any(|word| done.said.contains(word));
+                let text = match (absent, shape.delay.is_some()) {
+                    (true, true) => {
+                        "a delay needs netem, which this kernel does not have (module sch_netem): \
+                         leave out delay"
+                            .to_owned()
+                    }
+                    _ => format!("cannot shape the link: {}", done.said),
+                };
+                return Err(LabError::Environment(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Places have the addresses after this machine's.
+fn host_number(index: u8) -> u8 {
+    index + 2
+}
+
+/// As many as a range has addresses for.
+pub const PLACES_MAX: usize = 250;
+
+/// This process, for good: numbers of processes are used again.
+fn owner() -> [u8; 3] {
+    let pid = std::process::id();
+    let started = crate::processes::Stat::of(pid).map_or(0, |stat| stat.started_ticks);
+    let random = tare_io::Random::stream(started, "owner", u64::from(pid)).next_u64();
+    let [a, b, c, ..] = random.to_le_bytes();
+    [a, b, c]
+}
+
+/// What this machine's links and routes use.
+fn taken() -> Vec<(Ipv4Addr, u8)> {
+    let addresses = run(&["ip", "-o", "-4", "addr", "show"], PATIENCE).out;
+    let routes = run(&["ip", "-4", "route", "show", "table", "all"], PATIENCE).out;
+    let words = addresses.split_whitespace().chain(routes.split_whitespace());
+    let ranges = words.filter_map(|word| {
+        let (address, bits) = word.split_once('/').unwrap_or((word, "32"));
+        Some((address.parse().ok()?, bits.parse().ok()?))
+    });
+    // A default route is everybody's.
+    ranges.filter(|(_, bits)| *bits > 0 && *bits <= 32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_know_who_is_in_their_way() {
+        let range = Range(7);
+        assert_eq!(range.address(1), Ipv4Addr::new(10, 213, 7, 1));
+        assert_eq!(Range(256).address(2), Ipv4Addr::new(172, 29, 0, 2));
+        assert!(range.overlaps(Ipv4Addr::new(10, 0, 0, 0), 8));
+        assert!(range.overlaps(Ipv4Addr::new(10, 213, 7, 99), 32));
+        assert!(!range.overlaps(Ipv4Addr::new(10, 213, 8, 0), 24));
+        assert!(!range.overlaps(Ipv4Addr::new(192, 168, 0, 0), 16));
+        assert!(Range::all().all(|range| range.bridge().len() <= 15));
+    }
+}

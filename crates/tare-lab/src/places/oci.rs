@@ -1,0 +1,370 @@
+//! A container by any runtime of the Open Container Initiative's kind: runc, crun, runsc, Kata,
+//! youki.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tare_io::DurationNs;
+use tare_stats::samples::Proof;
+
+use super::network::Shape;
+use super::root::{AGENT, Root};
+use super::spec::Bytes;
+use super::{Ground, Here, Place, Restarts, Spot, agent_file, own_namespace, proof};
+use crate::agent::Agent;
+use crate::commands::{must, run};
+use crate::error::LabError;
+use crate::journal::Made;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OciSpec {
+    /// `runc`, `crun`, `runsc`, `kata-runtime`, `youki`, or the path of another.
+    pub runtime: String,
+    /// Of runsc: `systrap`, `kvm`, `ptrace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// CPUs' worth of time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    /// A folder, or an unpacked image, instead of a root made of this machine's own programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// Further programs and files of this machine in the root that tare makes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<PathBuf>,
+}
+
+/// What servers need of root, and no more: to give up root, to end their workers, low ports.
+pub const CAPABILITIES: [&str; 5] =
+    ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID"];
+/// Their numbers in the kernel's interface.
+pub const CAPABILITY_NUMBERS: [u32; 5] = [0, 5, 10, 6, 7];
+const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
+const PATIENCE: DurationNs = DurationNs::from_secs(10);
+
+/// Which kernel a runtime gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// This machine's.
+    Shared,
+    /// One of gVisor's own.
+    Gvisor,
+    /// A virtual machine's.
+    Machine,
+    Unknown,
+}
+
+impl OciSpec {
+    pub fn plain(runtime: &str) -> Self {
+        Self {
+            runtime: runtime.to_owned(),
+            platform: None,
+            cpus: None,
+            memory: None,
+            root: None,
+            programs: Vec::new(),
+        }
+    }
+
+    pub fn name(&self) -> String {
+        let file = Path::new(&self.runtime).file_name().unwrap_or_default();
+        file.to_string_lossy().into_owned()
+    }
+
+    fn program(&self) -> Result<PathBuf, LabError> {
+        let path = Path::new(&self.runtime);
+        if path.components().count() > 1 {
+            return match path.is_file() {
+                true => Ok(path.to_owned()),
+                false => Err(LabError::Usage(format!("oci: {} is not a file", path.display()))),
+            };
+        }
+        let hint = match self.runtime.as_str() {
+            "runc" | "crun" => {
+                return programs::need(&[&self.runtime], &self.runtime);
+            }
+            "runsc" => "make runsc builds it",
+            "kata-runtime" => "see katacontainers.io; it also needs virtual machines by hardware",
+            "youki" => "see github.com/youki-dev/youki",
+            _ => "runc, crun, runsc, kata-runtime and youki are known, a path goes too",
+        };
+        programs::find(&[&self.runtime]).ok_or_else(|| {
+            let text = format!("oci: no runtime '{}' is installed ({hint})", self.runtime);
+            LabError::Environment(text)
+        })
+    }
+
+    /// Whether it can be had here.
+    pub fn check(&self) -> Result<String, LabError> {
+        let program = self.program()?;
+        if self.platform.is_some() && !self.name().contains("runsc") {
+            return Err(LabError::Usage("oci: platform goes with the runtime runsc".into()));
+        }
+        if let Some(root) = self.root.as_ref().filter(|root| !root.is_dir()) {
+            let text = format!("oci: root {} is not a folder", root.display());
+            return Err(LabError::Usage(text));
+        }
+        if self.kernel() == Kernel::Machine && !Path::new("/dev/kvm").exists() {
+            let text = format!("{} needs /dev/kvm, which is not here", self.name());
+            return Err(LabError::Environment(text));
+        }
+        super::need_root("a container")?;
+        programs::need(&["ip"], "iproute2")?;
+        agent_file::find()?;
+        let version = programs::version(&program, "--version").unwrap_or_default();
+        Ok(format!("yes: {}, {version}", program.display()))
+    }
+
+    fn kernel(&self) -> Kernel {
+        match self.name().as_str() {
+            "runc" | "crun" | "youki" => Kernel::Shared,
+            "runsc" => Kernel::Gvisor,
+            name if name.contains("kata") => Kernel::Machine,
+            _ => Kernel::Unknown,
+        }
+    }
+
+    /// The runtime's own flags.
+    fn flags(&self) -> Vec<String> {
+        match (self.kernel(), &self.platform) {
+            // Stands without hardware virtualisation; the others do not everywhere.
+            (Kernel::Gvisor, platform) => {
+                vec![format!("--platform={}", platform.as_deref().unwrap_or("systrap"))]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The command line of a runtime. crun refuses where a version-2 hierarchy of control groups is
+/// mounted beside those of version 1: it gets a view of its own, without that.
+pub fn wrapped(program: &Path, arguments: &[&str]) -> Vec<String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let hybrid = Path::new("/sys/fs/cgroup/unified").is_dir();
+    let mut argv: Vec<String> = Vec::new();
+    if name.contains("crun") && hybrid {
+        let script = "umount /sys/fs/cgroup/unified && exec \"$@\"";
+        argv.extend(["unshare", "-m", "sh", "-c", script, "sh"].map(str::to_owned));
+    }
+    argv.push(program.display().to_string());
+    argv.extend(arguments.iter().map(|text| (*text).to_owned()));
+    argv
+}
+
+#[derive(Debug)]
+pub struct Oci {
+    spec: OciSpec,
+    spot: Spot,
+    address: IpAddr,
+    /// What it started before: a runtime knows each container by a name of its own.
+    starts: u32,
+    program: PathBuf,
+}
+
+impl Oci {
+    pub fn new(spec: OciSpec, spot: Spot) -> Self {
+        let address = Ipv4Addr::UNSPECIFIED.into();
+        Self { spec, spot, address, starts: 0, program: PathBuf::new() }
+    }
+
+    fn bundle(&self) -> PathBuf {
+        self.spot.folder.join("bundle")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.spot.folder.join("state")
+    }
+
+    fn id(&self) -> String {
+        format!("{}-{}", self.spot.tag, self.starts)
+    }
+
+    /// Once: the root, and what the journal must know.
+    fn prepare(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
+        self.program = self.spec.program()?;
+        let root = self.bundle().join("rootfs");
+        std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
+        let mut needs = self.spot.needs.clone();
+        needs.extend(self.spec.programs.iter().cloned());
+        match &self.spec.root {
+            None => Root(&root).fill(&agent_file::find()?, &needs)?,
+            // What tare did not make is not written to: the agent is mounted over it.
+            Some(_) => Root(&root).fill(&agent_file::find()?, &[])?,
+        }
+        // Runtimes make groups of this name in every hierarchy.
+        if let Some(cgroup) = &self.spot.cgroup {
+            for path in cgroup.everywhere(&cgroup.name) {
+                if !path.exists() {
+                    ground.journal.about_to_make(Made::Cgroup(path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn config(&self, namespace: &str) -> serde_json::Value {
+        let root = self.spec.root.clone().unwrap_or_else(|| self.bundle().join("rootfs"));
+        let tmpfs = |path: &Path| {
+            json!({"destination": path, "type": "tmpfs", "source": "tmpfs",
+                   "options": ["nosuid", "nodev", "mode=755"]})
+        };
+        let mut mounts = vec![
+            json!({"destination": "/proc", "type": "proc", "source": "proc"}),
+            json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+                   "options": ["nosuid", "mode=755"]}),
+            json!({"destination": "/dev/shm", "type": "tmpfs", "source": "shm",
+                   "options": ["nosuid", "nodev", "noexec", "mode=1777"]}),
+            tmpfs(Path::new("/tmp")),
+            tmpfs(Path::new("/run")),
+        ];
+        if self.spec.root.is_some() {
+            let agent = self.bundle().join("rootfs").join(AGENT.trim_start_matches('/'));
+            mounts.push(json!({"destination": "/run/tare-agent", "type": "bind",
+                               "source": agent, "options": ["bind", "ro"]}));
+        }
+        let mut resources = json!({});
+        if let Some(cpus) = self.spec.cpus {
+            let quota = (cpus * 100_000.0).round() as u64;
+            resources["cpu"] = json!({"quota": quota, "period": 100_000});
+        }
+        if let Some(memory) = self.spec.memory {
+            resources["memory"] = json!({"limit": memory.0});
+        }
+        let mut linux = json!({
+            "namespaces": [
+                {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"},
+                {"type": "network", "path": namespace},
+            ],
+            "resources": resources,
+            "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"],
+            "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
+                              "/proc/sysrq-trigger"],
+        });
+        if let Some(cgroup) = &self.spot.cgroup {
+            linux["cgroupsPath"] = json!(format!("{}/tare-box", cgroup.name));
+        }
+        let agent = if self.spec.root.is_some() { "/run/tare-agent" } else { AGENT };
+        // Not every root may raise the limit; what this process has, a container can have.
+        let files = tare_io::system::raise_open_files(FILES).min(FILES);
+        json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false,
+                "user": {"uid": 0, "gid": 0},
+                "args": [agent],
+                "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "cwd": "/",
+                "capabilities": {
+                    "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+                },
+                "rlimits": [{"type": "RLIMIT_NOFILE", "hard": files, "soft": files}],
+                "noNewPrivileges": true,
+            },
+            "root": {"path": root, "readonly": true},
+            "hostname": "tare",
+            "mounts": mounts,
+            "linux": linux,
+        })
+    }
+}
+
+/// Open files in a container, at most.
+const FILES: u64 = 65_536;
+
+impl Place for Oci {
+    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+        if self.starts == 0 {
+            self.prepare(ground)?;
+        }
+        self.starts += 1;
+        let network = super::network_of(ground)?;
+        let Spot { index, tag, .. } = &self.spot;
+        // Made anew each time: gVisor takes a namespace's addresses away.
+        self.address = network.attach_namespace(*index, tag, &Shape::default(), ground.journal)?;
+        let config = self.config(&format!("/run/netns/{tag}"));
+        let path = self.bundle().join("config.json");
+        std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
+        let (id, state, program) = (self.id(), self.state(), self.program.clone());
+        ground.journal.about_to_make(Made::OciContainer {
+            program: program.clone(),
+            state: state.clone(),
+            id: id.clone(),
+        })?;
+        let (state, bundle) = (state.display().to_string(), self.bundle().display().to_string());
+        let mut arguments = vec!["--root", &state];
+        let flags = self.spec.flags();
+        arguments.extend(flags.iter().map(String::as_str));
+        arguments.extend(["run", "--bundle", &bundle, &id]);
+        let argv = wrapped(&program, &arguments);
+        self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)
+    }
+
+    fn prove(&self, agent: &Agent) -> Proof {
+        let (hello, here) = (&agent.hello, Here::look());
+        let mut wrong = Vec::new();
+        let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
+        let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
+        match self.spec.kernel() {
+            Kernel::Shared if !is_ours => wrong.push(format!(
+                "it runs under kernel {}, boot {}, not this machine's",
+                hello.kernel_release, hello.boot_id
+            )),
+            Kernel::Gvisor if is_ours || !gvisor => {
+                wrong.push(format!("its kernel, {}, is not gVisor's", hello.kernel_release));
+            }
+            Kernel::Machine if hello.boot_id == here.boot_id => {
+                wrong.push(
+                    "it runs under this machine's kernel, not in a machine of its own".into(),
+                );
+            }
+            _ => {}
+        }
+        if self.spec.kernel() == Kernel::Shared {
+            for kind in ["net", "pid", "mnt"] {
+                if hello.namespaces.get(kind) == own_namespace(kind).as_ref() {
+                    wrong.push(format!("it shares this machine's {kind} namespace"));
+                }
+            }
+        }
+        let (state, id) = (self.state().display().to_string(), self.id());
+        let argv = wrapped(&self.program, &["--root", &state, "state", &id]);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let said = run(&argv, PATIENCE);
+        let status = serde_json::from_str::<serde_json::Value>(&said.out).unwrap_or_default();
+        let status = status["status"].as_str().unwrap_or("nothing").to_owned();
+        if status != "running" {
+            wrong.push(format!("its runtime says '{status}' of it"));
+        }
+        let kernel = if is_ours { "this machine's kernel" } else { "a kernel of its own" };
+        let seen = format!(
+            "container {id} is {status}, under {kernel} ({}), capabilities {}",
+            hello.kernel_release, hello.capabilities
+        );
+        proof(self.spec.name(), wrong, seen)
+    }
+
+    fn stop(&mut self) {
+        let (state, id) = (self.state().display().to_string(), self.id());
+        let argv = wrapped(&self.program, &["--root", &state, "delete", "--force", &id]);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let _ = must(&argv, PATIENCE, "delete a container");
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn restarts(&self) -> Restarts {
+        Restarts::EachRound
+    }
+
+    fn is_metered_from_here(&self) -> bool {
+        self.spot.cgroup.is_some()
+    }
+}

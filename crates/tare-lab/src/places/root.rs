@@ -1,0 +1,149 @@
+//! A root file system from this machine's own programs: each with the libraries it needs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use tare_io::DurationNs;
+
+use crate::commands::run;
+use crate::error::LabError;
+
+/// Where its files go.
+pub struct Root<'a>(pub &'a Path);
+
+/// Folders that servers expect; `/tmp` and `/run` can be written to.
+const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "tmp", "run", "var/log", "var/run", "etc"];
+/// Links in the root of merged systems: /lib is usr/lib.
+const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
+/// Who there is, in a place of tare's: those that servers give up root for.
+const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nwww-data:x:33:33:www-data:/:/bin/false\n\
+                      nobody:x:65534:65534:nobody:/:/bin/false\n";
+const GROUP: &str = "root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\n";
+const HOSTS: &str = "127.0.0.1 localhost tare\n";
+const PATIENCE: DurationNs = DurationNs::from_secs(10);
+
+impl Root<'_> {
+    /// Fills it with the agent and what servers need.
+    pub fn fill(&self, agent: &Path, needs: &[PathBuf]) -> Result<(), LabError> {
+        for folder in FOLDERS {
+            self.folder(Path::new(folder))?;
+        }
+        for name in MERGED {
+            if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+                self.folder(&target)?;
+                let link = self.0.join(name);
+                if !link.exists() {
+                    symlink(&target, &link).map_err(|e| LabError::file("make", &link, e))?;
+                }
+            }
+        }
+        for (name, text) in [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS)] {
+            let path = self.0.join("etc").join(name);
+            fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))?;
+        }
+        for path in closure(needs)? {
+            self.copy(&path, &path)?;
+        }
+        self.copy(agent, Path::new(AGENT))
+    }
+
+    /// Makes a folder, and those above it; names that are links on this machine go where they
+    /// point.
+    fn folder(&self, path: &Path) -> Result<PathBuf, LabError> {
+        let whole = Path::new("/").join(path);
+        let real = fs::canonicalize(&whole).unwrap_or(whole);
+        let inside = self.0.join(real.strip_prefix("/").unwrap_or(&real));
+        fs::create_dir_all(&inside).map_err(|e| LabError::file("make", &inside, e))?;
+        Ok(inside)
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), LabError> {
+        let folder = self.folder(to.parent().unwrap_or(Path::new("/")))?;
+        let to = folder.join(to.file_name().unwrap_or_default());
+        if to.exists() {
+            return Ok(());
+        }
+        fs::copy(from, &to).map_err(|e| LabError::file("copy", from, e))?;
+        let readable = fs::metadata(&to).map(|file| file.permissions().mode() | 0o444);
+        let readable = readable.map(fs::Permissions::from_mode);
+        readable
+            .and_then(|mode| fs::set_permissions(&to, mode))
+            .map_err(|e| LabError::file("open up", &to, e))
+    }
+}
+
+/// The agent's path in a place.
+pub const AGENT: &str = "/tare-agent";
+
+/// Files with all libraries that they are linked with.
+fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
+    let mut all = BTreeSet::new();
+    for need in needs {
+        if !need.is_file() {
+            let text = format!("{} is not a file, and the place needs it", need.display());
+            return Err(LabError::Environment(text));
+        }
+        all.insert(need.clone());
+        let listed = run(&["ldd", &need.display().to_string()], PATIENCE);
+        // Static programs and data have no libraries, of which ldd complains.
+        if listed.worked {
+            for line in listed.out.lines() {
+                match library(line) {
+                    Library::At(path) => {
+                        all.insert(path.into());
+                    }
+                    Library::Missing(name) => {
+                        let text = format!("{} needs {name}, which is missing", need.display());
+                        return Err(LabError::Environment(text));
+                    }
+                    Library::None => {}
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Library<'a> {
+    At(&'a str),
+    Missing(&'a str),
+    None,
+}
+
+/// Reads `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux.so.2 (0x…)`, `x => not found`.
+fn library(line: &str) -> Library<'_> {
+    let line = line.trim();
+    let (name, target) = line.split_once(" => ").unwrap_or(("", line));
+    let target = target.split(" (0x").next().unwrap_or_default();
+    match target {
+        "not found" => Library::Missing(name),
+        path if path.starts_with('/') => Library::At(path),
+        _ => Library::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_ldd_are_read() {
+        let at = Library::At;
+        assert_eq!(library("\tlinux-vdso.so.1 (0x00007ffe)"), Library::None);
+        assert_eq!(library("\tlibc.so.6 => /lib/libc.so.6 (0x00007f)"), at("/lib/libc.so.6"));
+        assert_eq!(library("\t/lib64/ld-linux.so.2 (0x00007f)"), at("/lib64/ld-linux.so.2"));
+        assert_eq!(library("\tlibx.so => not found"), Library::Missing("libx.so"));
+        assert_eq!(library("\tstatically linked"), Library::None);
+    }
+
+    #[test]
+    fn a_program_comes_with_its_libraries() {
+        let all = closure(&["/bin/sh".into()]).unwrap();
+        assert!(all.iter().any(|path| path.to_string_lossy().contains("libc.so")), "{all:?}");
+        let missing = closure(&["/no/such".into()]).unwrap_err();
+        assert!(missing.to_string().contains("/no/such is not a file"));
+    }
+}

@@ -1,0 +1,212 @@
+//! Another machine, by ssh: the agent is copied there, and removed.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+use tare_stats::samples::Proof;
+
+use super::{Ground, Here, Place, Spot, agent_file, proof};
+use crate::agent::Agent;
+use crate::agent::protocol::{Clock, Request};
+use crate::commands::{must, run};
+use crate::error::LabError;
+use crate::journal::Made;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SshSpec {
+    /// As ssh knows it; its own configuration holds.
+    pub host: String,
+    /// Where servers there listen and are reached; found out where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Further words for ssh: `-p`, `2222`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
+const PATIENCE: DurationNs = DurationNs::from_secs(60);
+
+/// A command line that runs `remote` there and asks nobody anything.
+pub fn command(host: &str, options: &[String], remote: &str) -> Vec<String> {
+    // A connection shared with others would outlive this one.
+    let fixed = [
+        "ssh",
+        "-T",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "ConnectTimeout=10",
+        "-o",
+        "ControlMaster=no",
+        "-o",
+        "ControlPath=none",
+        "-o",
+        "ServerAliveInterval=5",
+    ];
+    let mut argv: Vec<String> = fixed.map(str::to_owned).to_vec();
+    argv.extend(options.iter().cloned());
+    argv.extend(["--".to_owned(), host.to_owned(), remote.to_owned()]);
+    argv
+}
+
+impl SshSpec {
+    pub fn check_program() -> Result<String, LabError> {
+        let program = programs::need(&["ssh"], "openssh-client")?;
+        agent_file::find()?;
+        let version = programs::version(&program, "-V").unwrap_or_default();
+        Ok(format!("yes: {version}; whether a host answers shows when it is named"))
+    }
+
+    /// Whether it can be had: the host is asked.
+    pub fn check(&self) -> Result<String, LabError> {
+        let plain = |c: char| !c.is_control() && !c.is_whitespace();
+        if self.host.is_empty() || self.host.starts_with('-') || !self.host.chars().all(plain) {
+            let text = format!("ssh: '{}' is not the name of a host", self.host.escape_debug());
+            return Err(LabError::Usage(text));
+        }
+        Self::check_program()?;
+        let machine = self.run("uname -sm")?;
+        match machine.trim() {
+            "Linux x86_64" => Ok("yes".into()),
+            other => Err(LabError::Environment(format!(
+                "ssh {}: it is {other}, and the agent is for Linux x86_64",
+                self.host
+            ))),
+        }
+    }
+
+    fn run(&self, remote: &str) -> Result<String, LabError> {
+        let argv = command(&self.host, &self.options, remote);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let done = run(&argv, PATIENCE);
+        match done.worked {
+            true => Ok(done.out),
+            false => Err(LabError::Environment(format!(
+                "ssh {}: cannot run a command there: {} (try: ssh {} true)",
+                self.host, done.said, self.host
+            ))),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Ssh {
+    spec: SshSpec,
+    spot: Spot,
+    address: IpAddr,
+    copied: bool,
+}
+
+impl Ssh {
+    pub fn new(spec: SshSpec, spot: Spot) -> Self {
+        Self { spec, spot, address: Ipv4Addr::UNSPECIFIED.into(), copied: false }
+    }
+
+    /// One name for the same place on both sides.
+    fn folder(&self) -> String {
+        format!("/tmp/{}", self.spot.tag)
+    }
+
+    fn copy(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
+        let folder = self.folder();
+        ground.journal.about_to_make(Made::SshFolder {
+            host: self.spec.host.clone(),
+            options: self.spec.options.clone(),
+            path: folder.clone(),
+        })?;
+        let agent = agent_file::find()?.display().to_string();
+        let remote = format!(
+            "umask 077 && mkdir {folder} && cat >{folder}/tare-agent && chmod 700 {folder}/tare-agent"
+        );
+        let script = "exec \"$@\" <\"$0\"";
+        let mut argv = vec!["sh".to_owned(), "-c".into(), script.into(), agent];
+        argv.extend(command(&self.spec.host, &self.spec.options, &remote));
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        must(&argv, PATIENCE, &format!("copy the agent to {}", self.spec.host)).map(drop)
+    }
+
+    /// The address that this machine reaches it by: what ssh connected to.
+    fn find_address(&self) -> Result<IpAddr, LabError> {
+        if let Some(address) = self.spec.address {
+            return Ok(address);
+        }
+        // "client port server port", as sshd sets it.
+        let said = self.spec.run("echo $SSH_CONNECTION")?;
+        let found = said.split_whitespace().nth(2).and_then(|text| text.parse().ok());
+        found.ok_or_else(|| {
+            LabError::Environment(format!(
+                "ssh {}: it does not say which address it has; give one (address = \"…\")",
+                self.spec.host
+            ))
+        })
+    }
+}
+
+/// How far apart the clocks are: the shortest of a few questions says it best.
+fn clock_offset(agent: &Agent) -> Option<(i64, DurationNs)> {
+    let ask = || {
+        let (before, own) = (monotonic_now(), tare_io::time::wall_unix_ms());
+        let there: Clock = agent.ask(Request::Clock).ok()?;
+        let trip = monotonic_now().since(before);
+        let middle = own as i64 * 1_000_000 + trip.as_ns() as i64 / 2;
+        Some((there.unix_ns as i64 - middle, trip))
+    };
+    (0..5).filter_map(|_| ask()).min_by_key(|(_, trip)| *trip)
+}
+
+impl Place for Ssh {
+    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+        if !self.copied {
+            self.copy(ground)?;
+            self.address = self.find_address()?;
+            self.copied = true;
+        }
+        let remote = format!("exec {}/tare-agent", self.folder());
+        let argv = command(&self.spec.host, &self.spec.options, &remote);
+        let agent = self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)?;
+        if let Some((offset, trip)) = clock_offset(&agent) {
+            let ms = offset as f64 / 1e6;
+            self.spot.note(format!(
+                "its clock is {ms:+.1} ms from this machine's (± {trip}); latencies are of one clock"
+            ));
+        }
+        Ok(agent)
+    }
+
+    fn prove(&self, agent: &Agent) -> Proof {
+        let (hello, here) = (&agent.hello, Here::look());
+        let whose = match hello.boot_id == here.boot_id {
+            true => "this very machine",
+            false => "another machine",
+        };
+        let mut wrong = Vec::new();
+        if !hello.addresses.is_empty()
+            && self.address.is_ipv4()
+            && !hello.addresses.contains(&self.address.to_string())
+        {
+            wrong.push(format!("it does not have the address {}", self.address));
+        }
+        let seen = format!(
+            "{} is {whose}, {}, kernel {}, address {}",
+            self.spec.host, hello.hostname, hello.kernel_release, self.address
+        );
+        proof(format!("ssh {}", self.spec.host), wrong, seen)
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn is_metered_from_here(&self) -> bool {
+        false
+    }
+
+    fn has_our_cpus(&self) -> bool {
+        false
+    }
+}

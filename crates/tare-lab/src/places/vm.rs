@@ -1,0 +1,436 @@
+//! A virtual machine by QEMU: a kernel, and an initramfs made here of the agent, the server's
+//! programs and the modules that both need.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+use tare_stats::samples::Proof;
+
+use super::guest_kernel::{self, GuestKernel};
+use super::network::Network;
+use super::qemu::Machine;
+use super::root::Root;
+use super::spec::Bytes;
+use super::{Ground, Here, Place, Spot, agent_file, cpio, proof};
+use crate::agent::Agent;
+use crate::error::LabError;
+use crate::programs;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VmSpec {
+    pub cpus: u32,
+    pub memory: Bytes,
+    pub accel: Accel,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidential: Option<Confidential>,
+    /// Another kernel than the distribution's for clouds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<PathBuf>,
+    /// With `kernel`: the folder that holds its `lib/modules`; left out where it needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modules: Option<PathBuf>,
+    /// Of confidential machines: OVMF built for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<PathBuf>,
+    /// Further words for the guest's kernel.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub append: String,
+    /// Another QEMU than the one in the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
+    /// Further programs and files of this machine in the guest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<PathBuf>,
+    /// How long the guest may take to its first word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_within_s: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accel {
+    /// By the hardware where a guest boots that way, else emulated, and said so.
+    #[default]
+    Auto,
+    Kvm,
+    Tcg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidential {
+    Tdx,
+    SevSnp,
+}
+
+impl Default for VmSpec {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            memory: Bytes(1 << 30),
+            accel: Accel::Auto,
+            confidential: None,
+            kernel: None,
+            modules: None,
+            firmware: None,
+            append: String::new(),
+            program: None,
+            programs: Vec::new(),
+            boot_within_s: None,
+        }
+    }
+}
+
+/// Memory below which a guest with an initramfs does not start.
+const MEMORY_MIN: u64 = 256 << 20;
+/// A guest by the hardware speaks in a second or two.
+const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);
+const TCG_WITHIN: DurationNs = DurationNs::from_secs(120);
+/// Whether a guest was seen to boot by the hardware of this machine, once it was tried.
+static KVM_BOOTS: Mutex<Option<bool>> = Mutex::new(None);
+
+impl Confidential {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tdx => "tdx",
+            Self::SevSnp => "sev-snp",
+        }
+    }
+
+    /// What this machine lacks for it.
+    fn missing(self) -> Option<String> {
+        let (parameter, what) = match self {
+            Self::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
+            Self::SevSnp => ("/sys/module/kvm_amd/parameters/sev_snp", "SEV-SNP"),
+        };
+        let on = std::fs::read_to_string(parameter);
+        if !on.as_ref().is_ok_and(|text| matches!(text.trim(), "Y" | "1")) {
+            let hint = match self {
+                Self::Tdx => "a Xeon with TDX on in its firmware, and kvm_intel.tdx=1",
+                Self::SevSnp => "an EPYC with SNP on in its firmware, and kvm_amd.sev_snp=1",
+            };
+            return Some(format!("{what} is not on here: {parameter} is not Y; it takes {hint}"));
+        }
+        match self {
+            Self::SevSnp if !Path::new("/dev/sev").exists() => {
+                Some("SEV-SNP: /dev/sev is not here".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// What only such a guest sees.
+    fn seen_inside(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tdx => ("tdx_guest", "/dev/tdx_guest"),
+            Self::SevSnp => ("sev_snp", "/dev/sev-guest"),
+        }
+    }
+}
+
+impl VmSpec {
+    pub fn confidential(kind: Confidential) -> Self {
+        Self { confidential: Some(kind), ..Self::default() }
+    }
+
+    pub fn name(&self) -> String {
+        self.confidential.map_or("vm", Confidential::name).to_owned()
+    }
+
+    fn program(&self) -> Result<PathBuf, LabError> {
+        match &self.program {
+            Some(path) if path.is_file() => Ok(path.clone()),
+            Some(path) => {
+                Err(LabError::Usage(format!("vm: program {} is not a file", path.display())))
+            }
+            None => programs::need(&["qemu-system-x86_64"], "qemu-system-x86"),
+        }
+    }
+
+    /// Whether it can be had here.
+    pub fn check(&self) -> Result<String, LabError> {
+        let usage = |text: String| Err(LabError::Usage(format!("vm: {text}")));
+        if !(1..=1024).contains(&self.cpus) {
+            return usage(format!("cpus = {}: write 1 to 1024", self.cpus));
+        }
+        if self.memory.0 < MEMORY_MIN {
+            return usage("memory: a guest needs 256M".into());
+        }
+        if self.confidential.is_some() && self.accel == Accel::Tcg {
+            return usage("a confidential guest cannot be emulated: leave out accel".into());
+        }
+        if self.modules.is_some() && self.kernel.is_none() {
+            return usage("modules goes with kernel".into());
+        }
+        let mut files = self.kernel.iter().chain(&self.firmware);
+        if let Some(path) = files.find(|path| !path.is_file()) {
+            return usage(format!("{} is not a file", path.display()));
+        }
+        if let Some(why) = self.confidential.and_then(Confidential::missing) {
+            return Err(LabError::Environment(why));
+        }
+        if self.confidential.is_some() && self.firmware.is_none() {
+            return usage("a confidential guest needs firmware = \"/path/OVMF.fd\"".into());
+        }
+        if self.confidential.is_some() && self.kernel.is_none() {
+            return usage(
+                "a confidential guest needs kernel = \"/path/vmlinuz\", built for it: Debian's for \
+                 clouds is not"
+                    .into(),
+            );
+        }
+        let program = self.program()?;
+        let kvm = open_kvm();
+        if let (Accel::Kvm, Err(why)) = (self.accel, &kvm) {
+            return Err(LabError::Environment(format!("vm: {why}; accel = \"tcg\" emulates")));
+        }
+        super::need_root("a virtual machine on tare's network")?;
+        if self.kernel.is_none() {
+            guest_kernel::can_provide()?;
+        }
+        agent_file::find()?;
+        let version = programs::version(&program, "--version").unwrap_or_default();
+        let how = match kvm {
+            Ok(()) => "/dev/kvm is here, and is tried before emulation".to_owned(),
+            Err(why) => format!("emulated: {why}"),
+        };
+        Ok(format!("yes: {version}; {how}"))
+    }
+}
+
+fn open_kvm() -> Result<(), String> {
+    let opened = std::fs::File::options().read(true).write(true).open("/dev/kvm");
+    opened.map(drop).map_err(|error| format!("/dev/kvm: {error}"))
+}
+
+#[derive(Debug)]
+pub struct Vm {
+    spec: VmSpec,
+    spot: Spot,
+    address: IpAddr,
+    kernel: Option<GuestKernel>,
+    emulated: bool,
+}
+
+/// What the agent finds in a guest's root, and does before its first word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestPlan {
+    /// In order.
+    pub modules: Vec<PathBuf>,
+    /// With its prefix's length: `10.213.0.2/24`.
+    pub address: String,
+    pub port: String,
+}
+
+pub const GUEST_PLAN: &str = "/tare-guest.json";
+const MODULES: &str = "/lib/tare-modules";
+
+impl Vm {
+    pub fn new(spec: VmSpec, spot: Spot) -> Self {
+        let address = Ipv4Addr::UNSPECIFIED.into();
+        Self { spec, spot, address, kernel: None, emulated: false }
+    }
+
+    fn initramfs(&self) -> PathBuf {
+        self.spot.folder.join("initramfs")
+    }
+
+    fn console(&self) -> PathBuf {
+        self.spot.folder.join("console.log")
+    }
+
+    fn tap_script(&self) -> PathBuf {
+        self.spot.folder.join("tap-up")
+    }
+
+    /// Once: the kernel, the initramfs, and how its link joins the bridge.
+    fn prepare(&mut self, network: &Network) -> Result<GuestKernel, LabError> {
+        let kernel = match &self.spec.kernel {
+            Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
+            None => GuestKernel::provide()?,
+        };
+        let root = self.spot.folder.join("root");
+        std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
+        let mut needs = self.spot.needs.clone();
+        needs.extend(self.spec.programs.iter().cloned());
+        Root(&root).fill(&agent_file::find()?, &needs)?;
+        let mut plan = GuestPlan {
+            modules: Vec::new(),
+            address: Network::with_bits(network.address(self.spot.index)),
+            port: "tare.agent".into(),
+        };
+        let modules = root.join(MODULES.trim_start_matches('/'));
+        std::fs::create_dir_all(&modules).map_err(|e| LabError::file("make", &modules, e))?;
+        for path in kernel.needed(self.spec.confidential.is_some())? {
+            let name = path.file_name().unwrap_or_default();
+            std::fs::copy(&path, modules.join(name))
+                .map_err(|e| LabError::file("copy", &path, e))?;
+            plan.modules.push(Path::new(MODULES).join(name));
+        }
+        let write = |path: PathBuf, text: String| {
+            std::fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))
+        };
+        let text = serde_json::to_string(&plan).unwrap_or_default();
+        write(root.join(GUEST_PLAN.trim_start_matches('/')), text)?;
+        let init = root.join("init");
+        let _ = std::fs::remove_file(&init);
+        std::os::unix::fs::symlink(super::root::AGENT, &init)
+            .map_err(|e| LabError::file("make", &init, e))?;
+        cpio::write(&root, &self.initramfs())
+            .map_err(|e| LabError::file("write", &self.initramfs(), e))?;
+        let _ = std::fs::remove_dir_all(&root);
+        let bridge = network.bridge();
+        write(
+            self.tap_script(),
+            format!("#!/bin/sh\nexec ip link set \"$1\" master {bridge} up\n"),
+        )?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(self.tap_script(), mode)
+            .map_err(|e| LabError::file("open up", &self.tap_script(), e))?;
+        Ok(kernel)
+    }
+
+    fn boot(
+        &self,
+        kernel: &GuestKernel,
+        network: &Network,
+        kvm: bool,
+        ground: &Ground<'_>,
+    ) -> Result<Agent, LabError> {
+        let append = format!("console=ttyS0 quiet panic=-1 {}", self.spec.append);
+        let program = self.spec.program()?;
+        let (initramfs, console, script) = (self.initramfs(), self.console(), self.tap_script());
+        let machine = Machine {
+            program: &program,
+            kvm,
+            cpus: self.spec.cpus,
+            memory_bytes: self.spec.memory.0,
+            kernel: &kernel.image,
+            initramfs: &initramfs,
+            append: append.trim_end(),
+            console: &console,
+            tap: &network.tap(self.spot.index),
+            tap_script: &script,
+            mac: &network.place_mac(self.spot.index),
+            confidential: self.spec.confidential,
+            firmware: self.spec.firmware.as_deref(),
+        };
+        let asked = self.spec.boot_within_s.map(|s| DurationNs::from_secs(u64::from(s)));
+        let tried = kvm && self.spec.accel == Accel::Auto && self.spec.confidential.is_none();
+        let within = match (asked, tried) {
+            (Some(asked), _) => asked,
+            (None, true) => KVM_WITHIN,
+            (None, false) => TCG_WITHIN,
+        };
+        let _ = std::fs::remove_file(&console);
+        self.spot.start_agent(&machine.argv(), within, ground.stop).map_err(|error| {
+            let said = last_line(&console);
+            match (error, said) {
+                (LabError::Environment(text), Some(said)) => {
+                    LabError::Environment(format!("{text}; the guest's kernel said last: {said}"))
+                }
+                (LabError::Environment(text), None) => LabError::Environment(format!(
+                    "{text}; the guest's kernel said nothing: is {} a kernel for this machine?",
+                    kernel.image.display()
+                )),
+                (error, _) => error,
+            }
+        })
+    }
+}
+
+/// The newest line of a guest's console.
+fn last_line(console: &Path) -> Option<String> {
+    let bytes = std::fs::read(console).ok()?;
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(4096)..]).into_owned();
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).collect())
+}
+
+impl Place for Vm {
+    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+        let network = super::network_of(ground)?;
+        let kernel = match &self.kernel {
+            Some(kernel) => kernel.clone(),
+            None => self.prepare(network)?,
+        };
+        self.kernel = Some(kernel.clone());
+        self.address = network.address(self.spot.index);
+        let tried = KVM_BOOTS.lock().unwrap_or_else(|e| e.into_inner()).to_owned();
+        let must = self.spec.accel == Accel::Kvm || self.spec.confidential.is_some();
+        let may = self.spec.accel == Accel::Auto && tried != Some(false) && open_kvm().is_ok();
+        if must || may {
+            let booted = self.boot(&kernel, network, true, ground);
+            let boots = &mut *KVM_BOOTS.lock().unwrap_or_else(|e| e.into_inner());
+            match booted {
+                Ok(agent) => {
+                    *boots = Some(true);
+                    self.emulated = false;
+                    return Ok(agent);
+                }
+                // Once it worked, a failure is one; and who asked for the hardware gets it, or not.
+                Err(error) if must || *boots == Some(true) => return Err(error),
+                Err(_) if ground.stop.load(std::sync::atomic::Ordering::Relaxed) => {
+                    return Err(LabError::Environment("interrupted".into()));
+                }
+                Err(error) => {
+                    *boots = Some(false);
+                    self.spot
+                        .note(format!("by the hardware no guest boots here ({error}): emulated"));
+                }
+            }
+        }
+        self.emulated = true;
+        self.boot(&kernel, network, false, ground)
+    }
+
+    fn prove(&self, agent: &Agent) -> Proof {
+        let (hello, here) = (&agent.hello, Here::look());
+        let mut wrong = Vec::new();
+        if hello.boot_id == here.boot_id {
+            wrong.push("it is this machine itself (the same boot)".to_owned());
+        }
+        let release = self.kernel.as_ref().map_or("", |kernel| &kernel.release);
+        if !release.is_empty() && hello.kernel_release != release {
+            wrong.push(format!("it runs kernel {}, not {release}", hello.kernel_release));
+        }
+        if !hello.cpu_flags.iter().any(|flag| flag == "hypervisor") {
+            wrong.push("its CPU does not say that it is virtual".into());
+        }
+        let mut confidential = String::new();
+        if let Some(kind) = self.spec.confidential {
+            let (flag, device) = kind.seen_inside();
+            let has_flag = hello.cpu_flags.iter().any(|seen| seen == flag);
+            let has_device = hello.devices.iter().any(|seen| seen == device);
+            if !has_flag && !has_device {
+                let name = kind.name();
+                wrong.push(format!(
+                    "inside there is neither {device} nor the CPU flag {flag}: not {name}"
+                ));
+            }
+            confidential = format!(", {} seen inside", kind.name());
+        }
+        let how = if self.emulated { "emulated" } else { "by the hardware" };
+        let seen = format!(
+            "a guest of its own boot, kernel {}, {} CPUs, {how}{confidential}",
+            hello.kernel_release, hello.cpus
+        );
+        proof(self.spec.name(), wrong, seen)
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+
+    fn has_our_cpus(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,124 @@
+//! From what the load's workers report to a slice as it is kept.
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+use tare_stats::Distribution;
+use tare_stats::samples::{Counts, Series};
+
+use crate::run::LoadPlan;
+use crate::session::{Recorded, SliceReport};
+use crate::tally::Tally;
+
+/// What all workers together saw in one slice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    pub counts: Counts,
+    pub latencies: Vec<(Series, Distribution)>,
+}
+
+/// The same as a message: each series' name, its buckets, and its exact sum in nanoseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredMessage {
+    counts: Counts,
+    latencies: Vec<SeriesMessage>,
+}
+
+/// Name, buckets, sum.
+type SeriesMessage = (String, Vec<(u64, u64)>, String);
+
+impl Measured {
+    pub fn of(plan: &LoadPlan, reports: &[SliceReport]) -> Self {
+        let mut total = Tally::default();
+        for report in reports {
+            total.merge(&report.tally);
+        }
+        let merged = |series: Series, of: fn(&SliceReport) -> &Recorded| {
+            let mut merged = Distribution::default();
+            for recorded in reports.iter().map(of) {
+                merged.merge(&Distribution::new(recorded.counts.clone(), recorded.sum_ns));
+            }
+            (series, merged)
+        };
+        let open_loop = plan.rate.is_some();
+        let mut latencies = vec![
+            merged(Series::Headline, if open_loop { |r| &r.from_due } else { |r| &r.from_sent }),
+            merged(Series::Connect, |report| &report.connect),
+            merged(Series::Handshake, |report| &report.tls),
+            merged(Series::FirstByte, |report| &report.first_byte),
+        ];
+        if open_loop {
+            latencies.push(merged(Series::FromSent, |report| &report.from_sent));
+            latencies.push(merged(Series::SendLag, |report| &report.send_lag));
+        }
+        latencies.retain(|(_, distribution)| distribution.count() > 0);
+        latencies.sort_by_key(|(series, _)| *series);
+        Self { counts: counts(plan, &total, reports), latencies }
+    }
+
+    /// Good replies a second, and the mean latency from sending.
+    pub fn rate_and_mean(&self) -> (f64, DurationNs) {
+        let counts = &self.counts;
+        let per_s = counts.good as f64 / (counts.window_ns.max(1) as f64 / 1e9);
+        let of = |wanted| self.latencies.iter().find(|(series, _)| *series == wanted);
+        let sent = of(Series::FromSent).or_else(|| of(Series::Headline));
+        let mean = sent.and_then(|(_, distribution)| distribution.mean_ns()).unwrap_or_default();
+        (per_s, DurationNs::from_ns(mean as u64))
+    }
+
+    pub fn message(&self) -> MeasuredMessage {
+        let latencies = self.latencies.iter().map(|(series, distribution)| {
+            let sum = distribution.sum_ns().to_string();
+            (series.name().to_owned(), distribution.counts().to_vec(), sum)
+        });
+        MeasuredMessage { counts: self.counts.clone(), latencies: latencies.collect() }
+    }
+}
+
+impl MeasuredMessage {
+    /// `None` where it does not hold together: it came from outside.
+    pub fn measured(self) -> Option<Measured> {
+        let latencies = self.latencies.into_iter().map(|(name, counts, sum)| {
+            let series = Series::ALL.into_iter().find(|series| series.name() == name)?;
+            let ascending = counts.is_sorted_by(|a, b| a.0 < b.0);
+            let total = counts.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+            total.filter(|_| ascending)?;
+            Some((series, Distribution::new(counts, sum.parse().ok()?)))
+        });
+        Some(Measured { counts: self.counts, latencies: latencies.collect::<Option<_>>()? })
+    }
+}
+
+fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
+    let seconds = total.elapsed().as_secs_f64();
+    let busy = |report: &SliceReport| {
+        report.cpu.total().as_ns() as f64 / report.elapsed.as_ns().max(1) as f64
+    };
+    Counts {
+        window_ns: total.elapsed().as_ns(),
+        due: plan.rate.as_ref().map(|rate| rate.requests_within(seconds)),
+        started: total.started,
+        completed: total.completed,
+        good: total.good,
+        failed: total.failed,
+        waited: total.waited,
+        drained: total.unfinished.drained,
+        cut: total.unfinished.cut,
+        unsent: total.unfinished.unsent,
+        answered: reports.iter().map(|report| report.answered).sum(),
+        body_bytes: total.body_bytes,
+        received_bytes: total.received_bytes,
+        opened: total.connections.opened,
+        closed_by_server: reports.iter().map(|report| report.closed_by_server).sum(),
+        handshakes_full: total.connections.handshakes_full,
+        handshakes_resumed: total.connections.handshakes_resumed,
+        client_cpu_ns: reports.iter().map(|report| report.cpu.total().as_ns()).sum(),
+        client_busiest: reports.iter().map(busy).fold(0.0, f64::max),
+        status: total.status.sorted(),
+        errors: total
+            .failures
+            .seen()
+            .map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned()))
+            .collect(),
+    }
+}

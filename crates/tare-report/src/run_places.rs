@@ -1,0 +1,39 @@
+//! What a run says of the places that its variants ran in.
+
+use crate::guards::Severity;
+use crate::run::RunGuard;
+use crate::run_build::Evidence;
+use crate::run_guards::guard;
+
+pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {
+        return Vec::new();
+    }
+    let text = "its machine was emulated, not run by the hardware: its cost is the emulator's, \
+                many times a real machine's";
+    guard("emulated", Severity::Warn, Some(evidence.name(variant)), text.into())
+}
+
+/// How often its place was started.
+pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
+    let starts = evidence.totals[variant].launches.iter().map(|launch| launch.place_starts);
+    starts.max().unwrap_or(0)
+}
+
+/// A place that stays while its servers come and go.
+pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let launches = evidence.totals[variant].launches.iter().filter(|launch| launch.fresh).count();
+    let starts = place_launches(evidence, variant);
+    let place = &evidence.facts.variants[variant].place;
+    if starts == 0 || starts as usize >= launches || place == "netns" {
+        return Vec::new();
+    }
+    let times = |n: usize| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let text = format!(
+        "its server was started {}, its place ({place}) {}: what a start of the place changes is \
+         covered less well than what a start of the server does",
+        times(launches),
+        times(starts as usize)
+    );
+    guard("place-launches", Severity::Note, Some(evidence.name(variant)), text)
+}

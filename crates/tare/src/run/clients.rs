@@ -1,0 +1,141 @@
+//! Who makes the load: this process, or an agent in another place. One lane a variant; only one is
+//! under load at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::DurationNs;
+use tare_lab::LabError;
+use tare_lab::agent::protocol::{LaneLife, Opened, Probed, Request};
+use tare_lab::agent::{Agent, PATIENCE};
+use tare_load::measured::{Measured, MeasuredMessage};
+use tare_load::order::{LoadOrder, StretchOrder};
+use tare_load::probe::Prober;
+use tare_load::session::Session;
+use tare_load::{LoadPlan, Stretch};
+use tare_stats::samples::Probe;
+
+use crate::failure::Failure;
+
+/// The client of one variant: `None` is this process.
+pub type Client = Option<Arc<Agent>>;
+
+pub struct Clients {
+    session: Session,
+    prober: Prober,
+    /// Requests that agents' probes sent since this was last looked at.
+    sent_by_agents: u64,
+    lanes: Vec<Lane>,
+}
+
+enum Lane {
+    /// Its number in this process's session.
+    Here(usize),
+    There(Arc<Agent>),
+}
+
+/// Beyond the slice itself: its drain, and the way there and back.
+const SPARE: DurationNs = DurationNs::from_secs(90);
+
+impl Clients {
+    pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let session = Session::start(workers, cpus, stop)?;
+        let prober = Prober::new(stop)?;
+        Ok(Self { session, prober, sent_by_agents: 0, lanes: Vec::new() })
+    }
+
+    /// Opens a lane for each plan; how load is made, in words.
+    pub fn open(&mut self, lanes: &[(&Client, &LoadPlan)]) -> Result<Vec<String>, Failure> {
+        self.lanes.clear();
+        let mut here = Vec::new();
+        let mut said = Vec::new();
+        for (client, plan) in lanes {
+            self.lanes.push(match client {
+                None => {
+                    here.push(*plan);
+                    Lane::Here(here.len() - 1)
+                }
+                Some(agent) => {
+                    let lanes = vec![order(plan)?];
+                    let opened: Opened = agent.ask_within(Request::Open { lanes }, PATIENCE)?;
+                    said.push(in_words(&opened.reactor, opened.note.as_deref()));
+                    Lane::There(agent.clone())
+                }
+            });
+        }
+        if !here.is_empty() {
+            let opened = self.session.open(&here)?;
+            said.push(in_words(opened.reactor.name(), opened.note.as_deref()));
+        }
+        said.dedup();
+        Ok(said)
+    }
+
+    pub fn slice(
+        &mut self,
+        lane: usize,
+        plan: &LoadPlan,
+        stretch: Stretch,
+    ) -> Result<Measured, Failure> {
+        match &self.lanes[lane] {
+            Lane::Here(lane) => Ok(Measured::of(plan, &self.session.slice(*lane, stretch)?)),
+            Lane::There(agent) => {
+                let patience = stretch.ramp + stretch.window + plan.engine.timeout + SPARE;
+                let request = Request::Slice { lane: 0, stretch: StretchOrder::of(&stretch) };
+                let message: MeasuredMessage = agent.ask_within(request, patience)?;
+                message.measured().ok_or_else(|| {
+                    Failure::Environment("an agent's slice does not hold together".into())
+                })
+            }
+        }
+    }
+
+    /// Closes all lanes; what each did in its life.
+    pub fn close(&mut self) -> Result<Vec<LaneLife>, Failure> {
+        let here = match self.lanes.iter().any(|lane| matches!(lane, Lane::Here(_))) {
+            true => self.session.close()?,
+            false => Vec::new(),
+        };
+        let lives = self.lanes.drain(..).map(|lane| match lane {
+            Lane::Here(lane) => {
+                let of_workers = here.iter().filter_map(|worker| worker.get(lane));
+                Ok(of_workers.fold(LaneLife::default(), |sum, life| LaneLife {
+                    sent: sum.sent + life.sent,
+                    closed_by_server: sum.closed_by_server + life.closed_by_server,
+                }))
+            }
+            Lane::There(agent) => {
+                let lives: Vec<LaneLife> = agent.ask(Request::Close)?;
+                Ok(lives.first().copied().unwrap_or_default())
+            }
+        });
+        lives.collect()
+    }
+
+    /// Asks twice on a connection of its own; where no whole reply came, why.
+    pub fn ask(
+        &mut self,
+        client: &Client,
+        plan: &LoadPlan,
+    ) -> Result<Result<Probe, String>, Failure> {
+        let Some(agent) = client else { return Ok(self.prober.ask(plan)?) };
+        let request = Request::Probe { order: Box::new(order(plan)?) };
+        let probed: Probed = agent.ask(request)?;
+        self.sent_by_agents += probed.sent;
+        Ok(probed.probe.ok_or(probed.why))
+    }
+
+    /// Requests that probes sent since this was last called.
+    pub fn take_sent(&mut self) -> u64 {
+        self.prober.take_sent() + std::mem::take(&mut self.sent_by_agents)
+    }
+}
+
+fn order(plan: &LoadPlan) -> Result<LoadOrder, Failure> {
+    LoadOrder::of(plan).map_err(|error| Failure::from(LabError::Usage(error.to_string())))
+}
+
+fn in_words(reactor: &str, note: Option<&str>) -> String {
+    let why = note.map_or(String::new(), |note| format!(" ({note})"));
+    format!("load by {reactor}{why}")
+}
