@@ -161,9 +161,11 @@ impl Lab {
         let pidfile = folder.join("pid");
         self.journal.about_to_make(Made::ProcessesOf(pidfile.clone()))?;
         self.journal.about_to_make(Made::ProcessesOf(pidfile.with_extension("companion")))?;
-        let mut needs = placed.server.needs()?;
-        if let Some(filter) = &placed.filter {
-            needs.extend(filter.needs()?);
+        let mut needs = Vec::new();
+        if placed.place.has_our_programs() {
+            needs.extend(placed.server.needs()?);
+            let filter = placed.filter.as_ref().map(FilterSpec::needs).transpose()?;
+            needs.extend(filter.unwrap_or_default());
         }
         let same = placed.client == ClientSpec::SameAsServer;
         let spot = Spot {
@@ -173,7 +175,6 @@ impl Lab {
             cpus: if same { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
             cgroup: cgroup.clone(),
             folder: folder.join("place"),
-            inside: folder.clone(),
             needs,
             events: plan.events.clone(),
         };
@@ -215,7 +216,8 @@ impl Lab {
             pidfile: Some(pidfile),
             events: plan.events.clone(),
         };
-        let ports = if server.is_some() { Ports::own() } else { Ports::Kernel };
+        let own_ports = server.is_some() && !placed.place.shares_our_ports();
+        let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
         self.seats.push(Seat { placed: placed.clone(), site, folder, ports, server, client });
         Ok(())
     }
@@ -278,10 +280,12 @@ impl Lab {
                 (None, seat.placed.ip.unwrap_or(ip))
             }
         };
+        let own_folder = seat.server.as_ref().and_then(|standing| standing.place.folder());
         let kitchen = Kitchen {
-            folder: &seat.folder,
+            folder: own_folder.as_deref().unwrap_or(&seat.folder),
+            our_programs: seat.placed.place.has_our_programs(),
             ip,
-            ports: &seat.ports,
+            ports: seat.ports,
             root: agent.as_ref().map_or_else(process::is_root, |agent| agent.hello.uid == 0),
             files: Default::default(),
             connections: self.connections,

@@ -67,6 +67,11 @@ pub trait Place: Debug {
         true
     }
 
+    /// Where servers in it keep their files, where that is not as on this machine.
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Whether CPUs have the same numbers in it as on this machine.
     fn has_our_cpus(&self) -> bool {
         true
@@ -105,8 +110,6 @@ pub struct Spot {
     pub cgroup: Option<Cgroup>,
     /// On this machine, for its files.
     pub folder: PathBuf,
-    /// In the place, where servers keep theirs.
-    pub inside: PathBuf,
     /// Programs and files that are needed in it.
     pub needs: Vec<PathBuf>,
     pub events: Sender<Event>,

@@ -14,6 +14,7 @@ use tare_io::process::{Watched, pin_to, signal_group};
 use crate::drain::{Written, drain};
 use crate::error::LabError;
 use crate::launch::Event;
+use crate::programs;
 
 /// What is started, and where.
 #[derive(Debug)]
@@ -127,7 +128,10 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
         command = Command::new(&program);
         command.args(["-c", BIRTH]).arg(pidfile).args(start.entrances).arg("--").args(start.argv);
     } else {
-        program = start.argv.first().map(PathBuf::from).unwrap_or_default();
+        let named = start.argv.first().map(String::as_str).unwrap_or_default();
+        // Servers live where ordinary paths do not look.
+        let found = if named.contains('/') { None } else { programs::find(&[named]) };
+        program = found.unwrap_or_else(|| PathBuf::from(named));
         command = Command::new(&program);
         command.args(start.argv.iter().skip(1));
     }

@@ -46,7 +46,9 @@ pub struct Kitchen<'a> {
     /// What it listens on.
     pub ip: IpAddr,
     /// Which ports are free there.
-    pub ports: &'a Ports,
+    pub ports: Ports,
+    /// Whether this machine's programs are what runs there; else a place has its own.
+    pub our_programs: bool,
     /// Whether it runs as root there.
     pub root: bool,
     /// Files of the recipe so far.
@@ -68,6 +70,25 @@ impl ServerSpec {
             Self::Nginx(spec) => spec.recipe(kitchen),
             Self::Httpd(spec) => spec.recipe(kitchen),
             Self::Target(spec) => spec.recipe(kitchen),
+        }
+    }
+
+    /// What a place with programs of its own must have for it; an error where tare cannot tell.
+    pub fn describe_elsewhere(&self) -> Result<String, LabError> {
+        match self {
+            Self::Up => Ok("already up".into()),
+            Self::Command(spec) => Ok(format!("starts there: {}", spec.command)),
+            Self::Nginx(spec) if spec.config.is_none() => Ok("starts the place's nginx".into()),
+            Self::Nginx(_) => Err(LabError::Usage(
+                "nginx's own config is a file of this machine; in a place with programs of its \
+                 own, write a command"
+                    .into(),
+            )),
+            Self::Httpd(_) | Self::Target(_) => Err(LabError::Usage(
+                "a place with programs of its own (an image, another machine) runs nginx or a \
+                 command"
+                    .into(),
+            )),
         }
     }
 
@@ -166,31 +187,29 @@ impl Kitchen<'_> {
 }
 
 /// How a place gives out ports.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
     /// The kernel says which are free.
     Kernel,
-    /// Nobody else is there: numbers in turn, so that none is used again soon.
-    Own(AtomicU16),
+    /// Nobody of this machine is there: numbers in turn, so that none is used again soon.
+    InTurn,
 }
 
 /// Below those that clients get.
-const OWN_PORTS: std::ops::Range<u16> = 20_000..30_000;
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 impl Ports {
-    pub fn own() -> Self {
-        Self::Own(AtomicU16::new(OWN_PORTS.start))
-    }
-
-    fn next(&self, ip: IpAddr) -> Result<u16, LabError> {
+    fn next(self, ip: IpAddr) -> Result<u16, LabError> {
+        // One row for all places: two may be on one machine elsewhere.
+        static GIVEN: AtomicU16 = AtomicU16::new(0);
         match self {
             Self::Kernel => free_port(ip),
-            Self::Own(next) => {
-                let step = |port: u16| {
-                    Some(if port + 1 == OWN_PORTS.end { OWN_PORTS.start } else { port + 1 })
-                };
-                let port = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
-                Ok(port.unwrap_or(OWN_PORTS.start))
+            Self::InTurn => {
+                let n = u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
+                // Runs of several tares may be there too.
+                let spread = std::process::id().wrapping_mul(97);
+                let count = u32::from(PORTS.end - PORTS.start);
+                Ok(PORTS.start + (n.wrapping_add(spread) % count) as u16)
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_stats::samples::Proof;
 
-use super::oci::CAPABILITIES;
+use super::oci::{CAPABILITIES, is_hybrid};
 use super::spec::Bytes;
 use super::{Ground, Here, Place, Spot, agent_file, proof};
 use crate::agent::Agent;
@@ -42,6 +43,8 @@ fn podman() -> String {
 const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
 const PATIENCE: DurationNs = DurationNs::from_secs(30);
+const ADDRESS_CHECKS: u32 = 30;
+const ADDRESS_CHECK: Duration = Duration::from_millis(100);
 const INSIDE: &str = "/run/tare-agent";
 
 impl ContainerSpec {
@@ -85,6 +88,7 @@ impl ContainerSpec {
             let text = format!("container: '{}' is not the name of an image", self.image);
             return Err(LabError::Usage(text));
         }
+        self.check_runtime(&program_text)?;
         let image = run(&[&program_text, "image", "inspect", &self.image], PATIENCE);
         if !self.image.is_empty() && !image.worked {
             return Err(LabError::Environment(format!(
@@ -94,6 +98,24 @@ impl ContainerSpec {
         }
         let version = programs::version(&program, "--version").unwrap_or_default();
         Ok(format!("yes: {version}"))
+    }
+}
+
+impl ContainerSpec {
+    /// podman's own choice is crun, which refuses what some machines have.
+    fn check_runtime(&self, program: &str) -> Result<(), LabError> {
+        if self.engine != "podman" || self.runtime.is_some() || !is_hybrid() {
+            return Ok(());
+        }
+        let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
+        match run(&argv, PATIENCE).out.trim() {
+            "crun" => Err(LabError::Environment(
+                "container: podman's crun refuses the control groups of this machine (versions 1 \
+                 and 2 at once): say runtime = \"runc\""
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -119,12 +141,19 @@ impl Container {
     fn argv(&self) -> Result<Vec<String>, LabError> {
         let agent = agent_file::find()?;
         let name = self.container();
-        let mut argv: Vec<String> = vec![self.program.clone(), "run".into(), "--rm".into()];
+        let mut argv: Vec<String> = ["run", "--rm"].map(str::to_owned).to_vec();
         let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
         add(&["--interactive", "--name", &name, "--pull", "never", "--read-only"]);
         add(&["--tmpfs", "/tmp:rw,nosuid,nodev,exec", "--tmpfs", "/run:rw,nosuid,nodev,exec"]);
         add(&["--volume", &format!("{}:{INSIDE}:ro", agent.display()), "--entrypoint", INSIDE]);
         add(&["--user", "0", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]);
+        // Engines ask for more than a root without all rights may give.
+        for (ulimit, name, most) in LIMITS {
+            if let Some(limit) = hard_limit(name) {
+                let limit = limit.min(most);
+                add(&["--ulimit", &format!("{ulimit}={limit}:{limit}")]);
+            }
+        }
         for capability in CAPABILITIES {
             add(&["--cap-add", capability.trim_start_matches("CAP_")]);
         }
@@ -149,8 +178,9 @@ impl Container {
         }
         add(&[&self.spec.image]);
         if let (Some(runtime), "podman") = (&self.spec.runtime, self.spec.engine.as_str()) {
-            argv.splice(1..1, ["--runtime".to_owned(), runtime.clone()]);
+            argv.splice(0..0, ["--runtime".to_owned(), runtime.clone()]);
         }
+        argv.insert(0, self.program.clone());
         Ok(argv)
     }
 
@@ -166,16 +196,32 @@ impl Container {
         if self.spec.network.as_deref() == Some("host") {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
-        let all = self.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}");
-        let one = self.inspect("{{.NetworkSettings.IPAddress}}");
-        let words = all.split_whitespace().chain(one.split_whitespace());
-        words.filter_map(|word| word.parse().ok()).next().ok_or_else(|| {
-            LabError::Environment(format!(
-                "{}: {} gave its container no address (network = \"host\" shares this machine's)",
-                self.spot.who, self.spec.engine
-            ))
-        })
+        // Engines write down what they gave a little after they gave it.
+        for _ in 0..ADDRESS_CHECKS {
+            let all = self.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}");
+            let one = self.inspect("{{.NetworkSettings.IPAddress}}");
+            let mut words = all.split_whitespace().chain(one.split_whitespace());
+            if let Some(address) = words.find_map(|word| word.parse().ok()) {
+                return Ok(address);
+            }
+            std::thread::park_timeout(ADDRESS_CHECK);
+        }
+        Err(LabError::Environment(format!(
+            "{}: {} gave its container no address (network = \"host\" shares this machine's)",
+            self.spot.who, self.spec.engine
+        )))
     }
+}
+
+/// Limits of processes, their names in /proc, and what is enough.
+const LIMITS: [(&str, &str, u64); 2] =
+    [("nofile", "Max open files", 65_536), ("nproc", "Max processes", 32_768)];
+
+/// What this process may have at most, and so a container too.
+fn hard_limit(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 impl Place for Container {
@@ -237,7 +283,10 @@ impl Place for Container {
         let listed =
             run(&[&self.program, "ps", "-aq", "--filter", &format!("name=^{name}$")], PATIENCE);
         if !listed.out.trim().is_empty() {
-            let _ = must(&[&self.program, "rm", "--force", &name], PATIENCE, "remove a container");
+            let argv = [self.program.as_str(), "rm", "--force", "--time", "0", &name];
+            let plain = [self.program.as_str(), "rm", "--force", &name];
+            let argv = if self.spec.engine == "podman" { &argv[..] } else { &plain };
+            let _ = must(argv, PATIENCE, "remove a container");
         }
     }
 

@@ -142,13 +142,17 @@ impl OciSpec {
     }
 }
 
-/// The command line of a runtime. crun refuses where a version-2 hierarchy of control groups is
-/// mounted beside those of version 1: it gets a view of its own, without that.
+/// Whether control groups of both versions are mounted.
+pub fn is_hybrid() -> bool {
+    Path::new("/sys/fs/cgroup/unified").is_dir()
+}
+
+/// The command line of a runtime. crun refuses where control groups of version 2 are mounted beside
+/// those of version 1: it gets a view of its own, without them.
 pub fn wrapped(program: &Path, arguments: &[&str]) -> Vec<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let hybrid = Path::new("/sys/fs/cgroup/unified").is_dir();
     let mut argv: Vec<String> = Vec::new();
-    if name.contains("crun") && hybrid {
+    if name.contains("crun") && is_hybrid() {
         let script = "umount /sys/fs/cgroup/unified && exec \"$@\"";
         argv.extend(["unshare", "-m", "sh", "-c", script, "sh"].map(str::to_owned));
     }

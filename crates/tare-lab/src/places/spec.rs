@@ -158,6 +158,24 @@ impl PlaceSpec {
         }
     }
 
+    /// Whether the programs in it are those of this machine.
+    pub fn has_our_programs(&self) -> bool {
+        match self {
+            Self::Host(_) | Self::Netns(_) | Self::Vm(_) => true,
+            Self::Oci(spec) => spec.root.is_none(),
+            Self::Container(_) | Self::Ssh(_) => false,
+        }
+    }
+
+    /// Whether a port that is taken on this machine is taken in it.
+    pub fn shares_our_ports(&self) -> bool {
+        match self {
+            Self::Host(_) => true,
+            Self::Container(spec) => spec.network.as_deref() == Some("host"),
+            _ => false,
+        }
+    }
+
     /// Whether it stands on tare's bridge.
     pub fn needs_network(&self) -> bool {
         matches!(self, Self::Netns(_) | Self::Oci(_) | Self::Vm(_))

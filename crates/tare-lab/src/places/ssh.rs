@@ -1,6 +1,7 @@
 //! Another machine, by ssh: the agent is copied there, and removed.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
@@ -108,12 +109,12 @@ impl Ssh {
     }
 
     /// One name for the same place on both sides.
-    fn folder(&self) -> String {
+    fn remote_folder(&self) -> String {
         format!("/tmp/{}", self.spot.tag)
     }
 
     fn copy(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
-        let folder = self.folder();
+        let folder = self.remote_folder();
         ground.journal.about_to_make(Made::SshFolder {
             host: self.spec.host.clone(),
             options: self.spec.options.clone(),
@@ -166,7 +167,7 @@ impl Place for Ssh {
             self.address = self.find_address()?;
             self.copied = true;
         }
-        let remote = format!("exec {}/tare-agent", self.folder());
+        let remote = format!("exec {}/tare-agent", self.remote_folder());
         let argv = command(&self.spec.host, &self.spec.options, &remote);
         let agent = self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)?;
         if let Some((offset, trip)) = clock_offset(&agent) {
@@ -200,6 +201,10 @@ impl Place for Ssh {
 
     fn address(&self) -> IpAddr {
         self.address
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.remote_folder()).join("server"))
     }
 
     fn is_metered_from_here(&self) -> bool {

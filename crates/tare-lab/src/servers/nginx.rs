@@ -80,7 +80,12 @@ impl NginxSpec {
     }
 
     pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        let program = utf8(&self.program()?)?.to_owned();
+        // Elsewhere it is found where it starts.
+        let program = match (kitchen.our_programs, &self.program) {
+            (true, _) => utf8(&self.program()?)?.to_owned(),
+            (false, Some(program)) => utf8(program)?.to_owned(),
+            (false, None) => "nginx".into(),
+        };
         let folder = utf8(kitchen.folder)?.to_owned();
         if let Some(config) = &self.config {
             let config = std::fs::canonicalize(config)

@@ -89,8 +89,15 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(plan).unwrap_or_default();
     let mut text = format!("{json}\n\nin each round:\n");
     for variant in &plan.variants {
-        let what = variant.server.describe()?;
+        let what = match variant.place.has_our_programs() {
+            true => variant.server.describe()?,
+            false => variant.server.describe_elsewhere()?,
+        };
         text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
+        let (place, client) = (variant.place.name(), variant.client.name());
+        if place != "host" || client != "host" {
+            text.push_str(&format!("    server in: {place}; client in: {client}\n"));
+        }
         if let Some(filter) = variant.filter() {
             let controller = match filter.filter.is_controlled() {
                 true => "; before it a controller, with shared memory tare-…",
@@ -107,7 +114,8 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     ));
     text.push_str(
         "created, and removed at the end: a folder tare-… for temporary files, a control group \
-         tare-… for each server that tare starts\n",
+         tare-… for each server that tare starts; for places what they need: a bridge tare-br…, \
+         network namespaces, links, containers\n",
     );
     Ok(text)
 }

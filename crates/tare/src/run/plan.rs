@@ -299,7 +299,10 @@ impl Plan {
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
         for (index, variant) in self.variants.iter().enumerate() {
             self.url(index, 1)?;
-            variant.server.describe()?;
+            match variant.place.has_our_programs() {
+                true => variant.server.describe()?,
+                false => variant.server.describe_elsewhere()?,
+            };
             variant.check_layers()?;
             variant.check_places()?;
         }

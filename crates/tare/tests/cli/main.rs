@@ -9,6 +9,7 @@ mod guards;
 mod kill;
 mod load;
 mod mistakes;
+mod places;
 mod runs;
 mod target;
 mod util;

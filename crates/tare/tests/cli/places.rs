@@ -1,0 +1,577 @@
+//! Real places: namespaces, containers, gVisor, emulated machines, podman, sshd.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tare_io::process::{Watched, is_root, signal};
+use tare_io::{DurationNs, Random};
+use tare_report::guards::Severity;
+use tare_report::run::RunReport;
+
+use crate::runs::{Desk, guard, read};
+use crate::util::str;
+
+const HEAD: &str = "name = \"places\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\nrounds = 2\n\
+    [slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\nnginx = { workers = 1 }\n";
+
+fn experiment(variants: &[(&str, &str)]) -> String {
+    let tables = variants
+        .iter()
+        .map(|(name, keys)| format!("[[variant]]\nname = \"{name}\"\nserver = \"web\"\n{keys}\n"));
+    HEAD.to_owned() + &tables.collect::<String>()
+}
+
+/// Places are for root; CI is.
+fn can_run(what: &str) -> bool {
+    if !is_root() {
+        eprintln!("skipped: {what} needs root");
+    }
+    is_root()
+}
+
+/// Everything that tares with these numbers could have left on this machine.
+fn left_by(pids: &[u32]) -> Vec<String> {
+    let ours = |name: &str| pids.iter().any(|pid| name.contains(&format!("tare-{pid}-")));
+    let mut found = Vec::new();
+    let mut folders = vec![std::env::temp_dir(), "/run/netns".into(), "/dev/shm".into()];
+    let groups = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+    folders.extend(groups.map(|entry| entry.path()));
+    for folder in folders {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.path().display().to_string());
+        found.extend(names.filter(|name| ours(name)));
+    }
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    found.extend(mounts.lines().filter(|line| ours(line)).map(str::to_owned));
+    for pid in tare_lab::processes::all() {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if ours(&command) {
+            found.push(format!("process {pid}: {command}"));
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn proven(report: &RunReport, name: &str, seen: &str) {
+    let variant = report.variant(name).unwrap();
+    let proofs = variant.proofs.join("\n");
+    assert!(proofs.contains("held in 2 of 2"), "{name}: {proofs}");
+    assert!(proofs.contains(seen), "{name}: {proofs}");
+    assert!(variant.metric(tare_stats::Metric::Throughput).unwrap().point > 0.0);
+    assert!(variant.requests > 0 && variant.launches == 2, "{variant:#?}");
+}
+
+#[track_caller]
+fn not_void(report: &RunReport) {
+    let void: Vec<_> = report.guards.iter().filter(|g| g.severity == Severity::Void).collect();
+    assert!(void.is_empty(), "{void:#?}");
+}
+
+#[test]
+fn containers_and_gvisor_serve_and_are_proven() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("places");
+    let report = desk.run(&experiment(&[
+        ("host", ""),
+        ("netns", "place = \"netns\""),
+        ("runc", "place = { oci = { runtime = \"runc\", cpus = 1, memory = \"512M\" } }"),
+        ("crun", "place = { oci = \"crun\" }"),
+        ("gvisor", "place = { oci = \"runsc\" }"),
+        ("tdx", "place = { vm = { confidential = \"tdx\" } }\noptional = true"),
+    ]));
+    not_void(&report);
+    proven(&report, "netns", "a network namespace of its own with the address 10.213.");
+    proven(&report, "runc", "is running, under this machine's kernel");
+    proven(&report, "crun", "is running, under this machine's kernel");
+    proven(&report, "gvisor", "under a kernel of its own");
+    // Exactly what servers need: CHOWN, SETGID, SETUID, KILL and NET_BIND_SERVICE.
+    for name in ["runc", "crun", "gvisor"] {
+        let proofs = report.variant(name).unwrap().proofs.join("\n");
+        assert!(proofs.contains("capabilities 00000000000004e1"), "{proofs}");
+    }
+    for variant in &report.variants {
+        assert!(variant.metric(tare_stats::Metric::ServerCpu).is_some(), "{}", variant.name);
+    }
+    let places: Vec<u32> = report.variants.iter().map(|v| v.place_launches).collect();
+    assert_eq!(places, [0, 1, 2, 2, 2], "a container is started afresh each round");
+    assert_eq!(report.skipped.len(), 1);
+    assert!(report.skipped[0].reason.contains("TDX is not on here"), "{:?}", report.skipped);
+    assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+}
+
+#[test]
+fn an_emulated_machine_serves_and_holds_its_own_load() {
+    if !can_run("a virtual machine") {
+        return;
+    }
+    let desk = Desk::new("machines");
+    let vm = "accel = \"tcg\", cpus = 1, memory = \"384M\"";
+    let report = desk.run(&experiment(&[
+        ("host", ""),
+        ("vm", &format!("place = {{ vm = {{ {vm} }} }}")),
+        ("inside", &format!("place = {{ vm = {{ {vm} }} }}\nclient = {{ same_as_server = true }}")),
+    ]));
+    not_void(&report);
+    proven(&report, "vm", "a guest of its own boot");
+    proven(&report, "inside", "emulated");
+    assert!(guard(&report, "emulated").severity == Severity::Warn);
+    assert_eq!(report.variant("inside").unwrap().client, "same as server");
+    assert_eq!(report.variant("vm").unwrap().place_launches, 1);
+    assert!(report.variant("inside").unwrap().metric(tare_stats::Metric::ServerCpu).is_some());
+}
+
+#[test]
+fn clients_have_places_too() {
+    if !can_run("a client in a namespace") {
+        return;
+    }
+    let desk = Desk::new("clients");
+    let report = desk.run(&experiment(&[
+        ("host", ""),
+        ("from netns", "client = \"netns\""),
+        ("from runc", "place = \"netns\"\nclient = { oci = \"runc\" }"),
+        ("within runc", "place = { oci = \"runc\" }\nclient = \"same_as_server\""),
+    ]));
+    not_void(&report);
+    proven(&report, "from netns", "client in netns");
+    proven(&report, "from runc", "client in runc");
+    proven(&report, "within runc", "runc: held");
+    // Latencies are the client's own, and none are lost on the way.
+    for variant in &report.variants {
+        let p50 = variant.metric(tare_stats::Metric::LatencyP50).unwrap().point;
+        assert!((1_000.0..1e9).contains(&p50), "{}: {p50}", variant.name);
+    }
+}
+
+#[test]
+fn open_loop_and_tls_go_through_agents() {
+    if !can_run("a client in a namespace") {
+        return;
+    }
+    let desk = Desk::new("open");
+    let text = experiment(&[("host", ""), ("netns", "place = \"netns\"\nclient = \"netns\"")]);
+    let text = text.replace("connections = 4", "connections = 4\nrate = 1000");
+    let report = desk.run(&text.replace("workers = 1", "workers = 1, tls = true"));
+    not_void(&report);
+    proven(&report, "netns", "client in netns");
+    let tls = |name: &str| report.variant(name).unwrap().probe.clone().unwrap().tls;
+    assert!(tls("netns").is_some());
+    assert_eq!(tls("netns"), tls("host"));
+}
+
+#[test]
+fn a_quota_holds_a_server_up() {
+    if !can_run("a quota") {
+        return;
+    }
+    let desk = Desk::new("quota");
+    let text = experiment(&[
+        ("host", ""),
+        ("a tenth", "place = { host = { cpus = 0.1, memory = \"256M\" } }"),
+    ]);
+    // Longer than the quota's period of 100 ms, which a server may spend its share of at once.
+    let report = desk.run(&text.replace("window = \"20ms\"", "window = \"400ms\""));
+    not_void(&report);
+    let ratio = crate::runs::asked(&report).ratio.point;
+    assert!(ratio < 0.6, "a tenth of a CPU: {ratio}");
+    assert!(guard(&report, "throttled").variant.as_deref() == Some("a tenth"));
+}
+
+/// A runtime that is another than its name says.
+#[test]
+fn a_runtime_that_is_not_what_was_asked_is_void() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("impostor");
+    let runc = tare_lab::programs::find(&["runc"]).unwrap();
+    let script = format!(
+        "#!/bin/sh\nfor a in \"$@\"; do shift; case \"$a\" in --platform=*) ;; *) set -- \"$@\" \
+         \"$a\";; esac; done\nexec {} \"$@\"\n",
+        runc.display()
+    );
+    let path = desk.file("runsc", &script);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let place = format!("place = {{ oci = \"{}\" }}", str(&path));
+    let report = desk.run(&experiment(&[("host", ""), ("fake", &place)]));
+    let found = guard(&report, "not-proven");
+    assert!(found.text.contains("is not gVisor's"), "{found:?}");
+    assert_eq!(found.severity, Severity::Void);
+}
+
+/// An image made here: nginx with its libraries. No registry is asked.
+fn image(desk: &Desk, name: &str) {
+    let root = desk.folder.file("image");
+    let script = format!(
+        "set -e; r={root}; mkdir -p $r/etc $r/tmp $r/run\n\
+         for f in /usr/sbin/nginx /bin/sh; do for l in $f $(ldd $f | grep -o '/[^ ]*'); do\n\
+         d=$(readlink -f $(dirname $l)); mkdir -p $r$d; cp -L $l $r$d/; done; done\n\
+         printf 'root:x:0:0::/:/bin/sh\\n' >$r/etc/passwd; printf 'root:x:0:\\n' >$r/etc/group\n\
+         for l in bin sbin lib lib64; do ln -sfn usr/$l $r/$l; done\n\
+         tar -C $r -c . | podman import -q - {name}",
+        root = root.display()
+    );
+    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+fn podman_runs_an_image_made_here() {
+    if !can_run("podman") {
+        return;
+    }
+    let desk = Desk::new("podman");
+    let name = format!("localhost/tare-test:{}", std::process::id());
+    image(&desk, &name);
+    let place = format!("container = {{ image = \"{name}\", runtime = \"runc\"");
+    let report = desk.tare(&[
+        "run",
+        str(&desk.file(
+            "podman.toml",
+            &experiment(&[
+                ("host", ""),
+                ("podman", &format!("place = {{ {place} }} }}")),
+                (
+                    "limited",
+                    &format!("place = {{ {place}, network = \"host\", cpus = 0.5, memory = \"128M\" }} }}"),
+                ),
+            ]),
+        )),
+        "--json",
+        "-",
+        "-q",
+    ]);
+    let removed = Command::new("podman").args(["rmi", "-f", &name]).output().unwrap();
+    assert!(removed.status.success());
+    let report = read(report.success());
+    not_void(&report);
+    proven(&report, "podman", "is running by runc");
+    proven(&report, "limited", "address 127.0.0.1");
+    let wanted = "container: podman has no image 'localhost/none:1': get it first";
+    let text = experiment(&[
+        ("host", ""),
+        ("x", "place = { container = { image = \"localhost/none:1\", runtime = \"runc\" } }"),
+    ]);
+    let refused = desk.tare(&["run", str(&desk.file("none.toml", &text))]);
+    refused.fails(3, wanted);
+}
+
+/// A real sshd in a network namespace of its own.
+struct Sshd {
+    desk: Desk,
+    namespace: String,
+    child: Child,
+}
+
+impl Sshd {
+    fn start() -> Self {
+        let desk = Desk::new("ssh");
+        // Its private folder must not be open to others.
+        let mode = |path: &Path, mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).unwrap();
+        };
+        mode(&desk.folder.0, 0o700);
+        let namespace = format!("tare-test-{}", std::process::id());
+        let folder = desk.folder.0.display();
+        let script = format!(
+            "set -e; cd {folder}; n={namespace}; ip netns add $n\n\
+             ip link add {link} type veth peer name eth0 netns $n\n\
+             ip addr add 10.199.7.1/24 dev {link}; ip link set {link} up\n\
+             ip -n $n addr add 10.199.7.2/24 dev eth0; ip -n $n link set eth0 up\n\
+             ip -n $n link set lo up; mkdir -p /run/sshd\n\
+             ssh-keygen -q -t ed25519 -N '' -f host; ssh-keygen -q -t ed25519 -N '' -f key\n\
+             cp key.pub authorized\n\
+             printf 'HostKey %s/host\\nAuthorizedKeysFile %s/authorized\\nPidFile none\\n\
+             ListenAddress 10.199.7.2:22\\nStrictModes no\\nPermitRootLogin yes\\nUsePAM no\\n' \
+             {folder} {folder} >sshd_config",
+            link = Self::link()
+        );
+        let made = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let config = desk.folder.file("sshd_config");
+        let child = Command::new("ip")
+            .args(["netns", "exec", &namespace, "/usr/sbin/sshd", "-D", "-e", "-f", str(&config)])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sshd = Self { desk, namespace, child };
+        for _ in 0..200 {
+            if std::net::TcpStream::connect("10.199.7.2:22").is_ok() {
+                return sshd;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+        panic!("sshd does not answer");
+    }
+
+    fn link() -> String {
+        format!("ttest{}", std::process::id() % 100_000)
+    }
+
+    fn place(&self) -> String {
+        let key = self.desk.folder.file("key");
+        let known = self.desk.folder.file("known");
+        format!(
+            "{{ ssh = {{ host = \"root@10.199.7.2\", options = [\"-i\", \"{}\", \"-o\", \
+             \"UserKnownHostsFile={}\", \"-o\", \"StrictHostKeyChecking=no\", \"-F\", \"none\"] }} }}",
+            key.display(),
+            known.display()
+        )
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let end = |argv: &[&str]| drop(Command::new("ip").args(argv).output());
+        end(&["link", "delete", &Self::link()]);
+        end(&["netns", "delete", &self.namespace]);
+    }
+}
+
+#[test]
+fn ssh_is_a_place_for_servers_and_clients() {
+    if !can_run("sshd in a namespace") {
+        return;
+    }
+    let sshd = Sshd::start();
+    let place = sshd.place();
+    let report = sshd.desk.run(&experiment(&[
+        ("host", ""),
+        ("there", &format!("place = {place}")),
+        ("from there", &format!("client = {place}\nurl = \"http://10.199.7.1:{{port}}/\"")),
+        ("all there", &format!("place = {place}\nclient = \"same_as_server\"")),
+    ]));
+    not_void(&report);
+    proven(&report, "there", "address 10.199.7.2");
+    proven(&report, "from there", "client in ssh root@10.199.7.2");
+    proven(&report, "all there", "this very machine");
+    assert_eq!(sshd.desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+    let left = std::fs::read_dir("/tmp").unwrap().flatten();
+    let left = left.filter(|entry| entry.path().join("tare-agent").exists());
+    assert_eq!(left.count(), 0, "agents were left on the host");
+    let nobody = place.replace("10.199.7.2", "10.199.7.77");
+    let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
+    let path = sshd.desk.file("nobody.toml", &text);
+    sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
+}
+
+#[test]
+fn what_is_absent_gets_one_line_that_says_what_to_do() {
+    if !can_run("a place") {
+        return;
+    }
+    let desk = Desk::new("absent");
+    let kernel = desk.file("not-a-kernel", &"x".repeat(100_000));
+    let empty = desk.file("vmlinuz", "");
+    for (keys, code, complaint) in [
+        ("place = { oci = \"youki\" }".to_owned(), 3, "no runtime 'youki' is installed"),
+        ("place = { oci = \"/no/runc\" }".into(), 2, "/no/runc is not a file"),
+        ("place = { vm = { confidential = \"tdx\" } }".into(), 3, "TDX is not on here"),
+        ("place = { vm = { confidential = \"sev-snp\" } }".into(), 3, "SEV-SNP is not on here"),
+        ("place = { vm = { kernel = \"/no\" } }".into(), 2, "/no is not a file"),
+        ("place = { vm = { memory = \"1M\" } }".into(), 2, "a guest needs 256M"),
+        (
+            format!(
+                "place = {{ vm = {{ kernel = \"{}\", accel = \"tcg\", boot_within_s = 3 }} }}",
+                str(&kernel)
+            ),
+            3,
+            "the place did not start",
+        ),
+        (format!("place = {{ vm = {{ kernel = \"{}\" }} }}", str(&empty)), 3, "did not start"),
+        ("place = { netns = { delay = \"1ms\" } }".into(), 3, "a delay needs netem"),
+        ("place = { netns = { rate = \"; rm\" } }".into(), 2, "write it as tc does"),
+        ("place = { ssh = \"-oProxyCommand=x\" }".into(), 2, "is not the name of a host"),
+        ("place = { host = { cpus = 0 } }".into(), 2, "write 0.01 to 1024"),
+        ("client = \"same_as_server\"".into(), 2, "same_as_server needs a place"),
+        ("place = \"netns\"\nurl = \"http://127.0.0.1:80/\"".into(), 2, "leave out url"),
+        ("place = { container = { image = \"x\", engine = \"lxc\" } }".into(), 2, "'lxc' is not"),
+    ] {
+        let path = desk.file("absent.toml", &experiment(&[("host", ""), ("x", &keys)]));
+        desk.tare(&["run", str(&path), "-q"]).fails(code, complaint);
+    }
+    assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+}
+
+#[test]
+fn two_runs_at_once_do_not_meet() {
+    if !can_run("a namespace") {
+        return;
+    }
+    let text = experiment(&[("host", ""), ("netns", "place = \"netns\"\nclient = \"netns\"")]);
+    let text = text.replace("rounds = 2", "rounds = 6");
+    let desks = [Desk::new("twin-a"), Desk::new("twin-b")];
+    let children: Vec<Child> = desks
+        .iter()
+        .map(|desk| {
+            let path = desk.file("twin.toml", &text);
+            let mut command = desk.command(&["run", str(&path), "--json", "-", "-q"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut addresses = Vec::new();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: RunReport = serde_json::from_slice(&output.stdout).unwrap();
+        not_void(&report);
+        let proofs = report.variant("netns").unwrap().proofs.join("\n");
+        addresses.push(proofs.split("the address ").nth(1).unwrap()[..12].to_owned());
+    }
+    assert_ne!(addresses[0], addresses[1], "both runs had one range of addresses");
+}
+
+#[test]
+fn killed_at_any_moment_places_leave_nothing() {
+    if !can_run("a place") {
+        return;
+    }
+    let desk = Desk::new("killed-places");
+    let text = experiment(&[
+        ("host", "place = { host = { cpus = 1 } }"),
+        ("runc", "place = { oci = \"runc\" }\nclient = \"netns\""),
+        ("crun", "place = { oci = \"crun\" }"),
+        ("gvisor", "place = { oci = \"runsc\" }"),
+        ("vm", "place = { vm = { accel = \"tcg\", memory = \"256M\" } }"),
+    ]);
+    let path = desk.file("killed.toml", &text.replace("rounds = 2", "rounds = 50"));
+    let mut random = Random::stream(u64::from(std::process::id()), "kill places", 0);
+    for kill in 0..20 {
+        let mut command = desk.command(&["run", str(&path), "-q"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        // Most of a life is its beginning.
+        let most = if kill % 4 == 0 { 9000 } else { 700 };
+        let ended =
+            Watched::new(pid).unwrap().ends_within(DurationNs::from_ms(5 + random.below(most)));
+        let _ = signal(pid, libc::SIGKILL);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!ended, "kill {kill}: it ended by itself: {said}");
+        let cleaned = desk.tare(&["clean"]).success();
+        assert_eq!(left_by(&[pid]), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
+        let journal = std::fs::read_dir(desk.folder.file("tare/journal"));
+        assert_eq!(journal.map_or(0, Iterator::count), 0, "kill {kill}: {}", cleaned.story());
+    }
+}
+
+/// Somebody outside, who has a route to the places of this machine.
+#[test]
+fn nobody_outside_reaches_a_place() {
+    if !can_run("a namespace") {
+        return;
+    }
+    let desk = Desk::new("outside");
+    let outside = format!("tare-out-{}", std::process::id());
+    let link = format!("tout{}", std::process::id() % 100_000);
+    let sh = |script: &str| {
+        let done = Command::new("sh").args(["-c", script]).output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
+    let (made, _) = sh(&format!(
+        "set -e; ip netns add {outside}; ip link add {link} type veth peer name eth0 netns {outside}\n\
+         ip addr add 10.199.8.1/24 dev {link}; ip link set {link} up\n\
+         ip -n {outside} addr add 10.199.8.2/24 dev eth0; ip -n {outside} link set eth0 up\n\
+         ip -n {outside} route add 10.213.0.0/16 via 10.199.8.1; echo 1 >/proc/sys/net/ipv4/ip_forward"
+    ));
+    assert!(made);
+    let text = experiment(&[("host", ""), ("runc", "place = { oci = \"runc\" }")]);
+    let path = desk.file("outside.toml", &text.replace("rounds = 2", "rounds = 400"));
+    let mut command = desk.command(&["run", str(&path), "-q"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Whatever listens in the place, tried from here and from outside, over and over.
+    let try_from = |prefix: &str| {
+        sh(&format!(
+            "n=$(ip netns list | grep -o 'tare-{}-[^ ]*' | head -1); [ -n \"$n\" ] || exit 1\n\
+             a=$(ip -n $n -4 -o addr show eth0 | grep -o '10[.0-9]*' | head -1)\n\
+             p=$(ip netns exec $n ss -ltnH | grep -o \"$a:[0-9]*\" | head -1); [ -n \"$p\" ] || exit 1\n\
+             {prefix} timeout 1 bash -c \"exec 3<>/dev/tcp/${{p%:*}}/${{p#*:}}\" 2>/dev/null && echo reached",
+            child.id()
+        ))
+        .1
+        .contains("reached")
+    };
+    let (mut here, mut there) = (0, 0);
+    for _ in 0..60 {
+        here += u32::from(try_from(""));
+        there += u32::from(try_from(&format!("ip netns exec {outside}")));
+        if here >= 3 && there > 0 {
+            break;
+        }
+        if here >= 5 {
+            break;
+        }
+    }
+    let _ = signal(child.id(), libc::SIGINT);
+    let _ = child.wait();
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", forwarding).unwrap();
+    sh(&format!("ip link delete {link}; ip netns delete {outside}"));
+    assert!(here >= 3, "the place was not even reached from here: {here}");
+    assert_eq!(there, 0, "the place was reached from outside");
+}
+
+fn agent() -> PathBuf {
+    tare_lab::places::agent_file::find().unwrap()
+}
+
+#[test]
+fn an_agent_follows_only_its_stream() {
+    use std::io::Write;
+    let start = || {
+        let mut command = Command::new(agent());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    for (said, complaint) in [
+        (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 1 here"),
+        (b"hello\n", "this is not a message of protocol 1"),
+        (b"{\"tare\":1,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
+        (b"", ""),
+    ] {
+        let mut child = start();
+        child.stdin.take().unwrap().write_all(said).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(err.contains(complaint) && err.lines().count() <= 1, "{err}");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":1,\"hello\""));
+    }
+    let words = Command::new(agent()).arg("--help").output().unwrap();
+    assert_eq!(words.status.code(), Some(2));
+    // What it started ends with its stream.
+    let mut child = start();
+    let marker = format!("77{}", std::process::id());
+    let recipe = format!(
+        "{{\"argv\":[\"/bin/sleep\",\"{marker}\"],\"env\":[],\"folder\":\"/tmp\",\"files\":[],\
+         \"address\":\"127.0.0.1:1\",\"tls\":false,\"count\":null,\"filter\":null,\
+         \"companion\":null,\"log_files\":[],\"ready_within_ms\":1000}}"
+    );
+    let mut stdin = child.stdin.take().unwrap();
+    let start = format!(
+        "{{\"tare\":1,\"id\":1,\"do\":{{\"start\":{{\"recipe\":{recipe},\"cpus\":[]}}}}}}\n"
+    );
+    stdin.write_all(start.as_bytes()).unwrap();
+    let running = || {
+        tare_lab::processes::all().into_iter().any(|pid| {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&command) == format!("/bin/sleep\0{marker}\0")
+        })
+    };
+    for _ in 0..500 {
+        if running() {
+            break;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    assert!(running(), "the agent did not start it");
+    drop(stdin);
+    child.wait().unwrap();
+    assert!(!running(), "it outlived its agent's stream");
+}
