@@ -9,7 +9,7 @@
 #   make lint    formatting, clippy, house rules, licences
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
 #                ROUNDS=2 AA_RUNS=5 for a look
-#   make fuzz    the HTTP parser under libFuzzer; FUZZ_RUNS=10000000
+#   make fuzz    the parsers of HTTP and of agents' messages under libFuzzer; FUZZ_RUNS=10000000
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -87,9 +87,11 @@ bench-smoke: setup-bench build
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)
+	fuzz/run messages -runs=$(FUZZ_RUNS)
 
 fuzz-smoke: setup-fuzz
 	fuzz/run replies -runs=200000
+	fuzz/run messages -runs=200000
 
 clean:
 	cargo clean

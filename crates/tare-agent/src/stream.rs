@@ -28,7 +28,7 @@ pub fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Re
             line.clear();
             let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
             let whole = read.is_ok() && line.ends_with(b"\n");
-            let message = whole.then(|| parse(&line)).and_then(|parsed| match parsed {
+            let message = whole.then(|| ToAgent::parse(&line)).and_then(|parsed| match parsed {
                 Ok(message) => Some(message),
                 Err(why) => {
                     eprintln!("tare-agent: {why}");
@@ -50,16 +50,6 @@ pub fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Re
     };
     std::thread::Builder::new().name("stream".into()).spawn(work)?;
     Ok(requests)
-}
-
-/// Reads one message of tare's.
-pub fn parse(line: &[u8]) -> Result<ToAgent, String> {
-    let message: ToAgent = serde_json::from_slice(line)
-        .map_err(|error| format!("this is not a message of protocol {PROTOCOL}: {error}"))?;
-    match message.tare {
-        PROTOCOL => Ok(message),
-        other => Err(format!("protocol {other} is spoken there, {PROTOCOL} here")),
-    }
 }
 
 /// Where lines are written, one after another.
@@ -102,26 +92,5 @@ impl Outgoing {
             }
         });
         sender
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_messages_of_this_protocol_are_taken() {
-        let stop = parse(br#"{"tare":1,"id":7,"do":"stop"}"#).unwrap();
-        assert_eq!((stop.id, stop.request), (7, Request::Stop));
-        for (line, complaint) in [
-            (&br#"{"tare":2,"id":7,"do":"stop"}"#[..], "protocol 2"),
-            (b"{\"tare\":1,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":1,\"id\":7}", "missing field"),
-            (b"hello", "not a message"),
-            (b"\xff\xfe", "not a message"),
-        ] {
-            let found = parse(line).unwrap_err();
-            assert!(found.contains(complaint), "{found}");
-        }
     }
 }

@@ -190,7 +190,7 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
         ("runsc", oci("runsc")),
         ("kata", oci("kata-runtime")),
         ("youki", oci("youki")),
-        ("podman", words(container::ContainerSpec::of_engine("podman").check())),
+        ("podman", words(container::ContainerSpec::podman_here().check())),
         ("docker", words(container::ContainerSpec::of_engine("docker").check())),
         ("nerdctl", words(container::ContainerSpec::of_engine("nerdctl").check())),
         ("vm", words(vm::VmSpec::default().check())),

@@ -23,6 +23,18 @@ pub struct ToAgent {
     pub request: Request,
 }
 
+impl ToAgent {
+    /// Reads one line of tare's.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        let message: Self = serde_json::from_slice(line)
+            .map_err(|error| format!("this is not a message of protocol {PROTOCOL}: {error}"))?;
+        match message.tare {
+            PROTOCOL => Ok(message),
+            other => Err(format!("protocol {other} is spoken there, {PROTOCOL} here")),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -153,4 +165,25 @@ pub struct Probed {
 pub struct Clock {
     pub unix_ns: u64,
     pub monotonic_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_messages_of_this_protocol_are_taken() {
+        let stop = ToAgent::parse(br#"{"tare":1,"id":7,"do":"stop"}"#).unwrap();
+        assert_eq!((stop.id, stop.request), (7, Request::Stop));
+        for (line, complaint) in [
+            (&br#"{"tare":2,"id":7,"do":"stop"}"#[..], "protocol 2"),
+            (b"{\"tare\":1,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":1,\"id\":7}", "missing field"),
+            (b"hello", "not a message"),
+            (b"\xff\xfe", "not a message"),
+        ] {
+            let found = ToAgent::parse(line).unwrap_err();
+            assert!(found.contains(complaint), "{found}");
+        }
+    }
 }

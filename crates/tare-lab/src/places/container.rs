@@ -54,6 +54,12 @@ impl ContainerSpec {
         Self { image, engine, runtime: None, network: None, cpus: None, memory: None }
     }
 
+    /// podman with a runtime that works with this machine's control groups.
+    pub fn podman_here() -> Self {
+        let runtime = is_hybrid().then(|| "runc".to_owned());
+        Self { runtime, ..Self::of_engine("podman") }
+    }
+
     pub fn name(&self) -> String {
         match &self.runtime {
             Some(runtime) => format!("{} {runtime}", self.engine),
@@ -69,7 +75,12 @@ impl ContainerSpec {
                 ENGINES.join(", ")
             )));
         }
-        programs::need(&[&self.engine], &self.engine)
+        let package = match self.engine.as_str() {
+            "docker" => "docker.io",
+            "nerdctl" => "containerd, and nerdctl from github.com/containerd/nerdctl",
+            other => other,
+        };
+        programs::need(&[&self.engine], package)
     }
 
     /// Whether it can be had here: the engine answers, and has the image.
@@ -97,7 +108,8 @@ impl ContainerSpec {
             )));
         }
         let version = programs::version(&program, "--version").unwrap_or_default();
-        Ok(format!("yes: {version}"))
+        let with = self.runtime.as_ref().map_or(String::new(), |r| format!(" (runtime = \"{r}\")"));
+        Ok(format!("yes: {version}{with}"))
     }
 }
 

@@ -52,6 +52,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let mut lines = machine();
     lines.extend(kernel()?);
     lines.extend(programs_found());
+    lines.extend(places());
     lines.push(store());
     say(lines.into_iter().map(|(what, text)| format!("{what:<12} {text}\n")).collect())?;
     if args.noise {
@@ -138,13 +139,9 @@ fn kernel() -> Result<Vec<Line>, Failure> {
 const FILES_WANTED: u64 = 100_000;
 
 fn programs_found() -> Vec<Line> {
-    let known: [(&[&str], &str, &str); 7] = [
+    let known: [(&[&str], &str, &str); 3] = [
         (&["nginx"], "-v", "server"),
         (&["apache2", "httpd"], "-v", "server"),
-        (&["runc"], "--version", "place, from a later version on"),
-        (&["runsc"], "--version", "place, from a later version on"),
-        (&["podman"], "--version", "place, from a later version on"),
-        (&["qemu-system-x86_64"], "--version", "place, from a later version on"),
         (&["wrk"], "--version", "make bench"),
     ];
     let line = |(names, flag, what): &(&[&str], &str, &str)| {
@@ -155,6 +152,18 @@ fn programs_found() -> Vec<Line> {
         ("program", text)
     };
     known.iter().map(line).collect()
+}
+
+/// Where servers and clients can run, and what each kind lacks.
+fn places() -> Vec<Line> {
+    let line = |(name, found): (&str, Result<String, String>)| {
+        let text = match found {
+            Ok(text) => text,
+            Err(why) => format!("no: {why}"),
+        };
+        ("place", format!("{name:<8} {text}"))
+    };
+    tare_lab::places::survey().into_iter().map(line).collect()
 }
 
 fn store() -> Line {

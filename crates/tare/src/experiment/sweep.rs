@@ -16,8 +16,9 @@ const KEYS: [(&str, Put); 4] = [
         plan.load.connections = whole(value)?;
         Ok(())
     }),
+    // As fast as replies come: the closed loop is a rate among others.
     ("rate", |plan, value| {
-        plan.load.rate = Some(value);
+        plan.load.rate = (value != CLOSED).then_some(value);
         Ok(())
     }),
     ("threads", |plan, value| {
@@ -30,6 +31,8 @@ const KEYS: [(&str, Put); 4] = [
     }),
 ];
 
+/// A rate of nothing asked for: each connection asks again when it has its reply.
+const CLOSED: f64 = 0.0;
 /// As many as a person will wait for.
 const CELLS_MAX: usize = 1000;
 
@@ -57,8 +60,12 @@ pub(super) fn cells(
                 let mut cell = cell.clone();
                 put(&mut cell, *value)
                     .map_err(|why| source.at(at, &format!("sweep: {name} = {value}: {why}")))?;
-                cell.cell.insert((*name).to_owned(), value.to_string());
-                cell.name = format!("{} ({name} {value})", cell.name);
+                let word = match (*name, *value) {
+                    ("rate", CLOSED) => "closed loop".to_owned(),
+                    _ => value.to_string(),
+                };
+                cell.name = format!("{} ({name} {word})", cell.name);
+                cell.cell.insert((*name).to_owned(), word);
                 next.push(cell);
             }
         }
