@@ -178,37 +178,11 @@ impl Lab {
             needs,
             events: plan.events.clone(),
         };
-        let launches = plan.place_launches;
         let server = match is_up {
             true => None,
-            false => self.standing(&placed.place, spot.clone(), launches)?,
+            false => self.standing(&placed.place, spot.clone(), plan.place_launches)?,
         };
-        let client = match &placed.client {
-            ClientSpec::SameAsServer => None,
-            ClientSpec::Place(place @ PlaceSpec::Host(_)) => {
-                if place.limits() != Limits::default() {
-                    let text = "a client on the host has no limits of its own: leave them out";
-                    return Err(LabError::Usage(format!("{}: {text}", placed.name)));
-                }
-                None
-            }
-            ClientSpec::Place(place) => {
-                let name = format!("{name}c");
-                let who = format!("{}, client", placed.name);
-                let cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
-                let spot = Spot {
-                    who,
-                    tag: format!("{PREFIX}{name}"),
-                    index: spot.index + 1,
-                    cpus: plan.load_cpus.clone(),
-                    cgroup,
-                    folder: folder.join("client"),
-                    needs: Vec::new(),
-                    ..spot
-                };
-                self.standing(place, spot, launches)?
-            }
-        };
+        let client = self.client_of(placed, &name, spot, plan)?;
         let site = Site {
             who: placed.name.clone(),
             cpus: plan.cpus.clone(),
@@ -220,6 +194,41 @@ impl Lab {
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
         self.seats.push(Seat { placed: placed.clone(), site, folder, ports, server, client });
         Ok(())
+    }
+
+    /// The place of its client, where that is another than its server's and than this process.
+    fn client_of(
+        &mut self,
+        placed: &Placed,
+        name: &str,
+        server: Spot,
+        plan: &LabPlan<'_>,
+    ) -> Result<Option<Standing>, LabError> {
+        let place = match &placed.client {
+            ClientSpec::SameAsServer => return Ok(None),
+            ClientSpec::Place(PlaceSpec::Host(spec)) if spec.limits() == Limits::default() => {
+                return Ok(None);
+            }
+            ClientSpec::Place(PlaceSpec::Host(_)) => {
+                let text = "a client on the host has no limits of its own: leave them out";
+                return Err(LabError::Usage(format!("{}: {text}", placed.name)));
+            }
+            ClientSpec::Place(place) => place,
+        };
+        let name = format!("{name}c");
+        let who = format!("{}, client", placed.name);
+        let cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
+        let spot = Spot {
+            who,
+            tag: format!("{PREFIX}{name}"),
+            index: server.index + 1,
+            cpus: plan.load_cpus.clone(),
+            cgroup,
+            folder: server.folder.with_file_name("client"),
+            needs: Vec::new(),
+            ..server
+        };
+        self.standing(place, spot, plan.place_launches)
     }
 
     fn cgroup(
@@ -249,11 +258,11 @@ impl Lab {
         spot: Spot,
         launches: u32,
     ) -> Result<Option<Standing>, LabError> {
-        let (folder, pidfile) = (spot.folder.clone(), spot.pidfile());
+        let (folder, pidfile, cgroup) = (spot.folder.clone(), spot.pidfile(), spot.cgroup.clone());
         let Some(place) = place.place(spot) else { return Ok(None) };
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
         self.journal.about_to_make(Made::ProcessesOf(pidfile))?;
-        Ok(Some(Standing::new(place, launches)))
+        Ok(Some(Standing::new(place, cgroup, launches)))
     }
 
     /// Starts a variant's server, in its place; `None` where it is up already.
@@ -350,6 +359,12 @@ impl Lab {
     /// How often a variant's server's place was started; 0 where it has none.
     pub fn place_starts(&self, variant: usize) -> u32 {
         self.seats[variant].server.as_ref().map_or(0, |standing| standing.starts)
+    }
+
+    /// CPU time of all that runs in places, ever: servers, clients, runtimes, machines.
+    pub fn cpu_of_places(&self) -> u64 {
+        let all = self.seats.iter().flat_map(|seat| seat.server.iter().chain(&seat.client));
+        all.filter_map(Standing::cpu_ns).sum()
     }
 
     /// Ends what servers left to themselves: daemons that outlived the process tare started. To be

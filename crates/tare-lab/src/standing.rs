@@ -6,6 +6,7 @@ use tare_stats::samples::Proof;
 
 use crate::agent::Agent;
 use crate::error::LabError;
+use crate::meter::{Cgroup, Meter};
 use crate::places::{Ground, Place, Restarts};
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
@@ -15,6 +16,7 @@ const ROUNDS_AT_LEAST: u32 = 20;
 #[derive(Debug)]
 pub struct Standing {
     pub place: Box<dyn Place>,
+    cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
     proof: Option<Proof>,
     /// The round in which it was last started, and how often it was.
@@ -25,8 +27,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    pub fn new(place: Box<dyn Place>, launches: u32) -> Self {
-        Self { place, agent: None, proof: None, started_in: 0, starts: 0, launches }
+    pub fn new(place: Box<dyn Place>, cgroup: Option<Cgroup>, launches: u32) -> Self {
+        Self { place, cgroup, agent: None, proof: None, started_in: 0, starts: 0, launches }
     }
 
     /// Its agent, started (afresh) where that is due.
@@ -45,10 +47,17 @@ impl Standing {
     }
 
     fn is_due(&self, round: u32) -> bool {
+        if round == self.started_in {
+            return false;
+        }
         let age = round.saturating_sub(self.started_in);
         match self.place.restarts() {
             Restarts::Never => false,
             Restarts::EachRound => age > 0,
+            // Then ever more rarely: a long run is not to be spent on starting machines.
+            Restarts::AFewTimes if self.starts >= self.launches => {
+                round >= 2 * self.started_in.max(ROUNDS_AT_LEAST / 2)
+            }
             Restarts::AFewTimes => age >= ROUNDS_AT_LEAST.div_ceil(self.launches.max(1)),
         }
     }
@@ -58,6 +67,11 @@ impl Standing {
             agent.end();
             self.place.stop();
         }
+    }
+
+    /// CPU time of all that ran in it; unknown on other machines.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Meter::new(Some(self.cgroup.as_ref()?), 0).read().map(|used| used.cpu_ns)
     }
 
     pub fn proof(&self) -> Option<&Proof> {
@@ -72,5 +86,53 @@ impl Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         self.down();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    /// Never started: only its rule is asked.
+    #[derive(Debug)]
+    struct Paper(Restarts);
+
+    impl Place for Paper {
+        fn start(&mut self, _ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+            Err(LabError::Environment("made of paper".into()))
+        }
+        fn prove(&self, _agent: &Agent) -> Proof {
+            Proof::default()
+        }
+        fn address(&self) -> IpAddr {
+            Ipv4Addr::LOCALHOST.into()
+        }
+        fn restarts(&self) -> Restarts {
+            self.0
+        }
+    }
+
+    fn starts(restarts: Restarts, launches: u32) -> Vec<u32> {
+        let mut standing = Standing::new(Box::new(Paper(restarts)), None, launches);
+        let mut rounds = vec![0];
+        standing.starts = 1;
+        for round in 0..130 {
+            if standing.is_due(round) {
+                rounds.push(round);
+                standing.started_in = round;
+                standing.starts += 1;
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn slow_places_are_restarted_a_few_times_and_then_rarely() {
+        assert_eq!(starts(Restarts::AFewTimes, 3), [0, 7, 14, 28, 56, 112]);
+        assert_eq!(starts(Restarts::AFewTimes, 1), [0, 20, 40, 80]);
+        assert_eq!(starts(Restarts::Never, 3), [0]);
+        assert_eq!(starts(Restarts::EachRound, 3).len(), 130);
     }
 }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::places::journal_folder;
 
-/// Remove what a killed run left behind: processes, control groups, temporary folders
+/// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
 ///
 /// Runs remove what they made when they end, also on errors and signals; only kill -9 and a crash
 /// leave something. What running tares have made is left alone, and so is everything that tare did

@@ -78,9 +78,10 @@ impl Runner<'_> {
         if self.interrupted() {
             return Ok(());
         }
-        let before = Reading::take();
+        let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
         let measured = self.measure(&mut up, round);
-        let machine = Reading::take().since(&before);
+        let mut machine = Reading::take().since(&before);
+        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         let lives = self.clients.close();
         measured?;
         for (up, life) in up.iter_mut().zip(lives?) {
@@ -90,6 +91,10 @@ impl Runner<'_> {
             launch.place_starts = self.lab.place_starts(up.variant);
             round.launches.push(launch);
         }
+        // Clients and runtimes in places are ours as well as servers are.
+        let of_servers = round.launches.iter().filter(|l| group.contains(&(l.variant as usize)));
+        let of_placed = of_servers.filter(|l| l.place_starts > 0).map(|l| l.cpu_ns).sum();
+        machine.own_cpu_ns += in_places.saturating_sub(of_placed);
         self.stop_all(up)?;
         add_use(&mut round.machine, machine);
         if self.plan.load.new_connections {
