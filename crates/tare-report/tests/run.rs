@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_report::guards::Severity;
-use tare_report::run::RunReport;
+use tare_report::run::{RunReport, Skipped};
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
@@ -41,7 +41,7 @@ fn facts() -> RunFacts {
         },
         precision: 0.02,
         variants: vec![variant("none"), variant("=<b>filter</b>")],
-        skipped: Vec::new(),
+        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
         load: LoadFacts {
             open_loop: false,
             rate_per_s: None,
