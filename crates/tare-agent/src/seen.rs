@@ -71,14 +71,23 @@ fn capabilities() -> String {
 
 /// Ends whatever a server left to itself.
 pub fn end_children() {
-    for pid in processes::children(std::process::id()) {
-        let watched = Watched::new(pid);
-        let _ = signal(pid, libc::SIGKILL);
-        if let Ok(watched) = watched {
-            watched.ends_within(KILLED_WITHIN);
+    // Children of those that end become this process's own.
+    for _ in 0..GENERATIONS {
+        let children = processes::children(std::process::id());
+        if children.is_empty() {
+            return;
         }
-        reap(pid);
+        for pid in children {
+            let watched = Watched::new(pid);
+            let _ = signal(pid, libc::SIGKILL);
+            if let Ok(watched) = watched {
+                watched.ends_within(KILLED_WITHIN);
+            }
+            reap(pid);
+        }
     }
 }
+
+const GENERATIONS: u32 = 50;
 
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(1);

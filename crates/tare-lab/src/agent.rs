@@ -36,7 +36,8 @@ pub struct Agent {
 #[derive(Debug)]
 struct Ends {
     running: Running,
-    to: Option<ChildStdin>,
+    /// To the thread that writes: who is spoken to may not listen.
+    to: Option<Sender<String>>,
     from: Receiver<FromAgent>,
 }
 
@@ -71,7 +72,12 @@ impl Agent {
         if let Err(error) = reader.spawn(move || listen(out, &who, &sender, &events)) {
             return cannot(error.to_string());
         }
-        let mut ends = Ends { running, to: Some(to), from };
+        let (lines, outbox) = channel();
+        let writer = std::thread::Builder::new().name("to-agent".into());
+        if let Err(error) = writer.spawn(move || write(to, &outbox)) {
+            return cannot(error.to_string());
+        }
+        let mut ends = Ends { running, to: Some(lines), from };
         let limit = monotonic_now() + patience;
         let hello = loop {
             match ends.from.recv_timeout(LOOK) {
@@ -186,12 +192,9 @@ impl Agent {
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Ends {
-    fn say(&mut self, message: &ToAgent) -> std::io::Result<()> {
-        let Some(to) = &mut self.to else {
-            return Err(std::io::ErrorKind::BrokenPipe.into());
-        };
-        let line = serde_json::to_string(message)? + "\n";
-        to.write_all(line.as_bytes())
+    fn say(&mut self, message: &ToAgent) -> Result<(), ()> {
+        let line = serde_json::to_string(message).map_err(drop)? + "\n";
+        self.to.as_ref().ok_or(())?.send(line).map_err(drop)
     }
 
     /// Why a command ended.
@@ -219,6 +222,15 @@ impl Ends {
 impl Drop for Ends {
     fn drop(&mut self) {
         self.end(GRACE);
+    }
+}
+
+/// Says everything in turn, until nobody has anything to say; then the stream ends.
+fn write(mut to: ChildStdin, outbox: &Receiver<String>) {
+    for line in outbox {
+        if to.write_all(line.as_bytes()).is_err() {
+            return;
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Short commands of other programs, run to their end within a time limit.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{Watched, signal_group};
 
 use crate::error::LabError;
 
@@ -27,6 +30,8 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let mut command = Command::new(program);
     command.args(&argv[1.min(argv.len())..]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // With whatever it starts.
+    command.process_group(0);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return failed(format!("{program}: {error}")),
@@ -45,17 +50,31 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let watched = Watched::new(child.id());
     let ended = watched.is_ok_and(|watched| watched.ends_within(limit));
     if !ended {
-        let _ = signal(child.id(), libc::SIGKILL);
+        let _ = signal_group(child.id(), libc::SIGKILL);
     }
     let worked = child.wait().is_ok_and(|status| status.success());
     if !ended {
         return failed(format!("{program} did not end within {limit}"));
     }
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let (out, err) = (text_of(out), text_of(err));
     let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = if lines.is_empty() { "it said nothing".to_owned() } else { lines.join(" | ") };
     Outcome { worked, out, said }
 }
+
+/// Who keeps the other end of an output open must not keep tare waiting.
+fn text_of(reader: JoinHandle<String>) -> String {
+    for _ in 0..OUTPUT_CHECKS {
+        if reader.is_finished() {
+            return reader.join().unwrap_or_default();
+        }
+        std::thread::park_timeout(OUTPUT_CHECK);
+    }
+    String::new()
+}
+
+const OUTPUT_CHECKS: u32 = 1000;
+const OUTPUT_CHECK: Duration = Duration::from_millis(1);
 
 /// Runs one that must work.
 pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, LabError> {

@@ -1,6 +1,6 @@
 //! A process that a server needs beside it: started before it, ended after it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tare_io::time::monotonic_now;
@@ -28,12 +28,15 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 
 impl Companion {
     /// Starts it, and waits until it is ready.
-    pub fn start(recipe: &CompanionRecipe, site: &Site) -> Result<Self, LabError> {
+    pub fn start(recipe: &CompanionRecipe, folder: &Path, site: &Site) -> Result<Self, LabError> {
+        // In a place its journal ends with the place; here `tare clean` must find it.
+        let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
+        let env = if site.pidfile.is_none() { vec![data] } else { Vec::new() };
         let pidfile = site.pidfile.as_ref().map(|path| path.with_extension("companion"));
         let running = Running::start(&Start {
             who: &format!("{}, controller", site.who),
             argv: &recipe.argv,
-            env: &[],
+            env: &env,
             cpus: &site.cpus,
             pidfile: pidfile.as_deref(),
             entrances: &[],

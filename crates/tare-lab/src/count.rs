@@ -43,6 +43,11 @@ impl CountSource {
         }
     }
 
+    /// Whether it may lag behind the replies.
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::AccessLog(_))
+    }
+
     /// Requests that the count itself adds between one reading and the next.
     pub fn own_requests(&self) -> u64 {
         match self {

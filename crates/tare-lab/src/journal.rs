@@ -208,7 +208,7 @@ fn remove_folder(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() || !is_ours(path) {
         return Ok(None);
     }
-    removal::unmount_below(path);
+    removal::unmount_below(path)?;
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(Some(format!("folder {}", path.display()))),
         Err(error) => Err(format!("cannot remove {}: {error}", path.display())),

@@ -260,7 +260,10 @@ impl Lab {
     ) -> Result<Option<Standing>, LabError> {
         let (folder, pidfile, cgroup) = (spot.folder.clone(), spot.pidfile(), spot.cgroup.clone());
         let Some(place) = place.place(spot) else { return Ok(None) };
-        std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        // Copies of programs and what they are given: nobody else's to read.
+        let mut private = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        private.create(&folder).map_err(|e| LabError::file("make", &folder, e))?;
         self.journal.about_to_make(Made::ProcessesOf(pidfile))?;
         Ok(Some(Standing::new(place, cgroup, launches)))
     }
@@ -370,15 +373,13 @@ impl Lab {
     /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
     /// called when no other server or helper of this process runs.
     pub fn end_orphans(&self) {
-        let mut spared: Vec<u32> = Vec::new();
-        for seat in &self.seats {
-            let agents = seat.server.iter().chain(&seat.client).filter_map(Standing::agent);
-            spared.extend(agents.flat_map(|agent| processes::tree(agent.pid())));
-            // What engines put beside a container that is up.
-            if seat.server.as_ref().is_some_and(|standing| standing.agent().is_some()) {
-                spared.extend(seat.site.cgroup.iter().flat_map(Cgroup::processes));
-            }
+        let all = self.seats.iter().flat_map(|seat| seat.server.iter().chain(&seat.client));
+        let up: Vec<&Standing> = all.filter(|standing| standing.agent().is_some()).collect();
+        // What an engine put beside a container is told from an orphan by its group.
+        if up.iter().any(|standing| standing.has_helpers_unseen()) {
+            return;
         }
+        let spared: Vec<u32> = up.iter().flat_map(|standing| standing.processes()).collect();
         let children = processes::children(std::process::id()).into_iter();
         let children = children.filter(|pid| !self.inherited.contains(&born(*pid)));
         for pid in children.filter(|pid| !spared.contains(pid)) {

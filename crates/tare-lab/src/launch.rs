@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -46,7 +47,7 @@ pub struct Recipe {
     pub filter: Option<FilterStatus>,
     /// What must run before it.
     pub companion: Option<CompanionRecipe>,
-    /// Log files that it writes beside its standard streams; they start empty.
+    /// Log files that it writes beside its standard streams; those in its folder start empty.
     pub log_files: Vec<PathBuf>,
     pub ready_within_ms: u64,
 }
@@ -82,7 +83,8 @@ impl Recipe {
             std::fs::write(&file.path, bytes)
                 .map_err(|e| LabError::file("write", &file.path, e))?;
         }
-        for path in &self.log_files {
+        // A log elsewhere is somebody's: it grows, and is read from where it was.
+        for path in self.log_files.iter().filter(|path| path.starts_with(&self.folder)) {
             let _ = std::fs::remove_file(path);
         }
         Ok(())
@@ -120,6 +122,17 @@ pub trait Server: Debug + Send {
     fn stop(&mut self);
 }
 
+/// When a count is believed to be the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    AtLeast(u64),
+    /// Twice the same.
+    Quiet,
+}
+
+const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);
+const SETTLED_CHECK: Duration = Duration::from_millis(10);
+
 /// A launch: dropped, it ends.
 #[derive(Debug)]
 pub struct Launched {
@@ -148,8 +161,23 @@ impl Launched {
         self.started + self.recipe.ready_within()
     }
 
-    /// Requests that it served so far, where it can be asked.
-    pub fn served(&self) -> Option<u64> {
-        self.recipe.count.as_ref()?.read(self.server.as_ref())
+    /// Requests that it served so far, where it can be asked. A line of a log may come after the
+    /// reply: then it is waited for until there are `expected`.
+    pub fn served(&self, expected: Expected) -> Option<u64> {
+        let source = self.recipe.count.as_ref()?;
+        let limit = monotonic_now() + SETTLED_WITHIN;
+        let mut before = None;
+        loop {
+            let now = source.read(self.server.as_ref())?;
+            let is_settled = match expected {
+                Expected::AtLeast(n) => now >= n,
+                Expected::Quiet => before == Some(now),
+            };
+            if is_settled || !source.is_late() || monotonic_now() > limit {
+                return Some(now);
+            }
+            before = Some(now);
+            std::thread::park_timeout(SETTLED_CHECK);
+        }
     }
 }

@@ -59,8 +59,10 @@ impl LocalServer {
         }
         recipe.write_files()?;
         let started = monotonic_now();
-        let companion =
-            recipe.companion.as_ref().map(|companion| Companion::start(companion, site));
+        let companion = recipe
+            .companion
+            .as_ref()
+            .map(|companion| Companion::start(companion, &recipe.folder, site));
         let companion = companion.transpose()?;
         let running = Running::start(&Start {
             who: &site.who,

@@ -90,6 +90,7 @@ impl Cgroup {
                 }
             }
             Version::V2 => {
+                self.enable_v2(limits)?;
                 let cpu = quota.map(|quota| ("cpu.max", format!("{quota} {PERIOD_US}")));
                 let memory = limits.memory_bytes.map(|bytes| ("memory.max", bytes.to_string()));
                 let all = cpu.into_iter().chain(memory);
@@ -106,6 +107,22 @@ impl Cgroup {
             })?;
         }
         Ok(())
+    }
+
+    /// Version 2: who has processes of its own may not hand controllers down.
+    fn enable_v2(&self, limits: Limits) -> Result<(), LabError> {
+        if limits == Limits::default() || self.path.join("cpu.max").exists() {
+            return Ok(());
+        }
+        let parent = self.path.parent().unwrap_or(Path::new("/")).join("cgroup.subtree_control");
+        fs::write(&parent, "+cpu +memory").map_err(|error| {
+            LabError::Environment(format!(
+                "cannot limit what a server uses: {}: {error}; with control groups of version 2, \
+                 limits need tare in a delegated group that has no other process (systemd-run \
+                 --scope -p Delegate=yes)",
+                parent.display()
+            ))
+        })
     }
 
     /// Version 1: the group of the same name under another controller.

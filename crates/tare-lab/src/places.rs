@@ -62,6 +62,11 @@ pub trait Place: Debug {
         Restarts::AFewTimes
     }
 
+    /// Whether more processes of this machine belong to it than its command's descendants.
+    fn has_helpers(&self) -> bool {
+        false
+    }
+
     /// Whether the processes in it are in its control group on this machine.
     fn is_metered_from_here(&self) -> bool {
         true
@@ -168,6 +173,11 @@ impl Here {
 fn own_namespace(kind: &str) -> Option<String> {
     let link = std::fs::read_link(Path::new("/proc/self/ns").join(kind)).ok()?;
     Some(link.to_string_lossy().into_owned())
+}
+
+/// Where servers keep their files in a place that has its own /tmp.
+fn server_folder(spot: &Spot) -> PathBuf {
+    Path::new("/tmp").join(&spot.tag).join("server")
 }
 
 /// Complaints, or what was seen.

@@ -26,13 +26,17 @@ fn of(outcome: Outcome, what: String) -> Removed {
 }
 
 /// Container runtimes mount things in folders of ours.
-pub fn unmount_below(folder: &Path) {
+pub fn unmount_below(folder: &Path) -> Result<(), String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let below: Vec<&str> = points.filter(|point| Path::new(point).starts_with(folder)).collect();
     for point in below.into_iter().rev() {
-        run(&["umount", point], PATIENCE);
+        let done = run(&["umount", point], PATIENCE);
+        if !done.worked {
+            return Err(format!("cannot unmount {point}: {}", done.said));
+        }
     }
+    Ok(())
 }
 
 pub fn link(name: &str, mac: &str) -> Removed {
@@ -61,7 +65,14 @@ pub fn oci_container(program: &Path, state: &Path, id: &str) -> Removed {
     match run(&argv, PATIENCE) {
         Outcome { worked: true, .. } => Ok(Some(format!("container {id}"))),
         // Runtimes differ in how they say that there is none.
-        Outcome { .. } => Ok(None),
+        Outcome { said, .. } => {
+            let argv = crate::places::oci::wrapped(program, &["--root", &root, "state", id]);
+            let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+            match run(&argv, PATIENCE).worked {
+                true => Err(format!("cannot remove container {id}: {said}")),
+                false => Ok(None),
+            }
+        }
     }
 }
 

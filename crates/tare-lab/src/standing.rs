@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::error::LabError;
 use crate::meter::{Cgroup, Meter};
 use crate::places::{Ground, Place, Restarts};
+use crate::processes;
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
 /// afresh as often as was asked.
@@ -72,6 +73,17 @@ impl Standing {
     /// CPU time of all that ran in it; unknown on other machines.
     pub fn cpu_ns(&self) -> Option<u64> {
         Meter::new(Some(self.cgroup.as_ref()?), 0).read().map(|used| used.cpu_ns)
+    }
+
+    /// Those on this machine that belong to it.
+    pub fn processes(&self) -> Vec<u32> {
+        let tree = self.agent.iter().flat_map(|agent| processes::tree(agent.pid()));
+        tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
+    }
+
+    /// Whether it may have processes on this machine that cannot be told from others'.
+    pub fn has_helpers_unseen(&self) -> bool {
+        self.place.has_helpers() && (self.cgroup.is_none() || !self.place.is_metered_from_here())
     }
 
     pub fn proof(&self) -> Option<&Proof> {

@@ -18,6 +18,7 @@ use crate::meter::{Cgroup, Meter};
 pub struct PlacedServer {
     agent: Arc<Agent>,
     who: String,
+    ready_within: DurationNs,
     /// The whole place's, on this machine; without one the agent meters.
     cgroup: Option<Cgroup>,
     stopping: bool,
@@ -35,9 +36,10 @@ impl PlacedServer {
         cpus: &[usize],
         cgroup: Option<Cgroup>,
     ) -> Result<Self, LabError> {
+        let ready_within = recipe.ready_within();
         let request = Request::Start { recipe: Box::new(recipe), cpus: cpus.to_vec() };
         let who = who.to_owned();
-        let server = Self { agent, who, cgroup, stopping: false, stopped: false };
+        let server = Self { agent, who, ready_within, cgroup, stopping: false, stopped: false };
         server.ask::<()>(request)?;
         Ok(server)
     }
@@ -49,7 +51,8 @@ impl PlacedServer {
 
 impl Server for PlacedServer {
     fn wait_until_listening(&mut self, _stop: &AtomicBool) -> Result<(), LabError> {
-        self.ask(Request::Listening)
+        let patience = self.ready_within + SPARE;
+        self.agent.ask_within(Request::Listening, patience).map_err(|error| error.named(&self.who))
     }
 
     fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_stats::samples::Proof;
 
-use super::oci::{CAPABILITIES, is_hybrid};
+use super::oci::{CAPABILITIES, Kernel, is_hybrid};
 use super::spec::Bytes;
 use super::{Ground, Here, Place, Spot, agent_file, proof};
 use crate::agent::Agent;
@@ -138,12 +138,14 @@ pub struct Container {
     address: IpAddr,
     starts: u32,
     program: String,
+    /// The engine lets others say in which control group a container runs.
+    groups_are_ours: bool,
 }
 
 impl Container {
     pub fn new(spec: ContainerSpec, spot: Spot) -> Self {
         let address = Ipv4Addr::UNSPECIFIED.into();
-        Self { spec, spot, address, starts: 0, program: String::new() }
+        Self { spec, spot, address, starts: 0, program: String::new(), groups_are_ours: false }
     }
 
     fn container(&self) -> String {
@@ -185,7 +187,7 @@ impl Container {
         if let Some(memory) = self.spec.memory {
             add(&["--memory", &memory.0.to_string()]);
         }
-        if let Some(cgroup) = &self.spot.cgroup {
+        if let Some(cgroup) = self.spot.cgroup.as_ref().filter(|_| self.groups_are_ours) {
             add(&["--cgroup-parent", &cgroup.name]);
         }
         add(&[&self.spec.image]);
@@ -240,6 +242,13 @@ impl Place for Container {
     fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
         self.program = self.spec.program()?.display().to_string();
         self.starts += 1;
+        let key = match self.spec.engine.as_str() {
+            "podman" => "{{.Host.CgroupManager}}",
+            _ => "{{.CgroupDriver}}",
+        };
+        // By systemd only slices can be named, and those are its own.
+        let manager = run(&[&self.program, "info", "--format", key], PATIENCE).out;
+        self.groups_are_ours = manager.trim() == "cgroupfs";
         if let Some(cgroup) = self.spot.cgroup.as_ref().filter(|_| self.starts == 1) {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
@@ -273,13 +282,10 @@ impl Place for Container {
         if asked.as_ref().is_some_and(|asked| *asked != given) {
             wrong.push(format!("it runs by '{given}', not '{}'", asked.unwrap_or_default()));
         }
-        let shared = ["runc", "crun", "youki"].contains(&given.as_ref());
-        if shared && hello.boot_id != here.boot_id {
-            wrong.push("it runs under another kernel than this machine's".into());
+        if given.is_empty() {
+            wrong.push(format!("{} does not say by which runtime it runs", self.spec.engine));
         }
-        if (given.contains("kata") || given == "runsc") && hello.boot_id == here.boot_id {
-            wrong.push("it runs under this machine's kernel".into());
-        }
+        wrong.extend(Kernel::of(&given).complain(hello, &here));
         let seen = format!(
             "container {} is {state} by {given}, image {}, kernel {}, address {}",
             self.container(),
@@ -307,6 +313,19 @@ impl Place for Container {
     }
 
     fn is_metered_from_here(&self) -> bool {
-        self.spot.cgroup.is_some()
+        self.spot.cgroup.is_some() && self.groups_are_ours
+    }
+
+    fn has_helpers(&self) -> bool {
+        true
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(super::server_folder(&self.spot))
+    }
+
+    fn has_our_cpus(&self) -> bool {
+        let runtime = self.spec.runtime.as_deref().unwrap_or_default();
+        Kernel::of(runtime) != Kernel::Machine
     }
 }

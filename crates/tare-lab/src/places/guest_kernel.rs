@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tare_io::DurationNs;
+use tare_io::{DurationNs, process};
 
 use crate::commands::{must, run};
 use crate::error::LabError;
+use crate::journal::{Journal, Made, PREFIX};
 use crate::programs;
 
 /// What is booted.
@@ -55,8 +56,8 @@ impl GuestKernel {
         ready.then_some(Self { image, modules: Some(folder), release })
     }
 
-    /// The distribution's: downloaded and unpacked, once.
-    pub fn provide() -> Result<Self, LabError> {
+    /// The distribution's: downloaded and unpacked, once, whoever asks at the same time.
+    pub fn provide(journal: &mut Journal) -> Result<Self, LabError> {
         if let Some(kept) = Self::kept() {
             return Ok(kept);
         }
@@ -66,17 +67,18 @@ impl GuestKernel {
         can_provide()?;
         let parent = folder.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
-        // Two may do this at once: each in a folder of its own, the last one to finish stays.
-        let making = parent.join(format!("guest-kernel.{}", std::process::id()));
-        let made = Self::unpack(&making);
-        let done = made.and_then(|()| {
-            let _ = fs::remove_dir_all(&folder);
-            fs::rename(&making, &folder).map_err(|e| LabError::file("keep", &folder, e))
-        });
-        let _ = fs::remove_dir_all(&making);
-        if done.is_err() && Self::kept().is_none() {
-            done?;
+        let lock_path = parent.join("guest-kernel.lock");
+        let lock =
+            fs::File::create(&lock_path).map_err(|e| LabError::file("make", &lock_path, e))?;
+        process::lock(&lock).map_err(|e| LabError::file("lock", &lock_path, e))?;
+        if let Some(kept) = Self::kept() {
+            return Ok(kept);
         }
+        let making = parent.join(format!("{PREFIX}guest-kernel-{}", std::process::id()));
+        journal.about_to_make(Made::Folder(making.clone()))?;
+        Self::unpack(&making)?;
+        let _ = fs::remove_dir_all(&folder);
+        fs::rename(&making, &folder).map_err(|e| LabError::file("keep", &folder, e))?;
         Self::kept().ok_or_else(|| {
             let text = format!("{PACKAGE} holds no kernel: give one (vm = {{ kernel = \"…\" }})");
             LabError::Environment(text)

@@ -14,6 +14,7 @@ use super::root::{AGENT, Root};
 use super::spec::Bytes;
 use super::{Ground, Here, Place, Restarts, Spot, agent_file, own_namespace, proof};
 use crate::agent::Agent;
+use crate::agent::protocol::Hello;
 use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Made;
@@ -45,12 +46,14 @@ pub const CAPABILITIES: [&str; 5] =
     ["CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID"];
 /// Their numbers in the kernel's interface.
 pub const CAPABILITY_NUMBERS: [u32; 5] = [0, 5, 10, 6, 7];
+/// What a root must have.
+const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "tmp", "run"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const PATIENCE: DurationNs = DurationNs::from_secs(10);
 
 /// Which kernel a runtime gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
+pub(super) enum Kernel {
     /// This machine's.
     Shared,
     /// One of gVisor's own.
@@ -58,6 +61,47 @@ enum Kernel {
     /// A virtual machine's.
     Machine,
     Unknown,
+}
+
+impl Kernel {
+    /// By the name of the runtime: `runsc`, `io.containerd.kata.v2`, `/opt/runc-1.2`.
+    pub(super) fn of(runtime: &str) -> Self {
+        let has = |word: &str| runtime.contains(word);
+        match runtime {
+            _ if has("runsc") => Self::Gvisor,
+            _ if has("kata") => Self::Machine,
+            _ if has("runc") || has("crun") || has("youki") => Self::Shared,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// What is wrong with the kernel that an agent saw.
+    pub(super) fn complain(self, hello: &Hello, here: &Here) -> Option<String> {
+        let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
+        let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
+        let seen = &hello.kernel_release;
+        match self {
+            Self::Shared if !is_ours => {
+                Some(format!("it runs under kernel {seen}, not under this machine's"))
+            }
+            Self::Gvisor if is_ours || !gvisor => {
+                Some(format!("its kernel, {seen}, is not gVisor's"))
+            }
+            Self::Machine if hello.boot_id == here.boot_id => {
+                Some("it runs under this machine's kernel, not in a machine of its own".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn words(self, is_ours: bool) -> &'static str {
+        match (self, is_ours) {
+            (Self::Unknown, true) => "this machine's kernel (which is not checked)",
+            (Self::Unknown, false) => "another kernel (which is not checked)",
+            (_, true) => "this machine's kernel",
+            (_, false) => "a kernel of its own",
+        }
+    }
 }
 
 impl OciSpec {
@@ -103,16 +147,33 @@ impl OciSpec {
     /// Whether it can be had here.
     pub fn check(&self) -> Result<String, LabError> {
         let program = self.program()?;
-        if self.platform.is_some() && !self.name().contains("runsc") {
+        if self.platform.is_some() && self.kernel() != Kernel::Gvisor {
             return Err(LabError::Usage("oci: platform goes with the runtime runsc".into()));
         }
         if let Some(root) = self.root.as_ref().filter(|root| !root.is_dir()) {
             let text = format!("oci: root {} is not a folder", root.display());
             return Err(LabError::Usage(text));
         }
+        // A runtime would make them there, and leave them.
+        let missing = self.root.iter().flat_map(|root| MOUNT_POINTS.map(|name| root.join(name)));
+        if let Some(path) = missing.into_iter().find(|path| !path.is_dir()) {
+            let text = format!("oci: root has no folder {} to mount on", path.display());
+            return Err(LabError::Usage(text));
+        }
         if self.kernel() == Kernel::Machine && !Path::new("/dev/kvm").exists() {
             let text = format!("{} needs /dev/kvm, which is not here", self.name());
             return Err(LabError::Environment(text));
+        }
+        if self.kernel() == Kernel::Machine {
+            let help = run(&[&program.display().to_string(), "--help"], PATIENCE);
+            if !help.out.lines().any(|line| line.trim_start().starts_with("run ")) {
+                return Err(LabError::Environment(format!(
+                    "{} is no OCI runtime with a command line (Kata 2 and later are containerd \
+                     shims): use {{ container = {{ engine = \"nerdctl\", runtime = \
+                     \"io.containerd.kata.v2\", … }} }}",
+                    self.name()
+                )));
+            }
         }
         super::need_root("a container")?;
         programs::need(&["ip"], "iproute2")?;
@@ -122,12 +183,7 @@ impl OciSpec {
     }
 
     fn kernel(&self) -> Kernel {
-        match self.name().as_str() {
-            "runc" | "crun" | "youki" => Kernel::Shared,
-            "runsc" => Kernel::Gvisor,
-            name if name.contains("kata") => Kernel::Machine,
-            _ => Kernel::Unknown,
-        }
+        Kernel::of(&self.name())
     }
 
     /// The runtime's own flags.
@@ -313,22 +369,7 @@ impl Place for Oci {
         let (hello, here) = (&agent.hello, Here::look());
         let mut wrong = Vec::new();
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
-        let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
-        match self.spec.kernel() {
-            Kernel::Shared if !is_ours => wrong.push(format!(
-                "it runs under kernel {}, boot {}, not this machine's",
-                hello.kernel_release, hello.boot_id
-            )),
-            Kernel::Gvisor if is_ours || !gvisor => {
-                wrong.push(format!("its kernel, {}, is not gVisor's", hello.kernel_release));
-            }
-            Kernel::Machine if hello.boot_id == here.boot_id => {
-                wrong.push(
-                    "it runs under this machine's kernel, not in a machine of its own".into(),
-                );
-            }
-            _ => {}
-        }
+        wrong.extend(self.spec.kernel().complain(hello, &here));
         if self.spec.kernel() == Kernel::Shared {
             for kind in ["net", "pid", "mnt"] {
                 if hello.namespaces.get(kind) == own_namespace(kind).as_ref() {
@@ -345,7 +386,7 @@ impl Place for Oci {
         if status != "running" {
             wrong.push(format!("its runtime says '{status}' of it"));
         }
-        let kernel = if is_ours { "this machine's kernel" } else { "a kernel of its own" };
+        let kernel = self.spec.kernel().words(is_ours);
         let seen = format!(
             "container {id} is {status}, under {kernel} ({}), capabilities {}",
             hello.kernel_release, hello.capabilities
@@ -362,6 +403,14 @@ impl Place for Oci {
 
     fn address(&self) -> IpAddr {
         self.address
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(super::server_folder(&self.spot))
+    }
+
+    fn has_our_cpus(&self) -> bool {
+        self.spec.kernel() != Kernel::Machine
     }
 
     fn restarts(&self) -> Restarts {

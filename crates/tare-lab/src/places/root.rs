@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
 
 use crate::commands::run;
 use crate::error::LabError;
+use crate::programs;
 
 /// Where its files go.
 pub struct Root<'a>(pub &'a Path);
@@ -45,6 +46,13 @@ impl Root<'_> {
         }
         for path in closure(needs)? {
             self.copy(&path, &path)?;
+            // Behind links that the root does not have, the name must be there as well.
+            let named = self.0.join(path.strip_prefix("/").unwrap_or(&path));
+            if !named.exists() {
+                let folder = named.parent().unwrap_or(self.0);
+                fs::create_dir_all(folder).map_err(|e| LabError::file("make", folder, e))?;
+                fs::copy(&path, &named).map_err(|e| LabError::file("copy", &path, e))?;
+            }
         }
         self.copy(agent, Path::new(AGENT))
     }
@@ -65,12 +73,7 @@ impl Root<'_> {
         if to.exists() {
             return Ok(());
         }
-        fs::copy(from, &to).map_err(|e| LabError::file("copy", from, e))?;
-        let readable = fs::metadata(&to).map(|file| file.permissions().mode() | 0o444);
-        let readable = readable.map(fs::Permissions::from_mode);
-        readable
-            .and_then(|mode| fs::set_permissions(&to, mode))
-            .map_err(|e| LabError::file("open up", &to, e))
+        fs::copy(from, &to).map(drop).map_err(|e| LabError::file("copy", from, e))
     }
 }
 
@@ -80,6 +83,7 @@ pub const AGENT: &str = "/tare-agent";
 /// Files with all libraries that they are linked with.
 fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
     let mut all = BTreeSet::new();
+    programs::need(&["ldd"], "libc-bin")?;
     for need in needs {
         if !need.is_file() {
             let text = format!("{} is not a file, and the place needs it", need.display());

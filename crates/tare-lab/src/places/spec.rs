@@ -176,6 +176,21 @@ impl PlaceSpec {
         }
     }
 
+    /// Whether a client there can reach a server here.
+    pub fn meets(&self, client: &Self) -> bool {
+        let network = |place: &Self| match place {
+            Self::Host(_) => None,
+            Self::Container(spec) if spec.network.as_deref() == Some("host") => None,
+            Self::Netns(_) | Self::Oci(_) | Self::Vm(_) => Some("tare's"),
+            Self::Container(_) => Some("the engine's"),
+            Self::Ssh(_) => Some("another machine's"),
+        };
+        match (network(self), network(client)) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
+        }
+    }
+
     /// Whether it stands on tare's bridge.
     pub fn needs_network(&self) -> bool {
         matches!(self, Self::Netns(_) | Self::Oci(_) | Self::Vm(_))

@@ -151,10 +151,10 @@ impl Ssh {
 /// How far apart the clocks are: the shortest of a few questions says it best.
 fn clock_offset(agent: &Agent) -> Option<(i64, DurationNs)> {
     let ask = || {
-        let (before, own) = (monotonic_now(), tare_io::time::wall_unix_ms());
+        let (before, own) = (monotonic_now(), tare_io::time::wall_unix_ns());
         let there: Clock = agent.ask(Request::Clock).ok()?;
         let trip = monotonic_now().since(before);
-        let middle = own as i64 * 1_000_000 + trip.as_ns() as i64 / 2;
+        let middle = own as i64 + trip.as_ns() as i64 / 2;
         Some((there.unix_ns as i64 - middle, trip))
     };
     (0..5).filter_map(|_| ask()).min_by_key(|(_, trip)| *trip)
@@ -167,7 +167,7 @@ impl Place for Ssh {
             self.address = self.find_address()?;
             self.copied = true;
         }
-        let remote = format!("exec {}/tare-agent", self.remote_folder());
+        let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
         let argv = command(&self.spec.host, &self.spec.options, &remote);
         let agent = self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)?;
         if let Some((offset, trip)) = clock_offset(&agent) {

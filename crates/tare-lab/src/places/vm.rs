@@ -17,6 +17,7 @@ use super::spec::Bytes;
 use super::{Ground, Here, Place, Spot, agent_file, cpio, proof};
 use crate::agent::Agent;
 use crate::error::LabError;
+use crate::journal::Journal;
 use crate::programs;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,14 +175,13 @@ impl VmSpec {
             return Err(LabError::Environment(why));
         }
         if self.confidential.is_some() && self.firmware.is_none() {
-            return usage("a confidential guest needs firmware = \"/path/OVMF.fd\"".into());
+            let text = "vm: a confidential guest needs firmware = \"/path/OVMF.fd\", built for it";
+            return Err(LabError::Environment(text.into()));
         }
         if self.confidential.is_some() && self.kernel.is_none() {
-            return usage(
-                "a confidential guest needs kernel = \"/path/vmlinuz\", built for it: Debian's for \
-                 clouds is not"
-                    .into(),
-            );
+            let text = "vm: a confidential guest needs kernel = \"/path/vmlinuz\", built for it: \
+                        Debian's for clouds is not";
+            return Err(LabError::Environment(text.into()));
         }
         let program = self.program()?;
         let kvm = open_kvm();
@@ -248,10 +248,10 @@ impl Vm {
     }
 
     /// Once: the kernel, the initramfs, and how its link joins the bridge.
-    fn prepare(&mut self, network: &Network) -> Result<GuestKernel, LabError> {
+    fn prepare(&self, network: &Network, journal: &mut Journal) -> Result<GuestKernel, LabError> {
         let kernel = match &self.spec.kernel {
             Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
-            None => GuestKernel::provide()?,
+            None => GuestKernel::provide(journal)?,
         };
         let root = self.spot.folder.join("root");
         std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
@@ -301,7 +301,8 @@ impl Vm {
         kvm: bool,
         ground: &Ground<'_>,
     ) -> Result<Agent, LabError> {
-        let append = format!("console=ttyS0 quiet panic=-1 {}", self.spec.append);
+        // The last of a word holds: a guest that ends must not linger.
+        let append = format!("console=ttyS0 quiet {} panic=-1", self.spec.append);
         let program = self.spec.program()?;
         let (initramfs, console, script) = (self.initramfs(), self.console(), self.tap_script());
         let machine = Machine {
@@ -356,7 +357,7 @@ impl Place for Vm {
         let network = super::network_of(ground)?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
-            None => self.prepare(network)?,
+            None => self.prepare(network, ground.journal)?,
         };
         self.kernel = Some(kernel.clone());
         self.address = network.address(self.spot.index);
@@ -428,6 +429,10 @@ impl Place for Vm {
 
     fn is_emulated(&self) -> bool {
         self.emulated
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(super::server_folder(&self.spot))
     }
 
     fn has_our_cpus(&self) -> bool {

@@ -68,7 +68,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         if let Some(name) = &args.baseline {
             plan.rebase(name)?;
         }
-        plans.push(plan.check().and_then(Plan::skip_absent).map_err(in_file)?);
+        plans.push(plan.check().map_err(in_file)?);
     }
     let Some(first) = plans.first() else {
         return Err(Failure::Bug("an experiment without a plan".into()));
@@ -79,7 +79,11 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         return print(&all?.join("\n"))
             .map_err(|error| Failure::Environment(format!("standard output: {error}")));
     }
-    match plans.as_slice() {
+    // Cells of a sweep have the same places.
+    let absent = first.absent().map_err(in_file)?;
+    let plans: Result<Vec<Plan>, Failure> =
+        plans.into_iter().map(|plan| plan.without(&absent)).collect();
+    match plans?.as_slice() {
         [plan] if plan.cell.is_empty() => run_new(plan, &wishes),
         cells => run_sweep(cells, &wishes),
     }

@@ -1,6 +1,7 @@
 //! A run with every default resolved: kept whole in the store, and enough to repeat it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
@@ -170,11 +171,34 @@ impl Variant {
         if has_place && !self.url.contains("{port}") {
             return usage("a server in a place listens where tare says: leave out url");
         }
-        let on_host = |place: &PlaceSpec| matches!(place, PlaceSpec::Host(_));
-        if matches!(&self.client, ClientSpec::Place(PlaceSpec::Ssh(_)))
-            && on_host(&self.place)
-            && self.url.starts_with("http://127.0.0.1:")
-        {
+        if !self.place.has_our_programs() && self.filter().is_some() {
+            return usage(
+                "its place has an nginx of its own, which tare's filters are not built for",
+            );
+        }
+        if has_place && matches!(&self.server, ServerSpec::Nginx(spec) if spec.config.is_some()) {
+            return usage(
+                "an nginx config of one's own says where it listens: it goes with the host",
+            );
+        }
+        let ClientSpec::Place(client) = &self.client else { return Ok(()) };
+        if !self.place.meets(client) {
+            return Err(Failure::Usage(format!(
+                "variant '{}': a client in {} cannot reach a server in {}: they are on different \
+                 networks; tare's own (netns, oci, vm) go together, and all go with the host",
+                self.name,
+                client.name(),
+                self.place.name()
+            )));
+        }
+        let url = Url::parse(&self.url.replace("{port}", "1"));
+        let is_loopback = url.is_ok_and(|url| {
+            url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        });
+        // tare finds an address for what it starts, on its own network.
+        let is_found = self.url.contains("{port}") && !matches!(client, PlaceSpec::Ssh(_));
+        let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();
+        if !has_place && !client_is_here && is_loopback && !is_found {
             return usage(
                 "a client elsewhere does not reach 127.0.0.1: give url = \"http://ADDRESS:{port}/\" \
                  with an address of this machine that it does reach",
@@ -309,20 +333,25 @@ impl Plan {
         Ok(self)
     }
 
-    /// Leaves out what this machine cannot have and the file calls optional.
-    pub fn skip_absent(mut self) -> Result<Self, Failure> {
-        let mut kept = Vec::new();
-        for variant in std::mem::take(&mut self.variants) {
+    /// What this machine cannot have and the file calls optional.
+    pub fn absent(&self) -> Result<Vec<Skipped>, Failure> {
+        let mut absent = Vec::new();
+        for variant in &self.variants {
             match variant.can_be_had() {
-                Ok(()) => kept.push(variant),
+                Ok(()) => {}
                 Err(LabError::Environment(reason)) if variant.optional => {
-                    let name = variant.name;
-                    self.skipped.push(Skipped { name, reason });
+                    absent.push(Skipped { name: variant.name.clone(), reason });
                 }
                 Err(error) => return Err(error.named(&variant.name).into()),
             }
         }
-        self.variants = kept;
+        Ok(absent)
+    }
+
+    /// The same without these.
+    pub fn without(mut self, absent: &[Skipped]) -> Result<Self, Failure> {
+        self.variants.retain(|variant| absent.iter().all(|skipped| skipped.name != variant.name));
+        self.skipped.extend(absent.iter().cloned());
         if self.variants.len() < 2 {
             let reasons = self.skipped.iter().map(|s| format!("{}: {}", s.name, s.reason));
             let reasons: Vec<String> = reasons.collect();

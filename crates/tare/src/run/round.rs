@@ -3,6 +3,7 @@
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::Launched;
+use tare_lab::launch::Expected;
 use tare_lab::machine::{Reading, ports_used, throttled_periods};
 use tare_lab::meter::Meter;
 use tare_load::LoadPlan;
@@ -144,7 +145,7 @@ impl Runner<'_> {
                 probe,
                 started_unix_ms,
                 ready,
-                counted: launched.as_ref().and_then(Launched::served),
+                counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
                 used_before: meter.as_ref().and_then(Meter::read),
                 logged_before: logged(launched.as_ref()),
                 throttled_before: Up::throttled(meter.as_ref()),
@@ -387,7 +388,8 @@ fn logged(launched: Option<&Launched>) -> (u64, u64) {
 fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
     let source = up.launched.as_ref().and_then(|launched| launched.recipe.count.clone());
     let served = up.counted.zip(source).and_then(|(before, source)| {
-        let now = up.launched.as_ref().and_then(Launched::served)?;
+        let expected = Expected::AtLeast(before + sent);
+        let now = up.launched.as_ref().and_then(|launched| launched.served(expected))?;
         Some(now.saturating_sub(before).saturating_sub(source.own_requests()))
     });
     let used = up.meter.as_ref().and_then(Meter::read).zip(up.used_before);

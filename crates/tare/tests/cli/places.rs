@@ -163,6 +163,62 @@ fn open_loop_and_tls_go_through_agents() {
     assert_eq!(tls("netns"), tls("host"));
 }
 
+/// The example of the design: gVisor with a filter in WebAssembly; and one with a controller.
+#[test]
+fn filters_work_and_are_proven_in_places() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("filters-in-places");
+    let text = experiment(&[
+        ("host", ""),
+        (
+            "gvisor wasm",
+            "place = { oci = \"runsc\" }\nlayers = [{ filter = \"wasm\", prefix = \"/aaaa\" }]",
+        ),
+        (
+            "runc shm",
+            "place = { oci = \"runc\" }\nlayers = [{ filter = \"shm\", prefix = \"/aaaa\" }]",
+        ),
+    ]);
+    let report = desk.run(&text.replace("[load]", "[load]\npath = \"/aaaa\""));
+    not_void(&report);
+    proven(&report, "gvisor wasm", "filter wasm: held");
+    proven(&report, "runc shm", "filter shm: held");
+}
+
+/// Commands too are counted, by their log; and what is not tare's is not touched.
+#[test]
+fn a_command_in_a_place_is_counted_by_its_log() {
+    if !can_run("a namespace") {
+        return;
+    }
+    let desk = Desk::new("logs");
+    let config = "daemon off; pid {folder}/p; error_log stderr; events {} http { access_log LOG; \
+                  keepalive_requests 1000000; server { listen {address}:{port}; return 200 ok; } }";
+    let outside = desk.file("outside.log", "a line of somebody's\n");
+    let server = |log: &str| {
+        let config = config.replace("LOG", log).replace('"', "\\\"");
+        format!(
+            "command = \"mkdir -p {{folder}} && echo '{config}' >{{folder}}/c && exec nginx -c \
+             {{folder}}/c\"\naccess_log = \"{log}\"\n"
+        )
+    };
+    let text = format!(
+        "{HEAD}[server.inside]\n{}[server.outside]\n{}[[variant]]\nname = \"a\"\nserver = \
+         \"inside\"\nplace = \"netns\"\n[[variant]]\nname = \"b\"\nserver = \"outside\"\n",
+        server("{folder}/access.log"),
+        server(str(&outside)),
+    );
+    let report = desk.run(&text);
+    not_void(&report);
+    let kept = std::fs::read_to_string(&outside).unwrap();
+    assert!(kept.starts_with("a line of somebody's\n") && kept.lines().count() > 10);
+    // A log that is written elsewhere is a count that does not agree.
+    let report = desk.run(&text.replace("access_log = \"{folder}", "access_log = \"{folder}/x"));
+    assert_eq!(guard(&report, "count-mismatch").variant.as_deref(), Some("a"));
+}
+
 #[test]
 fn a_quota_holds_a_server_up() {
     if !can_run("a quota") {
@@ -235,6 +291,7 @@ fn podman_runs_an_image_made_here() {
             &experiment(&[
                 ("host", ""),
                 ("podman", &format!("place = {{ {place} }} }}")),
+                ("client", &format!("client = {{ {place} }} }}")),
                 (
                     "limited",
                     &format!("place = {{ {place}, network = \"host\", cpus = 0.5, memory = \"128M\" }} }}"),
@@ -250,6 +307,7 @@ fn podman_runs_an_image_made_here() {
     let report = read(report.success());
     not_void(&report);
     proven(&report, "podman", "is running by runc");
+    proven(&report, "client", "client in podman runc");
     proven(&report, "limited", "address 127.0.0.1");
     let wanted = "container: podman has no image 'localhost/none:1': get it first";
     let text = experiment(&[
@@ -391,6 +449,25 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
         ("place = { ssh = \"-oProxyCommand=x\" }".into(), 2, "is not the name of a host"),
         ("place = { host = { cpus = 0 } }".into(), 2, "write 0.01 to 1024"),
         ("client = \"same_as_server\"".into(), 2, "same_as_server needs a place"),
+        (
+            "place = { ssh = \"h\" }\nclient = \"netns\"".into(),
+            2,
+            "a client in netns cannot reach a server in ssh h",
+        ),
+        ("client = { ssh = \"h\" }".into(), 2, "a client elsewhere does not reach 127.0.0.1"),
+        (
+            "place = { oci = { runtime = \"runc\", platform = \"kvm\" } }".into(),
+            2,
+            "platform goes with the runtime runsc",
+        ),
+        (
+            format!(
+                "place = {{ oci = {{ runtime = \"runc\", root = \"{}\" }} }}",
+                desk.folder.0.display()
+            ),
+            2,
+            "to mount on",
+        ),
         ("place = \"netns\"\nurl = \"http://127.0.0.1:80/\"".into(), 2, "leave out url"),
         ("place = { container = { image = \"x\", engine = \"lxc\" } }".into(), 2, "'lxc' is not"),
     ] {
