@@ -15,14 +15,9 @@ pub fn is_one() -> bool {
     std::process::id() == 1 && Path::new(GUEST_PLAN).exists()
 }
 
-const MOUNTS: [(&str, &str); 6] = [
-    ("devtmpfs", "/dev"),
-    ("proc", "/proc"),
-    ("sysfs", "/sys"),
-    ("tmpfs", "/dev/shm"),
-    ("tmpfs", "/tmp"),
-    ("tmpfs", "/run"),
-];
+/// Its root is in memory already: what servers write goes there.
+const MOUNTS: [(&str, &str); 4] =
+    [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/dev/shm")];
 /// Devices come a moment after their drivers.
 const DEVICE_CHECKS: u32 = 1000;
 const DEVICE_CHECK: Duration = Duration::from_millis(5);

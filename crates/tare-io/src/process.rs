@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::reactor::SetupError;
-use crate::time::DurationNs;
+use crate::time::{DurationNs, monotonic_now};
 
 /// A process that can be waited for with a time limit, without being its parent.
 #[derive(Debug)]
@@ -23,14 +23,23 @@ impl Watched {
 
     /// Whether the process has ended, waiting for that at most so long.
     pub fn ends_within(&self, limit: DurationNs) -> bool {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let ns = limit.as_ns();
-        let limit = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as i64,
-        };
-        // SAFETY: both structures live through the call, and there is one entry.
-        unsafe { libc::ppoll(&mut poll, 1, &limit, std::ptr::null()) > 0 }
+        let until = monotonic_now() + limit;
+        loop {
+            let mut poll =
+                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let ns = until.since(monotonic_now()).as_ns();
+            let limit = libc::timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as i64,
+            };
+            // SAFETY: both structures live through the call, and there is one entry.
+            let ready = unsafe { libc::ppoll(&mut poll, 1, &limit, std::ptr::null()) };
+            let interrupted =
+                ready < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+            if !interrupted {
+                return ready > 0;
+            }
+        }
     }
 }
 

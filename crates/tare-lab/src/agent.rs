@@ -38,11 +38,15 @@ struct Ends {
     running: Running,
     /// To the thread that writes: who is spoken to may not listen.
     to: Option<Sender<String>>,
+    /// It did not answer in time, and is not asked again.
+    silent: bool,
     from: Receiver<FromAgent>,
 }
 
 /// How long an answer may take where the request does not say.
 pub const PATIENCE: DurationNs = DurationNs::from_secs(30);
+/// … and where the user wants to stop.
+const PATIENCE_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
 /// Between looks at the user's wish to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long an agent may take to end what it started, once its stream has ended.
@@ -77,7 +81,7 @@ impl Agent {
         if let Err(error) = writer.spawn(move || write(to, &outbox)) {
             return cannot(error.to_string());
         }
-        let mut ends = Ends { running, to: Some(lines), from };
+        let mut ends = Ends { running, to: Some(lines), silent: false, from };
         let limit = monotonic_now() + patience;
         let hello = loop {
             match ends.from.recv_timeout(LOOK) {
@@ -124,8 +128,11 @@ impl Agent {
     ) -> Result<T, LabError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
+        if ends.silent {
+            return Err(self.environment("its agent does not answer".into()));
+        }
         ends.say(&ToAgent { tare: PROTOCOL, id, request }).map_err(|_| self.lost(&mut ends))?;
-        let limit = monotonic_now() + patience;
+        let mut limit = monotonic_now() + patience;
         let mut told = false;
         loop {
             match ends.from.recv_timeout(LOOK) {
@@ -147,10 +154,12 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout) => {
                     if self.stop.load(Ordering::Relaxed) && !told {
                         told = true;
+                        limit = limit.min(monotonic_now() + PATIENCE_OF_STOPPING);
                         let cancel = ToAgent { tare: PROTOCOL, id: 0, request: Request::Cancel };
                         let _ = ends.say(&cancel);
                     }
                     if monotonic_now() > limit {
+                        ends.silent = true;
                         let text = format!("its agent did not answer within {patience}");
                         return Err(self.environment(text));
                     }
@@ -177,6 +186,12 @@ impl Agent {
     /// The first process of its command, on this machine.
     pub fn pid(&self) -> u32 {
         self.ends.lock().unwrap_or_else(|e| e.into_inner()).running.id()
+    }
+
+    /// Why there is nobody to ask any more; `None` where there is.
+    pub fn gone(&self) -> Option<LabError> {
+        let mut ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
+        ends.running.ends_within(DurationNs::ZERO).then(|| self.lost(&mut ends))
     }
 
     fn environment(&self, text: String) -> LabError {
@@ -209,6 +224,7 @@ impl Ends {
 
     fn end(&mut self, grace: DurationNs) {
         self.to = None;
+        let grace = if self.silent { DurationNs::ZERO } else { grace };
         if !self.running.ends_within(grace) {
             self.running.signal(libc::SIGKILL);
         }

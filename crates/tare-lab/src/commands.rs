@@ -10,6 +10,7 @@ use tare_io::DurationNs;
 use tare_io::process::{Watched, signal_group};
 
 use crate::error::LabError;
+use crate::programs;
 
 /// What came of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,9 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let program = argv.first().copied().unwrap_or_default();
     let failed = |said: String| Outcome { said, ..Outcome::default() };
-    let mut command = Command::new(program);
+    // Tools of the system are where ordinary users' paths do not look.
+    let found = if program.contains('/') { None } else { programs::find(&[program]) };
+    let mut command = Command::new(found.unwrap_or_else(|| program.into()));
     command.args(&argv[1.min(argv.len())..]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // With whatever it starts.

@@ -43,9 +43,9 @@ impl CountSource {
         }
     }
 
-    /// Whether it may lag behind the replies.
+    /// Whether it may lag behind the replies: what is counted when a request is done with.
     pub fn is_late(&self) -> bool {
-        matches!(self, Self::AccessLog(_))
+        matches!(self, Self::AccessLog(_) | Self::Page { page: CountPage::ApacheAuto, .. })
     }
 
     /// Requests that the count itself adds between one reading and the next.

@@ -32,6 +32,12 @@ pub enum Made {
         mac: String,
     },
     NetworkNamespace(String),
+    /// A route that leads nowhere, behind a bridge's own.
+    BlockedRange {
+        range: String,
+        bridge: String,
+        mac: String,
+    },
     /// What an OCI runtime keeps of a container.
     OciContainer {
         program: PathBuf,
@@ -193,6 +199,7 @@ fn remove(made: &Made) -> Result<Option<String>, String> {
         Made::Cgroup(path) => remove_cgroup(path),
         Made::ProcessesOf(path) => Ok(end_processes_of(path)),
         Made::Link { name, mac } => removal::link(name, mac),
+        Made::BlockedRange { range, bridge, mac } => removal::blocked_range(range, bridge, mac),
         Made::NetworkNamespace(name) => removal::network_namespace(name),
         Made::OciContainer { program, state, id } => removal::oci_container(program, state, id),
         Made::EngineContainer { program, name } => removal::engine_container(program, name),

@@ -114,7 +114,16 @@ impl Lab {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))
         })?;
         let inherited = processes::children(std::process::id()).into_iter().map(born).collect();
-        let folder = std::env::temp_dir().join(format!("{PREFIX}{}", unique()));
+        let temporary = std::env::temp_dir();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+        if !temporary.is_absolute() || !temporary.to_string_lossy().chars().all(plain) {
+            return Err(LabError::Usage(format!(
+                "TMPDIR={:?}: write an absolute path of letters, digits and / . _ - +, which \
+                 servers' configurations can hold",
+                temporary
+            )));
+        }
+        let folder = temporary.join(format!("{PREFIX}{}", unique()));
         journal.about_to_make(Made::Folder(folder.clone()))?;
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
         // Servers that give up root must still read what is in it.

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -102,6 +102,11 @@ pub trait Server: Debug + Send {
 
     fn is_alive(&self) -> bool;
 
+    /// Why the place it runs in is no more; `None` where it is.
+    fn place_gone(&self) -> Option<LabError> {
+        None
+    }
+
     /// Made when the server has given a reply: its processes are then all there.
     fn meter(&self) -> Meter;
 
@@ -139,6 +144,8 @@ pub struct Launched {
     pub recipe: Recipe,
     pub started_unix_ms: u64,
     started: Instant,
+    /// How often its count was read.
+    readings: AtomicU64,
     pub server: Box<dyn Server>,
 }
 
@@ -149,7 +156,8 @@ impl Launched {
     ) -> Result<Self, LabError> {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
         let server = start(recipe.clone())?;
-        Ok(Self { recipe, started_unix_ms, started, server })
+        let readings = AtomicU64::new(0);
+        Ok(Self { recipe, started_unix_ms, started, readings, server })
     }
 
     pub fn started(&self) -> Instant {
@@ -161,7 +169,7 @@ impl Launched {
         self.started + self.recipe.ready_within()
     }
 
-    /// Requests that it served so far, where it can be asked. A line of a log may come after the
+    /// Requests that it served so far, without those that asked for this. A line of a log may come after the
     /// reply: then it is waited for until there are `expected`.
     pub fn served(&self, expected: Expected) -> Option<u64> {
         let source = self.recipe.count.as_ref()?;
@@ -169,6 +177,9 @@ impl Launched {
         let mut before = None;
         loop {
             let now = source.read(self.server.as_ref())?;
+            // What the asking itself adds is the same with each reading.
+            let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+            let now = now.saturating_sub(readings * source.own_requests());
             let is_settled = match expected {
                 Expected::AtLeast(n) => now >= n,
                 Expected::Quiet => before == Some(now),

@@ -210,14 +210,23 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
     ]
 }
 
+/// Files of this machine that a place is to have.
+fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), LabError> {
+    match files.iter().find(|path| !path.is_file()) {
+        None => Ok(()),
+        Some(path) => {
+            let text =
+                format!("{kind}: programs: {} is not a file (folders do not go)", path.display());
+            Err(LabError::Usage(text))
+        }
+    }
+}
+
 /// Places that need it say why they cannot do without.
 fn need_root(what: &str) -> Result<(), LabError> {
     match tare_io::process::is_root() {
         true => Ok(()),
-        false => Err(LabError::Environment(format!(
-            "{what} needs root: the kernel lets nobody else make namespaces and links (run tare \
-             with sudo)"
-        ))),
+        false => Err(LabError::Environment(format!("{what} needs root (run tare with sudo)"))),
     }
 }
 

@@ -9,6 +9,7 @@ use tare_io::DurationNs;
 
 use crate::commands::{Outcome, run};
 use crate::journal::PREFIX;
+use crate::places::network::BLOCKED_METRIC;
 
 type Removed = Result<Option<String>, String>;
 
@@ -45,6 +46,20 @@ pub fn link(name: &str, mac: &str) -> Removed {
         return Ok(None);
     }
     of(run(&["ip", "link", "delete", name], PATIENCE), format!("link {name}"))
+}
+
+/// The range is its bridge's: one that is somebody's by now has its own route.
+pub fn blocked_range(range: &str, bridge: &str, mac: &str) -> Removed {
+    let address = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address"));
+    if address.is_ok_and(|address| address.trim() != mac) {
+        return Ok(None);
+    }
+    let shown = run(&["ip", "route", "show", "type", "unreachable", range], PATIENCE);
+    if shown.worked && shown.out.trim().is_empty() {
+        return Ok(None);
+    }
+    let argv = ["ip", "route", "del", "unreachable", range, "metric", BLOCKED_METRIC];
+    of(run(&argv, PATIENCE), format!("route for {range}"))
 }
 
 pub fn network_namespace(name: &str) -> Removed {

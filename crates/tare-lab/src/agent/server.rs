@@ -63,6 +63,10 @@ impl Server for PlacedServer {
         self.agent.is_alive() && self.ask(Request::IsAlive).unwrap_or(false)
     }
 
+    fn place_gone(&self) -> Option<LabError> {
+        self.agent.gone().map(|error| error.named(&self.who))
+    }
+
     fn meter(&self) -> Meter {
         match &self.cgroup {
             Some(cgroup) => Meter::new(Some(cgroup), self.agent.pid()),

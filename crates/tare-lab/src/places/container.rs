@@ -95,8 +95,9 @@ impl ContainerSpec {
             )));
         }
         agent_file::find()?;
-        if self.image.starts_with('-') {
-            let text = format!("container: '{}' is not the name of an image", self.image);
+        let plain = |c: char| !c.is_control() && !c.is_whitespace();
+        if self.image.starts_with('-') || !self.image.chars().all(plain) {
+            let text = format!("container: {:?} is not the name of an image", self.image);
             return Err(LabError::Usage(text));
         }
         self.check_runtime(&program_text)?;

@@ -28,18 +28,30 @@ pub struct NetnsSpec {
     pub memory: Option<Bytes>,
 }
 
+const RATE_UNITS: [&str; 4] = ["bit", "kbit", "mbit", "gbit"];
+const DELAY_UNITS: [&str; 3] = ["us", "ms", "s"];
+
+fn is_amount(text: &str, units: &[&str]) -> bool {
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let number = text[..at].parse::<f64>();
+    number.is_ok_and(|n| n > 0.0 && n < 1e6) && units.contains(&&text[at..])
+}
+
 impl NetnsSpec {
     /// Whether it can be had here.
     pub fn check(&self) -> Result<String, LabError> {
-        for (key, value) in [("rate", &self.rate), ("delay", &self.delay)] {
-            let plain = |text: &String| {
-                text.starts_with(|c: char| c.is_ascii_digit())
-                    && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
-            };
-            if let Some(text) = value.as_ref().filter(|text| !plain(text)) {
-                let text = format!("netns: {key} = '{text}': write it as tc does: 1gbit, 500us");
-                return Err(LabError::Usage(text));
+        for (key, value, units) in
+            [("rate", &self.rate, &RATE_UNITS[..]), ("delay", &self.delay, &DELAY_UNITS[..])]
+        {
+            if let Some(text) = value.as_ref().filter(|text| !is_amount(text, units)) {
+                return Err(LabError::Usage(format!(
+                    "netns: {key} = {text:?}: write it as tc does, a number above 0 and one of {}",
+                    units.join(", ")
+                )));
             }
+        }
+        if self.rate.is_some() || self.delay.is_some() {
+            programs::need(&["tc"], "iproute2")?;
         }
         super::need_root("a network namespace")?;
         programs::need(&["ip"], "iproute2")?;
@@ -70,7 +82,8 @@ impl Place for Netns {
         let shape = Shape { rate: self.spec.rate.clone(), delay: self.spec.delay.clone() };
         self.address = network.attach_namespace(*index, tag, &shape, ground.journal)?;
         let agent = agent_file::find()?.display().to_string();
-        let argv = ["ip", "netns", "exec", tag, &agent, "--drop-capabilities"];
+        let ip = programs::need(&["ip"], "iproute2")?.display().to_string();
+        let argv = [&ip, "netns", "exec", tag, &agent, "--drop-capabilities"];
         let argv = argv.map(str::to_owned);
         self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)
     }

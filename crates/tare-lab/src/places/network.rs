@@ -27,6 +27,8 @@ struct Range(u16);
 /// First bytes of the ranges tried, 256 each.
 const BASES: [[u8; 2]; 3] = [[10, 213], [172, 29], [192, 168]];
 const PREFIX_BITS: u8 = 24;
+/// After any route that the kernel or others make.
+pub const BLOCKED_METRIC: &str = "4000000000";
 const PATIENCE: DurationNs = DurationNs::from_secs(10);
 
 impl Range {
@@ -78,7 +80,7 @@ impl Network {
             let made =
                 run(&["ip", "link", "add", &bridge, "address", &mac, "type", "bridge"], PATIENCE);
             if made.worked {
-                network.set_up()?;
+                network.set_up(journal)?;
                 return Ok(network);
             }
             if !made.said.contains("exists") {
@@ -93,8 +95,17 @@ impl Network {
         ))
     }
 
-    fn set_up(&self) -> Result<(), LabError> {
+    fn set_up(&self, journal: &mut Journal) -> Result<(), LabError> {
         let bridge = self.range.bridge();
+        // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
+        let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
+        journal.about_to_make(Made::BlockedRange {
+            range: range.clone(),
+            bridge: bridge.clone(),
+            mac: self.mac(1, 0),
+        })?;
+        let blocked = ["ip", "route", "add", "unreachable", &range, "metric", BLOCKED_METRIC];
+        must(&blocked, PATIENCE, "keep a range of addresses to this machine")?;
         let own = format!("{}/{PREFIX_BITS}", self.range.address(1));
         must(&["ip", "addr", "add", &own, "dev", &bridge], PATIENCE, "give the bridge an address")?;
         must(&["ip", "link", "set", &bridge, "up"], PATIENCE, "start the bridge")?;

@@ -146,6 +146,20 @@ impl OciSpec {
 
     /// Whether it can be had here.
     pub fn check(&self) -> Result<String, LabError> {
+        if self.runtime.is_empty() || self.runtime.chars().any(char::is_control) {
+            let text = format!("oci: runtime {:?}: write its name or path", self.runtime);
+            return Err(LabError::Usage(text));
+        }
+        let plain = |text: &String| !text.is_empty() && text.chars().all(char::is_alphanumeric);
+        if let Some(platform) = self.platform.as_ref().filter(|platform| !plain(platform)) {
+            let text = format!("oci: platform {platform:?}: write systrap, kvm or ptrace");
+            return Err(LabError::Usage(text));
+        }
+        super::check_files("oci", &self.programs)?;
+        if self.root.as_deref() == Some(Path::new("/")) {
+            let text = "oci: root \"/\" is this machine itself: leave it out, or name a folder";
+            return Err(LabError::Usage(text.into()));
+        }
         let program = self.program()?;
         if self.platform.is_some() && self.kernel() != Kernel::Gvisor {
             return Err(LabError::Usage("oci: platform goes with the runtime runsc".into()));
@@ -176,6 +190,9 @@ impl OciSpec {
             }
         }
         super::need_root("a container")?;
+        if self.name().contains("crun") && is_hybrid() {
+            programs::need(&["unshare"], "util-linux")?;
+        }
         programs::need(&["ip"], "iproute2")?;
         agent_file::find()?;
         let version = programs::version(&program, "--version").unwrap_or_default();
@@ -210,11 +227,20 @@ pub fn wrapped(program: &Path, arguments: &[&str]) -> Vec<String> {
     let mut argv: Vec<String> = Vec::new();
     if name.contains("crun") && is_hybrid() {
         let script = "umount /sys/fs/cgroup/unified && exec \"$@\"";
-        argv.extend(["unshare", "-m", "sh", "-c", script, "sh"].map(str::to_owned));
+        let unshare = programs::find(&["unshare"]).unwrap_or_else(|| "unshare".into());
+        argv.push(unshare.display().to_string());
+        argv.extend(["-m", "sh", "-c", script, "sh"].map(str::to_owned));
     }
     argv.push(program.display().to_string());
     argv.extend(arguments.iter().map(|text| (*text).to_owned()));
     argv
+}
+
+/// Files of a folder and of those in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let below = entries.map(|entry| entry.path());
+    below.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 #[derive(Debug)]
@@ -283,6 +309,13 @@ impl Oci {
             tmpfs(Path::new("/tmp")),
             tmpfs(Path::new("/run")),
         ];
+        // What the tmpfs on /tmp and /run would hide.
+        let own_root = self.bundle().join("rootfs");
+        for path in ["tmp", "run"].iter().flat_map(|name| files_below(&own_root.join(name))) {
+            let inside = Path::new("/").join(path.strip_prefix(&own_root).unwrap_or(&path));
+            mounts.push(json!({"destination": inside, "type": "bind", "source": path,
+                               "options": ["bind", "ro", "nosuid", "nodev"]}));
+        }
         if self.spec.root.is_some() {
             let agent = self.bundle().join("rootfs").join(AGENT.trim_start_matches('/'));
             mounts.push(json!({"destination": "/run/tare-agent", "type": "bind",

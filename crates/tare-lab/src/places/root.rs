@@ -107,6 +107,10 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
             }
         }
     }
+    // glibc opens it when a thread ends, and nothing says so before.
+    let opened = all.iter().filter(|path| path.ends_with("libc.so.6"));
+    let opened: Vec<PathBuf> = opened.map(|path| path.with_file_name("libgcc_s.so.1")).collect();
+    all.extend(opened.into_iter().filter(|path| path.is_file()));
     Ok(all)
 }
 

@@ -62,7 +62,7 @@ impl ClientSpec {
 pub struct Bytes(pub u64);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write memory as 512M, 2G, or a number of bytes")]
 enum Written {
     Number(u64),
     Text(String),
@@ -82,7 +82,7 @@ impl TryFrom<Written> for Bytes {
             Written::Number(n) => n.to_string(),
             Written::Text(text) => text,
         };
-        let bad = || format!("memory '{text}': write 512M, 2G, or a number of bytes from 1M");
+        let bad = || format!("memory '{text}': write 512M, 2G, or a number of bytes from 32M");
         let plain = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
         let (digits, unit) = match plain.char_indices().next_back() {
             Some((at, 'k' | 'K')) => (&plain[..at], 1 << 10),
@@ -91,7 +91,7 @@ impl TryFrom<Written> for Bytes {
             _ => (plain, 1),
         };
         let n: u64 = digits.trim().parse().map_err(|_| bad())?;
-        n.checked_mul(unit).filter(|n| (1 << 20..1 << 50).contains(n)).map(Bytes).ok_or_else(bad)
+        n.checked_mul(unit).filter(|n| (32 << 20..1 << 50).contains(n)).map(Bytes).ok_or_else(bad)
     }
 }
 
@@ -132,6 +132,9 @@ impl PlaceSpec {
             Self::Host(_) => Ok(()),
             Self::Netns(spec) => spec.check().map(drop),
             Self::Oci(spec) => spec.check().map(drop),
+            Self::Container(spec) if spec.image.is_empty() => {
+                Err(LabError::Usage("container: image = \"\": name an image".into()))
+            }
             Self::Container(spec) => spec.check().map(drop),
             Self::Vm(spec) => spec.check().map(drop),
             Self::Ssh(spec) => spec.check().map(drop),
@@ -220,7 +223,7 @@ mod tests {
         let read = |text: &str| Bytes::try_from(Written::Text(text.into())).map(|bytes| bytes.0);
         assert_eq!(read("2G"), Ok(2 << 30));
         assert_eq!(read("512MiB"), Ok(512 << 20));
-        assert_eq!(read("2097152"), Ok(2 << 20));
+        assert_eq!(read("33554432"), Ok(32 << 20));
         for bad in ["", "G", "-1G", "1X", "12", "99999999999G"] {
             assert!(read(bad).unwrap_err().contains("write 512M"), "{bad}");
         }

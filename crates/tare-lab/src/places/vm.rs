@@ -164,6 +164,13 @@ impl VmSpec {
         if self.confidential.is_some() && self.accel == Accel::Tcg {
             return usage("a confidential guest cannot be emulated: leave out accel".into());
         }
+        if self.boot_within_s == Some(0) {
+            return usage("boot_within_s = 0: write a number of seconds".into());
+        }
+        if self.append.chars().any(char::is_control) {
+            return usage("append: write printable characters".into());
+        }
+        super::check_files("vm", &self.programs)?;
         if self.modules.is_some() && self.kernel.is_none() {
             return usage("modules goes with kernel".into());
         }
@@ -334,10 +341,12 @@ impl Vm {
                 (LabError::Environment(text), Some(said)) => {
                     LabError::Environment(format!("{text}; the guest's kernel said last: {said}"))
                 }
-                (LabError::Environment(text), None) => LabError::Environment(format!(
-                    "{text}; the guest's kernel said nothing: is {} a kernel for this machine?",
-                    kernel.image.display()
-                )),
+                (LabError::Environment(text), None) if self.spec.kernel.is_some() => {
+                    LabError::Environment(format!(
+                        "{text}; the guest's kernel said nothing: is {} one for this machine?",
+                        kernel.image.display()
+                    ))
+                }
                 (error, _) => error,
             }
         })

@@ -35,7 +35,7 @@ enum Lane {
 }
 
 /// Beyond the slice itself: its drain, and the way there and back.
-const SPARE: DurationNs = DurationNs::from_secs(90);
+const SPARE: DurationNs = DurationNs::from_secs(20);
 
 impl Clients {
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, Failure> {

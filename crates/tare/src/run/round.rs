@@ -85,6 +85,15 @@ impl Runner<'_> {
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         let lives = self.clients.close();
         measured?;
+        for (name, launched) in up
+            .iter()
+            .filter_map(|up| Some((&self.plan.variants[up.variant].name, up.launched.as_ref()?)))
+        {
+            // Its workers may go on without it; that is not what was asked for.
+            if !launched.server.is_alive() {
+                return Err(Failure::Target(format!("{name}: the server died under load")));
+            }
+        }
         for (up, life) in up.iter_mut().zip(lives?) {
             let mut launch = end_of(up, life.sent, life.closed_by_server);
             launch.proofs.extend(self.lab.proofs(up.variant));
@@ -292,6 +301,9 @@ impl Runner<'_> {
             return Ok(None);
         }
         let server = after.zip(before).map(|(after, before)| after.since(before));
+        if let Some(gone) = up.launched.as_ref().and_then(|l| l.server.place_gone()) {
+            return Err(gone.into());
+        }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, server, latencies, ..Slice::default() };
         if slice.counts.answered == 0
@@ -386,11 +398,10 @@ fn logged(launched: Option<&Launched>) -> (u64, u64) {
 
 /// What is known of a launch when its load has ended.
 fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
-    let source = up.launched.as_ref().and_then(|launched| launched.recipe.count.clone());
-    let served = up.counted.zip(source).and_then(|(before, source)| {
+    let served = up.counted.and_then(|before| {
         let expected = Expected::AtLeast(before + sent);
         let now = up.launched.as_ref().and_then(|launched| launched.served(expected))?;
-        Some(now.saturating_sub(before).saturating_sub(source.own_requests()))
+        Some(now.saturating_sub(before))
     });
     let used = up.meter.as_ref().and_then(Meter::read).zip(up.used_before);
     let used = used.map(|(after, before)| after.since(before));

@@ -237,6 +237,78 @@ fn a_quota_holds_a_server_up() {
     assert!(guard(&report, "throttled").variant.as_deref() == Some("a tenth"));
 }
 
+#[test]
+fn httpd_and_targets_serve_in_containers_and_machines() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("other-servers");
+    let text = experiment(&[
+        ("host", ""),
+        ("runc", "place = { oci = \"runc\" }"),
+        ("gvisor", "place = { oci = \"runsc\" }"),
+        ("vm", "place = { vm = { accel = \"tcg\", memory = \"384M\" } }"),
+    ]);
+    for server in ["httpd = { processes = 1, threads = 8 }", "target = { body_bytes = 612 }"] {
+        let report = desk.run(&text.replace("nginx = { workers = 1 }", server));
+        not_void(&report);
+        for name in ["runc", "gvisor", "vm"] {
+            proven(&report, name, "held in 2 of 2");
+        }
+    }
+}
+
+/// What runs in the namespace of a tare's first place.
+fn in_namespace(tare: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let Some(name) = names.into_iter().find(|name| name.contains(&format!("tare-{tare}-"))) else {
+        return Vec::new();
+    };
+    let listed = Command::new("ip").args(["netns", "pids", &name]).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+#[test]
+fn a_place_that_dies_or_falls_silent_is_said_so() {
+    if !can_run("a namespace") {
+        return;
+    }
+    let desk = Desk::new("gone");
+    let text = experiment(&[("host", ""), ("v", "place = \"netns\"")]);
+    let path = desk.file("gone.toml", &text.replace("rounds = 2", "rounds = 1000"));
+    let run = || {
+        let mut command = desk.command(&["run", str(&path), "-q"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        for _ in 0..500 {
+            // The agent, and its server: it is measuring.
+            if let Some(agent) =
+                in_namespace(child.id()).first().filter(|_| in_namespace(child.id()).len() > 2)
+            {
+                return (child, *agent);
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+        child.kill().unwrap();
+        panic!("it did not begin: {:?}", child.wait());
+    };
+    let (child, agent) = run();
+    signal(agent, libc::SIGKILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("v: the place is gone: signal: 9"), "{said}");
+    let (child, agent) = run();
+    signal(agent, libc::SIGSTOP).unwrap();
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    let tare = Watched::new(child.id()).unwrap();
+    signal(child.id(), libc::SIGTERM).unwrap();
+    assert!(tare.ends_within(DurationNs::from_secs(30)), "it waits for an agent that is silent");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+}
+
 /// A runtime that is another than its name says.
 #[test]
 fn a_runtime_that_is_not_what_was_asked_is_void() {
@@ -434,7 +506,7 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
         ("place = { vm = { confidential = \"tdx\" } }".into(), 3, "TDX is not on here"),
         ("place = { vm = { confidential = \"sev-snp\" } }".into(), 3, "SEV-SNP is not on here"),
         ("place = { vm = { kernel = \"/no\" } }".into(), 2, "/no is not a file"),
-        ("place = { vm = { memory = \"1M\" } }".into(), 2, "a guest needs 256M"),
+        ("place = { vm = { memory = \"64M\" } }".into(), 2, "a guest needs 256M"),
         (
             format!(
                 "place = {{ vm = {{ kernel = \"{}\", accel = \"tcg\", boot_within_s = 3 }} }}",
@@ -446,6 +518,18 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
         (format!("place = {{ vm = {{ kernel = \"{}\" }} }}", str(&empty)), 3, "did not start"),
         ("place = { netns = { delay = \"1ms\" } }".into(), 3, "a delay needs netem"),
         ("place = { netns = { rate = \"; rm\" } }".into(), 2, "write it as tc does"),
+        ("place = { netns = { rate = \"0gbit\" } }".into(), 2, "a number above 0"),
+        ("place = { oci = \"\" }".into(), 2, "write its name or path"),
+        ("place = { oci = \"a\\u001b\" }".into(), 2, "write its name or path"),
+        ("place = { oci = { runtime = \"runc\", root = \"/\" } }".into(), 2, "this machine itself"),
+        (
+            "place = { oci = { runtime = \"runc\", programs = [\"/no\"] } }".into(),
+            2,
+            "/no is not a file",
+        ),
+        ("place = { container = \"\" }".into(), 2, "name an image"),
+        ("place = { vm = { memory = 2.5 } }".into(), 2, "write memory as 512M"),
+        ("place = { vm = { boot_within_s = 0 } }".into(), 2, "write a number of seconds"),
         ("place = { ssh = \"-oProxyCommand=x\" }".into(), 2, "is not the name of a host"),
         ("place = { host = { cpus = 0 } }".into(), 2, "write 0.01 to 1024"),
         ("client = \"same_as_server\"".into(), 2, "same_as_server needs a place"),
