@@ -169,8 +169,8 @@ impl Launched {
         self.started + self.recipe.ready_within()
     }
 
-    /// Requests that it served so far, without those that asked for this. A line of a log may come after the
-    /// reply: then it is waited for until there are `expected`.
+    /// Requests that it served so far, without those that asked for this; where it can be asked. A
+    /// line of a log may come after the reply: then it is waited for until there are `expected`.
     pub fn served(&self, expected: Expected) -> Option<u64> {
         let source = self.recipe.count.as_ref()?;
         let limit = monotonic_now() + SETTLED_WITHIN;

@@ -294,8 +294,7 @@ impl Oci {
         Ok(())
     }
 
-    fn config(&self, namespace: &str) -> serde_json::Value {
-        let root = self.spec.root.clone().unwrap_or_else(|| self.bundle().join("rootfs"));
+    fn mounts(&self) -> Vec<serde_json::Value> {
         let tmpfs = |path: &Path| {
             json!({"destination": path, "type": "tmpfs", "source": "tmpfs",
                    "options": ["nosuid", "nodev", "mode=755"]})
@@ -321,6 +320,11 @@ impl Oci {
             mounts.push(json!({"destination": "/run/tare-agent", "type": "bind",
                                "source": agent, "options": ["bind", "ro"]}));
         }
+        mounts
+    }
+
+    fn config(&self, namespace: &str) -> serde_json::Value {
+        let root = self.spec.root.clone().unwrap_or_else(|| self.bundle().join("rootfs"));
         let mut resources = json!({});
         if let Some(cpus) = self.spec.cpus {
             let quota = (cpus * 100_000.0).round() as u64;
@@ -361,7 +365,7 @@ impl Oci {
             },
             "root": {"path": root, "readonly": true},
             "hostname": "tare",
-            "mounts": mounts,
+            "mounts": self.mounts(),
             "linux": linux,
         })
     }
