@@ -212,11 +212,10 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
 
 /// Files of this machine that a place is to have.
 fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), LabError> {
-    match files.iter().find(|path| !path.is_file()) {
+    match files.iter().find(|path| !path.exists()) {
         None => Ok(()),
         Some(path) => {
-            let text =
-                format!("{kind}: programs: {} is not a file (folders do not go)", path.display());
+            let text = format!("{kind}: programs: there is no {}", path.display());
             Err(LabError::Usage(text))
         }
     }

@@ -84,14 +84,24 @@ pub const AGENT: &str = "/tare-agent";
 fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
     let mut all = BTreeSet::new();
     programs::need(&["ldd"], "libc-bin")?;
+    let mut files = Vec::new();
     for need in needs {
+        match need.is_dir() {
+            true => files_below(need, &mut files)?,
+            false => files.push(need.clone()),
+        }
+    }
+    for need in files {
         if !need.is_file() {
             let text = format!("{} is not a file, and the place needs it", need.display());
             return Err(LabError::Environment(text));
         }
         all.insert(need.clone());
+        if !is_elf(&need) {
+            continue;
+        }
         let listed = run(&["ldd", &need.display().to_string()], PATIENCE);
-        // Static programs and data have no libraries, of which ldd complains.
+        // Static programs have no libraries, of which ldd complains.
         if listed.worked {
             for line in listed.out.lines() {
                 match library(line) {
@@ -112,6 +122,34 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
     let opened: Vec<PathBuf> = opened.map(|path| path.with_file_name("libgcc_s.so.1")).collect();
     all.extend(opened.into_iter().filter(|path| path.is_file()));
     Ok(all)
+}
+
+/// A folder that holds more was named by mistake: a place's root is copied.
+const FILES_MAX: usize = 20_000;
+
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), LabError> {
+    let entries = fs::read_dir(folder).map_err(|e| LabError::file("read", folder, e))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // Links to folders may lead in circles; where they lead is somewhere else.
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files_below(&path, files)?,
+            Ok(_) if path.is_file() => files.push(path),
+            _ => {}
+        }
+        if files.len() > FILES_MAX {
+            let text = format!("{}: more than {FILES_MAX} files are in it", folder.display());
+            return Err(LabError::Usage(text));
+        }
+    }
+    Ok(())
+}
+
+fn is_elf(path: &Path) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 4];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"\x7fELF"
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -151,6 +189,8 @@ mod tests {
     fn a_program_comes_with_its_libraries() {
         let all = closure(&["/bin/sh".into()]).unwrap();
         assert!(all.iter().any(|path| path.to_string_lossy().contains("libc.so")), "{all:?}");
+        let folder = closure(&[env!("CARGO_MANIFEST_DIR").into()]).unwrap();
+        assert!(folder.contains(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs"))));
         let missing = closure(&["/no/such".into()]).unwrap_err();
         assert!(missing.to_string().contains("/no/such is not a file"));
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::container::ContainerSpec;
+use super::guest_kernel::GuestKernel;
 use super::netns::NetnsSpec;
 use super::oci::OciSpec;
 use super::ssh::SshSpec;
@@ -138,6 +139,19 @@ impl PlaceSpec {
             Self::Container(spec) => spec.check().map(drop),
             Self::Vm(spec) => spec.check().map(drop),
             Self::Ssh(spec) => spec.check().map(drop),
+        }
+    }
+
+    /// What takes long at its first start.
+    pub fn to_wait_for(&self) -> Option<&'static str> {
+        match self {
+            Self::Host(_) | Self::Netns(_) | Self::Oci(_) => None,
+            Self::Container(_) => Some("containers start"),
+            Self::Vm(spec) if spec.kernel.is_none() && GuestKernel::kept().is_none() => {
+                Some("the kernel for virtual machines is downloaded, once")
+            }
+            Self::Vm(_) => Some("virtual machines boot"),
+            Self::Ssh(_) => Some("the agent is copied to other machines"),
         }
     }
 

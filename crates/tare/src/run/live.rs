@@ -42,6 +42,15 @@ impl LiveTable {
         Self { facts, style, next: monotonic_now() + first, drawn: 0 }
     }
 
+    /// What there is to wait for before the first round.
+    pub fn begin(&mut self, text: &str) {
+        if self.style != Style::Silent {
+            let _ = writeln!(std::io::stderr(), "tare: {text} …");
+            // The table takes its place.
+            self.drawn = usize::from(self.style == Style::Table);
+        }
+    }
+
     pub fn show(&mut self, digests: &[RoundDigest]) {
         let now = monotonic_now();
         if self.style == Style::Silent || now < self.next {

@@ -203,6 +203,13 @@ impl<'a> Runner<'a> {
             warmup: found.warmup,
             edges: edges(self.plan),
         });
+        let waits = self.plan.variants.iter().filter_map(|v| v.place.to_wait_for());
+        let mut waits: Vec<&str> = waits.collect();
+        waits.sort_unstable();
+        waits.dedup();
+        if !waits.is_empty() {
+            self.live.begin(&waits.join(", "));
+        }
         if self.window.is_none() && self.plan.is_exclusive() {
             self.fit_alone()?;
         }

@@ -374,6 +374,15 @@ fn podman_runs_an_image_made_here() {
         "-",
         "-q",
     ]);
+    let killed = experiment(&[("host", ""), ("podman", &format!("place = {{ {place} }} }}"))]);
+    let killed = desk.file("killed.toml", &killed.replace("rounds = 2", "rounds = 500"));
+    kill_and_clean(&desk, &killed, 4, |pid| {
+        let format = ["ps", "-a", "--format", "{{.Names}}", "--filter"];
+        let filter = format!("name=tare-{pid}-");
+        let listed = Command::new("podman").args(format).arg(filter).output().unwrap();
+        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        left_by(&[pid]).into_iter().chain(names.lines().map(str::to_owned)).collect()
+    });
     let removed = Command::new("podman").args(["rmi", "-f", &name]).output().unwrap();
     assert!(removed.status.success());
     let report = read(report.success());
@@ -486,6 +495,9 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let left = std::fs::read_dir("/tmp").unwrap().flatten();
     let left = left.filter(|entry| entry.path().join("tare-agent").exists());
     assert_eq!(left.count(), 0, "agents were left on the host");
+    let killed = experiment(&[("host", ""), ("there", &format!("place = {place}"))]);
+    let killed = sshd.desk.file("killed.toml", &killed.replace("rounds = 2", "rounds = 500"));
+    kill_and_clean(&sshd.desk, &killed, 4, |pid| left_by(&[pid]));
     let nobody = place.replace("10.199.7.2", "10.199.7.77");
     let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
     let path = sshd.desk.file("nobody.toml", &text);
@@ -525,7 +537,7 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
         (
             "place = { oci = { runtime = \"runc\", programs = [\"/no\"] } }".into(),
             2,
-            "/no is not a file",
+            "programs: there is no /no",
         ),
         ("place = { container = \"\" }".into(), 2, "name an image"),
         ("place = { vm = { memory = 2.5 } }".into(), 2, "write memory as 512M"),
@@ -589,6 +601,28 @@ fn two_runs_at_once_do_not_meet() {
     assert_ne!(addresses[0], addresses[1], "both runs had one range of addresses");
 }
 
+/// Kills runs of an experiment at random moments; after `tare clean` nothing of them is left.
+fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -> Vec<String>) {
+    let mut random = Random::stream(u64::from(std::process::id()), str(path), 0);
+    for kill in 0..kills {
+        let mut command = desk.command(&["run", str(path), "-q"]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        // Most of a life is its beginning.
+        let most = if kill % 4 == 0 { 9000 } else { 700 };
+        let ended =
+            Watched::new(pid).unwrap().ends_within(DurationNs::from_ms(5 + random.below(most)));
+        let _ = signal(pid, libc::SIGKILL);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!ended, "kill {kill}: it ended by itself: {said}");
+        let cleaned = desk.tare(&["clean"]).success();
+        assert_eq!(left(pid), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
+        let journal = std::fs::read_dir(desk.folder.file("tare/journal"));
+        assert_eq!(journal.map_or(0, Iterator::count), 0, "kill {kill}: {}", cleaned.story());
+    }
+}
+
 #[test]
 fn killed_at_any_moment_places_leave_nothing() {
     if !can_run("a place") {
@@ -603,24 +637,7 @@ fn killed_at_any_moment_places_leave_nothing() {
         ("vm", "place = { vm = { accel = \"tcg\", memory = \"256M\" } }"),
     ]);
     let path = desk.file("killed.toml", &text.replace("rounds = 2", "rounds = 50"));
-    let mut random = Random::stream(u64::from(std::process::id()), "kill places", 0);
-    for kill in 0..20 {
-        let mut command = desk.command(&["run", str(&path), "-q"]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let pid = child.id();
-        // Most of a life is its beginning.
-        let most = if kill % 4 == 0 { 9000 } else { 700 };
-        let ended =
-            Watched::new(pid).unwrap().ends_within(DurationNs::from_ms(5 + random.below(most)));
-        let _ = signal(pid, libc::SIGKILL);
-        let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!ended, "kill {kill}: it ended by itself: {said}");
-        let cleaned = desk.tare(&["clean"]).success();
-        assert_eq!(left_by(&[pid]), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
-        let journal = std::fs::read_dir(desk.folder.file("tare/journal"));
-        assert_eq!(journal.map_or(0, Iterator::count), 0, "kill {kill}: {}", cleaned.story());
-    }
+    kill_and_clean(&desk, &path, 20, |pid| left_by(&[pid]));
 }
 
 /// Somebody outside, who has a route to the places of this machine.
