@@ -263,6 +263,11 @@ impl Oci {
         self.spot.folder.join("bundle")
     }
 
+    /// Files of the root that the tmpfs on /tmp and /run would hide.
+    fn covered(&self) -> PathBuf {
+        self.spot.folder.join("covered")
+    }
+
     fn state(&self) -> PathBuf {
         self.spot.folder.join("state")
     }
@@ -282,6 +287,14 @@ impl Oci {
             None => Root(&root).fill(&agent_file::find()?, &needs)?,
             // What tare did not make is not written to: the agent is mounted over it.
             Some(_) => Root(&root).fill(&agent_file::find()?, &[])?,
+        }
+        // Aside, as a mount's source cannot lie under another mount.
+        let covered = self.covered();
+        std::fs::create_dir_all(&covered).map_err(|e| LabError::file("make", &covered, e))?;
+        for name in ["tmp", "run"] {
+            let (from, to) = (root.join(name), covered.join(name));
+            std::fs::rename(&from, &to).map_err(|e| LabError::file("move", &from, e))?;
+            std::fs::create_dir(&from).map_err(|e| LabError::file("make", &from, e))?;
         }
         // Runtimes make groups of this name in every hierarchy.
         if let Some(cgroup) = &self.spot.cgroup {
@@ -309,9 +322,9 @@ impl Oci {
             tmpfs(Path::new("/run")),
         ];
         // What the tmpfs on /tmp and /run would hide.
-        let own_root = self.bundle().join("rootfs");
-        for path in ["tmp", "run"].iter().flat_map(|name| files_below(&own_root.join(name))) {
-            let inside = Path::new("/").join(path.strip_prefix(&own_root).unwrap_or(&path));
+        let covered = self.covered();
+        for path in files_below(&covered) {
+            let inside = Path::new("/").join(path.strip_prefix(&covered).unwrap_or(&path));
             mounts.push(json!({"destination": inside, "type": "bind", "source": path,
                                "options": ["bind", "ro", "nosuid", "nodev"]}));
         }
