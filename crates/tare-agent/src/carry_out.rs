@@ -119,7 +119,7 @@ impl Hands {
             .map_err(|error| load(error.into()))?;
         let opened = session.open(&plans.iter().collect::<Vec<_>>()).map_err(load)?;
         self.load = Some((session, plans));
-        done(Opened { reactor: opened.reactor.name().to_owned(), note: opened.note })
+        done(Opened { reactor: opened.how.to_owned(), note: opened.note })
     }
 
     fn probe(&mut self, order: LoadOrder) -> Answer {
@@ -161,8 +161,8 @@ fn lab(error: LabError) -> Failed {
 
 fn load(error: LoadError) -> Failed {
     match error {
-        LoadError::NoConnection { .. } => Failed::Target(error.to_string()),
         LoadError::Setup(_) | LoadError::WorkerLost => Failed::Environment(error.to_string()),
+        _ => Failed::Target(error.to_string()),
     }
 }
 

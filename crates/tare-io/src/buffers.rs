@@ -13,45 +13,59 @@ use crate::reactor::Chunk;
 pub struct BufferRing {
     entries: NonNull<BufRingEntry>,
     memory: Box<[u8]>,
+    shape: Buffers,
     tail: u16,
 }
 
-/// A power of two, as the kernel demands. Few, so that they stay in the cache; enough for the
-/// completions of one turn.
-const BUFFERS: u16 = 128;
-const BUFFER_BYTES: usize = 16 * 1024;
-/// The kernel wants the ring page-aligned.
-const LAYOUT: Layout =
-    match Layout::from_size_align(BUFFERS as usize * size_of::<BufRingEntry>(), 4096) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a page-aligned ring of buffers"),
-    };
+/// The receive buffers of a reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// A power of two, as the kernel demands.
+    pub count: u16,
+    pub bytes: usize,
+}
+
+impl Buffers {
+    /// Few, so that they stay in the cache; enough for the completions of one turn.
+    pub const SMALL: Self = Self { count: 128, bytes: 16 * 1024 };
+    /// For streams, and for datagrams, which are cut where a buffer ends.
+    pub const LARGE: Self = Self { count: 16, bytes: 64 * 1024 };
+
+    /// The kernel wants the ring page-aligned.
+    fn layout(self) -> Layout {
+        match Layout::from_size_align(usize::from(self.count) * size_of::<BufRingEntry>(), 4096) {
+            Ok(layout) => layout,
+            Err(_) => panic!("a page-aligned ring of buffers"),
+        }
+    }
+}
 
 impl BufferRing {
-    pub fn register(ring: &IoUring, group: u16) -> io::Result<Self> {
+    pub fn register(ring: &IoUring, group: u16, shape: Buffers) -> io::Result<Self> {
+        let layout = shape.layout();
         // SAFETY: the layout's size is not zero.
-        let entries = unsafe { alloc_zeroed(LAYOUT) }.cast::<BufRingEntry>();
-        let Some(entries) = NonNull::new(entries) else { handle_alloc_error(LAYOUT) };
-        let memory = vec![0; BUFFERS as usize * BUFFER_BYTES].into_boxed_slice();
-        let mut buffers = Self { entries, memory, tail: 0 };
-        // SAFETY: the ring's memory is page-aligned, has BUFFERS entries, and lives in `buffers`,
+        let entries = unsafe { alloc_zeroed(layout) }.cast::<BufRingEntry>();
+        let Some(entries) = NonNull::new(entries) else { handle_alloc_error(layout) };
+        let memory = vec![0; usize::from(shape.count) * shape.bytes].into_boxed_slice();
+        let mut buffers = Self { entries, memory, shape, tail: 0 };
+        // SAFETY: the ring's memory is page-aligned, has that many entries, and lives in `buffers`,
         // which the reactor drops after the ring.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 entries.as_ptr() as u64,
-                BUFFERS,
+                shape.count,
                 group,
                 0,
             )?;
         }
-        for index in 0..BUFFERS {
+        for index in 0..shape.count {
             buffers.offer(index);
         }
         Ok(buffers)
     }
 
     pub fn bytes(&self, chunk: &Chunk) -> &[u8] {
-        let at = chunk.index as usize * BUFFER_BYTES;
+        let at = chunk.index as usize * self.shape.bytes;
         &self.memory[at..at + chunk.len as usize]
     }
 
@@ -60,13 +74,13 @@ impl BufferRing {
     }
 
     fn offer(&mut self, index: u16) {
-        let start = &raw mut self.memory[index as usize * BUFFER_BYTES];
+        let start = &raw mut self.memory[usize::from(index) * self.shape.bytes];
+        let at = usize::from(self.tail & (self.shape.count - 1));
         // SAFETY: the masked position is inside the ring, and the kernel does not read the entry
         // before the tail moves past it.
-        let entry =
-            unsafe { &mut *self.entries.as_ptr().add((self.tail & (BUFFERS - 1)) as usize) };
+        let entry = unsafe { &mut *self.entries.as_ptr().add(at) };
         entry.set_addr(start as u64);
-        entry.set_len(BUFFER_BYTES as u32);
+        entry.set_len(self.shape.bytes as u32);
         entry.set_bid(index);
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the pointer is that of the first entry, whose reserved field is the tail; the
@@ -81,6 +95,6 @@ impl BufferRing {
 impl Drop for BufferRing {
     fn drop(&mut self) {
         // SAFETY: allocated in `register` with this layout; the ring that used it is gone.
-        unsafe { dealloc(self.entries.as_ptr().cast(), LAYOUT) };
+        unsafe { dealloc(self.entries.as_ptr().cast(), self.shape.layout()) };
     }
 }

@@ -1,4 +1,5 @@
-//! Where a connection goes: an address and port, or a unix socket.
+//! Where a connection goes: an address and port, or a unix socket. Datagrams have "connections"
+//! too: sockets that hear one peer only.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,13 +8,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Tcp(SocketAddr),
+    Udp(SocketAddr),
     Unix(PathBuf),
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Tcp(address) | Self::Udp(address) => write!(f, "{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -5,11 +5,13 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, Happened, Outgoing, Reactor, SetupError, Token, Wait,
+    Accepted, Chunk, Close, Completion, Happened, Outgoing, Reactor, SetupError, Token, Tuning,
+    Wait,
 };
-use crate::socket::{self, Blocking};
+use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{Instant, monotonic_now};
 
 pub struct EpollReactor {
@@ -20,6 +22,8 @@ pub struct EpollReactor {
     ready: Vec<Completion>,
     events: Vec<libc::epoll_event>,
     buffers: Box<[u8]>,
+    shape: Buffers,
+    sockets: SocketOptions,
     free_buffers: Vec<u32>,
     /// False on kernels before 5.11, where waits are rounded up to milliseconds.
     has_pwait2: bool,
@@ -40,8 +44,6 @@ struct Unsent {
     sent: usize,
 }
 
-const BUFFERS: usize = 128;
-const BUFFER_BYTES: usize = 16 * 1024;
 const EVENTS: usize = 512;
 /// Epoll's user data for the listening socket; connections use their slot.
 const LISTENER: u64 = u64::MAX;
@@ -51,6 +53,11 @@ const ACCEPTS_A_TURN: usize = 64;
 impl EpollReactor {
     /// A reactor for connections in slots `0..slots`.
     pub fn new(slots: u32) -> Result<Self, SetupError> {
+        Self::tuned(slots, Tuning::default())
+    }
+
+    pub fn tuned(slots: u32, tuning: Tuning) -> Result<Self, SetupError> {
+        let shape = tuning.buffers;
         // SAFETY: no pointers are passed; the result is checked before use.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
@@ -63,8 +70,10 @@ impl EpollReactor {
             connections: (0..slots).map(|_| Connection::default()).collect(),
             ready: Vec::with_capacity(slots as usize),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS],
-            buffers: vec![0; BUFFERS * BUFFER_BYTES].into_boxed_slice(),
-            free_buffers: (0..BUFFERS as u32).collect(),
+            buffers: vec![0; usize::from(shape.count) * shape.bytes].into_boxed_slice(),
+            shape,
+            sockets: tuning.sockets,
+            free_buffers: (0..u32::from(shape.count)).collect(),
             has_pwait2: true,
         })
     }
@@ -157,11 +166,11 @@ impl EpollReactor {
     fn finish_send(&mut self, slot: u32) {
         let connection = &mut self.connections[slot as usize];
         let token = Token { slot, generation: connection.generation };
-        if let Some(Unsent { bytes: Outgoing::Owned(mut spent), .. }) =
-            connection.unsent.pop_front()
-        {
-            spent.clear();
-            self.ready.push(Completion { token, happened: Happened::Sent(spent) });
+        match connection.unsent.pop_front() {
+            None | Some(Unsent { bytes: Outgoing::Fixed(_), .. }) => {}
+            Some(Unsent { bytes, .. }) => {
+                self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });
+            }
         }
     }
 
@@ -210,8 +219,9 @@ impl EpollReactor {
     /// Reads once. Without a free buffer nothing is lost: the event comes again.
     fn read(&mut self, token: Token, fd: RawFd, into: &mut Vec<Completion>) {
         let Some(index) = self.free_buffers.pop() else { return };
-        let at = index as usize * BUFFER_BYTES;
-        let happened = match socket::receive(fd, &mut self.buffers[at..at + BUFFER_BYTES]) {
+        let bytes = self.shape.bytes;
+        let at = index as usize * bytes;
+        let happened = match socket::receive(fd, &mut self.buffers[at..at + bytes]) {
             Ok(0) => Happened::Eof,
             Ok(len) => {
                 let happened = Happened::Received(Chunk { index, len: len as u32 });
@@ -279,7 +289,7 @@ impl Reactor for EpollReactor {
 
     fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
         let token = self.next_token(slot);
-        let started = socket::outgoing(to, from, Blocking::No).and_then(|socket| {
+        let started = socket::outgoing(to, from, Blocking::No, self.sockets).and_then(|socket| {
             match socket.connect(&socket::address(to)?) {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -296,7 +306,7 @@ impl Reactor for EpollReactor {
     fn adopt(&mut self, slot: u32, accepted: Accepted) -> Token {
         let token = self.next_token(slot);
         let Accepted::Socket(fd) = accepted else { panic!("a simulated connection on epoll") };
-        socket::prepare_accepted(&fd, Blocking::No);
+        socket::prepare_accepted(&fd, Blocking::No, self.sockets);
         if let Err(error) = self.install(token, fd, false) {
             self.fail(slot, &error);
         }
@@ -342,7 +352,7 @@ impl Reactor for EpollReactor {
     }
 
     fn chunk(&self, chunk: &Chunk) -> &[u8] {
-        let at = chunk.index as usize * BUFFER_BYTES;
+        let at = chunk.index as usize * self.shape.bytes;
         &self.buffers[at..at + chunk.len as usize]
     }
 

@@ -5,6 +5,7 @@
 //! this crate.
 
 mod buffers;
+pub mod calls;
 pub mod endpoint;
 pub mod epoll;
 pub mod guest;
@@ -18,9 +19,12 @@ pub mod system;
 pub mod time;
 pub mod uring;
 
+pub use buffers::Buffers;
 pub use endpoint::Endpoint;
 pub use random::Random;
 pub use reactor::{
-    Accepted, Close, Completion, Happened, Outgoing, Reactor, ReactorKind, SetupError, Token, Wait,
+    Accepted, Close, Completion, Happened, Outgoing, Reactor, ReactorKind, SetupError, Token,
+    Tuning, Wait,
 };
+pub use socket::SocketOptions;
 pub use time::{DurationNs, Instant};

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
+use crate::socket::SocketOptions;
 use crate::time::{DurationNs, Instant};
 
 /// Starts operations on connections and waits for what came of them.
@@ -61,6 +63,8 @@ pub enum Accepted {
 pub enum Outgoing {
     /// Small and immortal: the kernel may read it whenever it likes, and success is not reported.
     Fixed(&'static [u8]),
+    /// Immortal and of any size; [`Happened::Sent`] brings an empty buffer.
+    Immortal(&'static [u8]),
     /// Comes back, cleared, with [`Happened::Sent`].
     Owned(Vec<u8>),
 }
@@ -68,14 +72,38 @@ pub enum Outgoing {
 impl Outgoing {
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Fixed(bytes) => bytes,
+            Self::Fixed(bytes) | Self::Immortal(bytes) => bytes,
             Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// What comes back when it was sent whole: memory, emptied.
+    pub fn spent(self) -> Vec<u8> {
+        match self {
+            Self::Fixed(_) | Self::Immortal(_) => Vec::new(),
+            Self::Owned(mut bytes) => {
+                bytes.clear();
+                bytes
+            }
         }
     }
 }
 
+/// What a reactor's buffers and sockets are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    pub buffers: Buffers,
+    pub sockets: SocketOptions,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { buffers: Buffers::SMALL, sockets: SocketOptions::default() }
+    }
+}
+
 /// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it
-/// then.
+/// then, or have it reported.
 pub const FIXED_SEND_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +124,7 @@ pub enum Happened {
     Accepted(Accepted),
     Connected,
     Received(Chunk),
-    /// An owned buffer was sent whole and comes back.
+    /// What was not [`Outgoing::Fixed`] was sent whole; its buffer comes back.
     Sent(Vec<u8>),
     /// The peer will send no more.
     Eof,

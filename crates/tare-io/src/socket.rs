@@ -8,6 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::endpoint::Endpoint;
 use crate::reactor::SetupError;
+use crate::time::DurationNs;
 
 /// io_uring wants blocking sockets (it parks the request itself), epoll the other kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,16 +20,50 @@ pub enum Blocking {
 /// Connections waiting to be accepted; the kernel lowers it to its own `somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// What may be asked of sockets; the kernel's own choice where `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// TCP: small sends leave at once, whatever is still on its way (TCP_NODELAY).
+    pub nodelay: bool,
+    /// Bytes of the send and of the receive buffer, each; the kernel doubles it for itself.
+    pub buffer_bytes: Option<u32>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self { nodelay: true, buffer_bytes: None }
+    }
+}
+
+impl SocketOptions {
+    fn set(self, socket: &SockRef<'_>, is_tcp: bool) -> io::Result<()> {
+        if is_tcp {
+            socket.set_tcp_nodelay(self.nodelay)?;
+        }
+        if let Some(bytes) = self.buffer_bytes {
+            socket.set_send_buffer_size(bytes as usize)?;
+            socket.set_recv_buffer_size(bytes as usize)?;
+        }
+        Ok(())
+    }
+}
+
 pub fn address(endpoint: &Endpoint) -> io::Result<SockAddr> {
     match endpoint {
-        Endpoint::Tcp(address) => Ok((*address).into()),
+        Endpoint::Tcp(address) | Endpoint::Udp(address) => Ok((*address).into()),
         Endpoint::Unix(path) => SockAddr::unix(path),
     }
 }
 
 /// A socket ready to connect to `to`.
-pub fn outgoing(to: &Endpoint, from: Option<IpAddr>, blocking: Blocking) -> io::Result<Socket> {
+pub fn outgoing(
+    to: &Endpoint,
+    from: Option<IpAddr>,
+    blocking: Blocking,
+    options: SocketOptions,
+) -> io::Result<Socket> {
     let socket = open(to, blocking)?;
+    options.set(&SockRef::from(&socket), matches!(to, Endpoint::Tcp(_)))?;
     if let Some(ip) = from {
         // The port is left to connect(2), which can share one local port among many destinations.
         // SAFETY: a plain setsockopt on a socket we own, with a valid int of the stated size.
@@ -60,20 +95,31 @@ pub fn listener(at: &Endpoint, shared: bool) -> Result<(OwnedFd, Endpoint), Setu
         socket.set_reuse_port(shared).map_err(error)?;
     }
     socket.bind(&address(at).map_err(error)?).map_err(error)?;
-    socket.listen(BACKLOG).map_err(error)?;
+    let own = || socket.local_addr().map_err(error).map(|address| address.as_socket());
     let bound = match at {
-        Endpoint::Tcp(_) => socket.local_addr().map_err(error)?.as_socket().map(Endpoint::Tcp),
+        Endpoint::Tcp(_) => own()?.map(Endpoint::Tcp),
+        Endpoint::Udp(_) => own()?.map(Endpoint::Udp),
         Endpoint::Unix(_) => None,
     };
+    // Datagrams come as they come.
+    if !matches!(at, Endpoint::Udp(_)) {
+        socket.listen(BACKLOG).map_err(error)?;
+    }
     Ok((socket.into(), bound.unwrap_or_else(|| at.clone())))
 }
 
 /// Prepares an accepted connection.
-pub fn prepare_accepted(fd: &OwnedFd, blocking: Blocking) {
+pub fn prepare_accepted(fd: &OwnedFd, blocking: Blocking, options: SocketOptions) {
     let socket = SockRef::from(fd);
     let _ = socket.set_nonblocking(blocking == Blocking::No);
     // Fails on unix sockets, which have no Nagle to turn off.
-    let _ = socket.set_tcp_nodelay(true);
+    let _ = options.set(&socket, true);
+}
+
+/// Prepares a socket for datagrams of anybody: it is polled.
+pub fn prepare_datagrams(socket: &std::net::UdpSocket, options: SocketOptions) -> io::Result<()> {
+    options.set(&SockRef::from(socket), false)?;
+    socket.set_nonblocking(true)
 }
 
 /// Makes the coming close send a reset.
@@ -93,19 +139,56 @@ pub fn receive(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
+/// Waits until one of them can be written to, or read from.
+pub fn wait_ready(fds: &[RawFd], writable: bool, limit: DurationNs) -> io::Result<()> {
+    let events = if writable { libc::POLLOUT } else { libc::POLLIN };
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events, revents: 0 }).collect();
+    let ms = limit.as_ns().div_ceil(1_000_000).min(1000) as i32;
+    // SAFETY: the pointer and length are those of a live vector.
+    let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, ms) };
+    match io::Error::last_os_error() {
+        error if n < 0 && error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Segments that a TCP connection sent again, ever; 0 where the kernel does not tell.
+pub fn retransmits(fd: RawFd) -> u64 {
+    // SAFETY: the structure is plain data, for which zeroes are valid.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into a structure of that size.
+    let done = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if done < 0 { 0 } else { u64::from(info.tcpi_total_retrans) }
+}
+
+/// Whether a send or receive only has to wait: for room, for bytes, or for the driver's memory.
+pub fn is_not_yet(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS))
+}
+
 fn open(endpoint: &Endpoint, blocking: Blocking) -> io::Result<Socket> {
-    let (domain, protocol) = match endpoint {
-        Endpoint::Tcp(SocketAddr::V4(_)) => (Domain::IPV4, Some(Protocol::TCP)),
-        Endpoint::Tcp(SocketAddr::V6(_)) => (Domain::IPV6, Some(Protocol::TCP)),
-        Endpoint::Unix(_) => (Domain::UNIX, None),
+    let family = |address: &SocketAddr| match address {
+        SocketAddr::V4(_) => Domain::IPV4,
+        SocketAddr::V6(_) => Domain::IPV6,
+    };
+    let (domain, kind, protocol) = match endpoint {
+        Endpoint::Tcp(address) => (family(address), Type::STREAM, Some(Protocol::TCP)),
+        Endpoint::Udp(address) => (family(address), Type::DGRAM, Some(Protocol::UDP)),
+        Endpoint::Unix(_) => (Domain::UNIX, Type::STREAM, None),
     };
     let kind = match blocking {
-        Blocking::Yes => Type::STREAM,
-        Blocking::No => Type::STREAM.nonblocking(),
+        Blocking::Yes => kind,
+        Blocking::No => kind.nonblocking(),
     };
-    let socket = Socket::new(domain, kind, protocol)?;
-    if protocol.is_some() {
-        socket.set_tcp_nodelay(true)?;
-    }
-    Ok(socket)
+    Socket::new(domain, kind, protocol)
 }

@@ -15,9 +15,9 @@ use crate::buffers::BufferRing;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
     Accepted, Chunk, Close, Completion, FIXED_SEND_MAX_BYTES, Happened, Outgoing, Reactor,
-    SetupError, Token, Wait,
+    SetupError, Token, Tuning, Wait,
 };
-use crate::socket::{self, Blocking};
+use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{Instant, monotonic_now};
 
 pub struct UringReactor {
@@ -26,13 +26,14 @@ pub struct UringReactor {
     buffers: BufferRing,
     connections: Vec<Connection>,
     /// Buffers of connections that were closed while the kernel was still sending them.
-    orphans: Vec<(u64, Vec<u8>)>,
+    orphans: Vec<(u64, Outgoing)>,
     ready: Vec<Completion>,
     /// Connections whose receive found no free buffer. Armed again with the next wait: by then the
     /// engine has released some, and reaping cannot go round in circles.
     starved: Vec<Token>,
     listener: Option<OwnedFd>,
     has_min_wait: bool,
+    sockets: SocketOptions,
     /// Counts submissions, to know whether an entry is still only queued.
     epoch: u64,
 }
@@ -44,7 +45,7 @@ struct Connection {
     /// The kernel reads the address while it connects.
     address: Option<Box<SockAddr>>,
     /// A send in the kernel that will be reported.
-    sending: Option<Vec<u8>>,
+    sending: Option<Outgoing>,
     /// A multishot receive is armed in the kernel.
     receiving: bool,
     /// The epoch in which an entry for this connection was last queued.
@@ -76,6 +77,10 @@ impl UringReactor {
     /// A reactor for connections in slots `0..slots`; fails where the kernel is too old or forbids
     /// io_uring (containers often do).
     pub fn new(slots: u32) -> Result<Self, SetupError> {
+        Self::tuned(slots, Tuning::default())
+    }
+
+    pub fn tuned(slots: u32, tuning: Tuning) -> Result<Self, SetupError> {
         let ring: IoUring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -89,8 +94,8 @@ impl UringReactor {
         ring.submitter()
             .register_files_sparse(slots.max(1))
             .map_err(setup("cannot register files"))?;
-        let buffers =
-            BufferRing::register(&ring, BUFFER_GROUP).map_err(setup("no buffer rings"))?;
+        let buffers = BufferRing::register(&ring, BUFFER_GROUP, tuning.buffers)
+            .map_err(setup("no buffer rings"))?;
         let has_min_wait = ring.params().is_feature_min_timeout();
         Ok(Self {
             ring,
@@ -101,6 +106,7 @@ impl UringReactor {
             starved: Vec::with_capacity(64),
             listener: None,
             has_min_wait,
+            sockets: tuning.sockets,
             epoch: 1,
         })
     }
@@ -273,15 +279,14 @@ impl UringReactor {
             self.orphans.retain(|(orphan, _)| *orphan != data);
             return;
         }
-        let Some(mut spent) = self.connections[token.slot as usize].sending.take() else { return };
+        let Some(sent) = self.connections[token.slot as usize].sending.take() else { return };
         let happened = if result < 0 {
             Happened::Failed(-result)
-        } else if (result as usize) < spent.len() {
+        } else if (result as usize) < sent.bytes().len() {
             // MSG_WAITALL sends all or fails; short means the peer went away in the middle.
             Happened::Failed(libc::EPIPE)
         } else {
-            spent.clear();
-            Happened::Sent(spent)
+            Happened::Sent(sent.spent())
         };
         into.push(Completion { token, happened });
     }
@@ -323,7 +328,7 @@ impl Reactor for UringReactor {
 
     fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
         let token = self.next_token(slot);
-        let started = socket::outgoing(to, from, Blocking::Yes).and_then(|socket| {
+        let started = socket::outgoing(to, from, Blocking::Yes, self.sockets).and_then(|socket| {
             let address = Box::new(socket::address(to)?);
             self.install(slot, socket.into())?;
             Ok(address)
@@ -348,7 +353,7 @@ impl Reactor for UringReactor {
     fn adopt(&mut self, slot: u32, accepted: Accepted) -> Token {
         let token = self.next_token(slot);
         let Accepted::Socket(fd) = accepted else { panic!("a simulated connection on io_uring") };
-        socket::prepare_accepted(&fd, Blocking::Yes);
+        socket::prepare_accepted(&fd, Blocking::Yes, self.sockets);
         match self.install(slot, fd) {
             Ok(()) => self.arm_receive(token),
             Err(error) => self.fail(token, &error),
@@ -360,6 +365,7 @@ impl Reactor for UringReactor {
         let connection = &mut self.connections[token.slot as usize];
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
         assert!(connection.sending.is_none(), "send before the last one ended");
+        // Where an owned buffer's bytes lie does not change when the buffer itself is moved.
         let (start, len) = (bytes.bytes().as_ptr(), bytes.bytes().len() as u32);
         let send = opcode::Send::new(types::Fixed(token.slot), start, len)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
@@ -369,7 +375,7 @@ impl Reactor for UringReactor {
                 let entry = send.build().user_data(user_data(Op::SendFixed, token));
                 self.push_for(token.slot, entry.flags(squeue::Flags::SKIP_SUCCESS));
             }
-            Outgoing::Owned(bytes) => {
+            Outgoing::Owned(_) | Outgoing::Immortal(_) => {
                 connection.sending = Some(bytes);
                 let entry = send.build().user_data(user_data(Op::SendOwned, token));
                 self.push_for(token.slot, entry);

@@ -16,22 +16,26 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, Wait};
+use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, SocketOptions, Wait};
 
 use crate::deadlines::Deadlines;
 use crate::failure::Failure;
-use crate::http1::HeadMemo;
+use crate::http1::{HeadMemo, ReplyParser};
+use crate::net::Protocol;
+use crate::net::messages::{MessageReader, Messages};
 use crate::pacer::Pacer;
 use crate::source::Source;
 use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;
 
-use connection::{Connection, State};
+use connection::{Connection, Reader, State};
 
 /// What one worker's engine is to do; everything resolved.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     pub endpoint: Endpoint,
+    pub protocol: Protocol,
+    pub sockets: SocketOptions,
     /// Source addresses, used in turn; empty leaves the choice to the kernel.
     pub bind: Vec<IpAddr>,
     /// Connections kept, or requests at a time.
@@ -45,6 +49,15 @@ pub struct EngineConfig {
     /// Statuses that count as good throughput.
     pub expected: StatusSet,
     pub wait: WaitPolicy,
+}
+
+impl EngineConfig {
+    /// What an engine exchanges, where it is not HTTP.
+    pub fn messages(&self) -> Option<Messages> {
+        let Protocol::Messages { request_bytes, reply_bytes } = self.protocol else { return None };
+        let close = self.lifetime == Lifetime::PerRequest;
+        Some(Messages::over(&self.endpoint, request_bytes, reply_bytes, close))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +212,13 @@ impl Engine {
             Pacer::Closed => config.connections,
             Pacer::Open(_) => config.max_connections.max(config.connections),
         };
-        let capturing = source.wants_replies();
+        let (messages, capturing) = (config.messages(), source.wants_replies());
+        let greeting = messages.and_then(|messages| messages.greeting());
+        let reader = || match messages {
+            Some(messages) => Reader::Messages(MessageReader::new(messages)),
+            None if capturing => Reader::Http(ReplyParser::capturing()),
+            None => Reader::Http(ReplyParser::default()),
+        };
         let mut engine = Self {
             source,
             pacer,
@@ -211,7 +230,7 @@ impl Engine {
                 interval: DurationNs::ZERO,
                 edges: Edges::Clock,
             },
-            connections: (0..slots).map(|_| Connection::new(capturing)).collect(),
+            connections: (0..slots).map(|_| Connection::new(reader(), greeting)).collect(),
             idle: VecDeque::with_capacity(slots as usize),
             free: (0..slots).rev().collect(),
             resting: BinaryHeap::with_capacity(slots as usize),

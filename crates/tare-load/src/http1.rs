@@ -51,6 +51,10 @@ pub enum ReplyDefect {
     ClosedInBody { got_bytes: u64, expected_bytes: u64 },
     #[error("connection closed after {got_bytes} body bytes, before the last chunk")]
     ClosedInChunks { got_bytes: u64 },
+    #[error("the message does not hold what it should")]
+    WrongContent,
+    #[error("a datagram of {got_bytes} bytes came where {expected_bytes} should")]
+    WrongLength { got_bytes: u64, expected_bytes: u64 },
     #[error("TLS connection closed without close_notify: the body may be cut")]
     NoCloseNotify,
 }

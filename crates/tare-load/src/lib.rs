@@ -12,6 +12,7 @@ pub mod failure;
 pub mod histogram;
 pub mod http1;
 pub mod measured;
+pub mod net;
 pub mod order;
 pub mod pacer;
 pub mod probe;

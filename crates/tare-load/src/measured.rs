@@ -1,10 +1,12 @@
 //! From what the load's workers report to a slice as it is kept.
 
 use serde::{Deserialize, Serialize};
-use tare_io::DurationNs;
+use tare_io::{DurationNs, Endpoint};
 use tare_stats::Distribution;
 use tare_stats::samples::{Counts, Series};
 
+use crate::failure::FailureKind;
+use crate::net::Protocol;
 use crate::run::LoadPlan;
 use crate::session::{Recorded, SliceReport};
 use crate::tally::Tally;
@@ -120,5 +122,20 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
             .seen()
             .map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned()))
             .collect(),
+        lost: lost(plan, total, reports),
+        disordered: reports.iter().map(|report| report.disordered).sum(),
+        retransmits: reports.iter().map(|report| report.retransmits).sum(),
+    }
+}
+
+/// Only datagrams are.
+fn lost(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> u64 {
+    let sum = |of: fn(&SliceReport) -> u64| reports.iter().map(of).sum::<u64>();
+    match (&plan.engine.endpoint, plan.engine.protocol) {
+        (Endpoint::Udp(_), Protocol::Stream { .. }) => {
+            sum(|report| report.sent).saturating_sub(sum(|report| report.answered))
+        }
+        (Endpoint::Udp(_), _) => total.failures.count(FailureKind::TimedOut) + total.unfinished.cut,
+        _ => 0,
     }
 }

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_io::{DurationNs, Endpoint, ReactorKind, SocketOptions};
 
 use crate::engine::{Edges, EngineConfig, Lifetime, StatusSet, Stretch, WaitPolicy};
+use crate::net::Protocol;
 use crate::pacer::RateProfile;
 use crate::run::{LoadPlan, PlannedSource};
 use crate::source::FixedRequest;
@@ -17,6 +18,9 @@ use crate::tls::{TlsClient, TlsOptions};
 #[serde(deny_unknown_fields)]
 pub struct LoadOrder {
     pub to: To,
+    pub protocol: Protocol,
+    pub nodelay: bool,
+    pub buffer_bytes: Option<u32>,
     pub bind: Vec<IpAddr>,
     pub connections: u32,
     pub max_connections: u32,
@@ -42,6 +46,7 @@ pub struct LoadOrder {
 #[serde(rename_all = "snake_case")]
 pub enum To {
     Tcp(SocketAddr),
+    Udp(SocketAddr),
     Unix(PathBuf),
 }
 
@@ -64,8 +69,10 @@ pub struct NotAnOrder(String);
 impl LoadOrder {
     pub fn of(plan: &LoadPlan) -> Result<Self, NotAnOrder> {
         let no = |text: &str| NotAnOrder(text.to_owned());
-        let PlannedSource::Fixed(request) = &plan.source else {
-            return Err(no("a list or script of requests cannot be sent to another place"));
+        let request = match &plan.source {
+            PlannedSource::Fixed(request) => request.bytes(),
+            PlannedSource::Messages => &[],
+            _ => return Err(no("a list or script of requests cannot be sent to another place")),
         };
         let rate_per_s = match &plan.rate {
             None => None,
@@ -84,8 +91,12 @@ impl LoadOrder {
         Ok(Self {
             to: match &engine.endpoint {
                 Endpoint::Tcp(address) => To::Tcp(*address),
+                Endpoint::Udp(address) => To::Udp(*address),
                 Endpoint::Unix(path) => To::Unix(path.clone()),
             },
+            protocol: engine.protocol,
+            nodelay: engine.sockets.nodelay,
+            buffer_bytes: engine.sockets.buffer_bytes,
             bind: engine.bind.clone(),
             connections: engine.connections,
             max_connections: engine.max_connections,
@@ -96,7 +107,7 @@ impl LoadOrder {
             batch_max: engine.wait.batch_max,
             linger_ns: engine.wait.linger.as_ns(),
             spin_ns: engine.wait.spin.as_ns(),
-            request: base64::encode(request.bytes()),
+            request: base64::encode(request),
             rate_per_s,
             poisson: plan.poisson,
             workers: plan.workers,
@@ -123,8 +134,11 @@ impl LoadOrder {
             engine: EngineConfig {
                 endpoint: match self.to {
                     To::Tcp(address) => Endpoint::Tcp(address),
+                    To::Udp(address) => Endpoint::Udp(address),
                     To::Unix(path) => Endpoint::Unix(path),
                 },
+                protocol: self.protocol,
+                sockets: SocketOptions { nodelay: self.nodelay, buffer_bytes: self.buffer_bytes },
                 bind: self.bind,
                 connections: self.connections,
                 max_connections: self.max_connections,
@@ -138,7 +152,10 @@ impl LoadOrder {
                     spin: DurationNs::from_ns(self.spin_ns),
                 },
             },
-            source: PlannedSource::Fixed(FixedRequest::new(request)),
+            source: match self.protocol {
+                Protocol::Http => PlannedSource::Fixed(FixedRequest::new(request)),
+                _ => PlannedSource::Messages,
+            },
             worker_endpoints: Vec::new(),
             rate: rate.map_err(|error| no("rate", error.to_string()))?,
             poisson: self.poisson,

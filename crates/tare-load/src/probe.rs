@@ -8,11 +8,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use tare_io::DurationNs;
 use tare_stats::samples::Probe;
 
-use crate::engine::{Edges, Stretch};
+use crate::engine::{Edges, Lifetime, Stretch};
 use crate::http1::{Capture, Reply};
+use crate::net::Protocol;
 use crate::run::{LoadError, LoadPlan, PlannedSource};
 use crate::session::Session;
 use crate::source::{Asked, Source};
+use crate::tally::Tally;
 
 /// Asks on a connection of its own, beside the load's.
 pub struct Prober {
@@ -42,6 +44,9 @@ impl Prober {
     /// `None` where no whole reply came, with the reason.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        if load.engine.protocol != Protocol::Http {
+            return self.echo(load);
+        }
         let plan = probe_plan(load, &seen);
         match self.session.open(&[&plan]) {
             Ok(_) => {}
@@ -73,11 +78,45 @@ impl Prober {
     }
 }
 
+impl Prober {
+    /// Two messages there and back: an endpoint answers them whatever else it is asked.
+    fn echo(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
+        let bytes = match load.engine.protocol {
+            Protocol::Messages { request_bytes, .. } => request_bytes,
+            Protocol::Stream { message_bytes, .. } => message_bytes,
+            _ => 1,
+        };
+        let mut plan = two_requests(load, PlannedSource::Messages);
+        plan.engine.protocol = match load.engine.protocol {
+            messages @ Protocol::Messages { .. } => messages,
+            _ => Protocol::Messages { request_bytes: bytes, reply_bytes: bytes },
+        };
+        match self.session.open(&[&plan]) {
+            Ok(_) => {}
+            Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
+            Err(error) => return Err(error),
+        }
+        let reports = self.session.slice(0, plan.stretch)?;
+        let lives = self.session.close()?;
+        self.sent += lives.into_iter().flatten().map(|life| life.sent).sum::<u64>();
+        let tally = |of: fn(&Tally) -> u64| reports.iter().map(|r| of(&r.tally)).sum::<u64>();
+        if tally(|tally| tally.good) < 2 {
+            let failures = reports.iter().find_map(|report| report.tally.failures.seen().next());
+            let why = failures.map_or("no reply", |(_, _, why)| why);
+            return Ok(Err(why.to_owned()));
+        }
+        Ok(Ok(Probe {
+            status: 200,
+            body_bytes: tally(|tally| tally.body_bytes) / 2,
+            // The reader has compared each byte.
+            body_stable: true,
+            connection_kept: load.engine.lifetime == Lifetime::Kept,
+            ..Probe::default()
+        }))
+    }
+}
+
 fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
-    let mut engine = load.engine.clone();
-    engine.connections = 1;
-    engine.max_connections = 1;
-    engine.timeout = engine.timeout.min(PATIENCE);
     let source = match &load.source {
         PlannedSource::Fixed(request) => {
             let (request, seen) = (*request, seen.clone());
@@ -87,10 +126,18 @@ fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
             PlannedSource::Made(Arc::new(make))
         }
         // Plans of runs have one request each.
-        PlannedSource::Listed { .. } | PlannedSource::Made(_) => {
+        PlannedSource::Listed { .. } | PlannedSource::Made(_) | PlannedSource::Messages => {
             unreachable!("a run asks one request")
         }
     };
+    two_requests(load, source)
+}
+
+fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
+    let mut engine = load.engine.clone();
+    engine.connections = 1;
+    engine.max_connections = 1;
+    engine.timeout = engine.timeout.min(PATIENCE);
     LoadPlan {
         engine,
         source,

@@ -37,6 +37,8 @@ pub struct LoadPlan {
 /// What a worker is to ask.
 pub enum PlannedSource {
     Fixed(FixedRequest),
+    /// What the engine's protocol says: messages, a stream, calls.
+    Messages,
     /// A list, in order (each worker from a place of its own) or at random.
     Listed {
         requests: Arc<[FixedRequest]>,
@@ -95,6 +97,14 @@ pub enum LoadError {
     /// Not one connection could be opened.
     #[error("cannot connect to {endpoint}: {why}")]
     NoConnection { endpoint: String, why: String },
+    /// An endpoint of `tare net` that was there, and fell silent.
+    #[error("{endpoint}: {why}")]
+    EndpointLost { endpoint: String, why: String },
+    #[error("{pieces} pieces of the stream did not hold what was sent")]
+    WrongContent { pieces: u64 },
+    /// A call that does not work where it is made.
+    #[error("{call}: {why}")]
+    Call { call: &'static str, why: String },
     #[error("a load worker ended unexpectedly; this is a bug in tare")]
     WorkerLost,
 }
@@ -287,10 +297,26 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
             let make = make.clone();
             Box::new(move || make(index))
         }
+        PlannedSource::Messages => {
+            let messages = engine.messages();
+            Box::new(move || {
+                messages
+                    .map_or_else(|| Box::new(FixedRequest::new(Vec::new())) as _, |m| m.source())
+            })
+        }
     };
     let cpu = match plan.cpus.len() {
         0 => None,
         n => Some(plan.cpus[index as usize % n]),
     };
-    WorkerPlan { engine, source, pacer, stretch, cpu, reactor: plan.reactor, spares: SPARE_TALLIES }
+    WorkerPlan {
+        index,
+        engine,
+        source,
+        pacer,
+        stretch,
+        cpu,
+        reactor: plan.reactor,
+        spares: SPARE_TALLIES,
+    }
 }

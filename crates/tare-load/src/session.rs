@@ -13,12 +13,17 @@ use std::thread::JoinHandle;
 
 use tare_io::epoll::EpollReactor;
 use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
-use tare_io::time::monotonic_now;
+use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::uring::UringReactor;
-use tare_io::{DurationNs, Instant, Reactor, ReactorKind, SetupError};
+use tare_io::{
+    Buffers, DurationNs, Endpoint, Instant, Random, Reactor, ReactorKind, SetupError, Tuning,
+};
 
-use crate::engine::{Engine, IntervalSink, Life, Stretch};
+use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Stretch};
 use crate::histogram::Histogram;
+use crate::net::Protocol;
+use crate::net::calls::CallsLane;
+use crate::net::stream::StreamLane;
 use crate::run::{LoadError, LoadPlan, plan_of};
 use crate::tally::Tally;
 use crate::worker::{WorkerPlan, open, turn_until_finished};
@@ -35,19 +40,19 @@ struct Worker {
 }
 
 enum Order {
-    Open(Vec<WorkerPlan>),
+    Open(Vec<(WorkerPlan, u64)>),
     Slice { lane: usize, stretch: Stretch, start: Instant },
     Close,
 }
 
 enum Answer {
-    Opened { reactor: ReactorKind, note: Option<String> },
+    Opened { how: &'static str, note: Option<String> },
     Slice(Box<SliceReport>),
     Closed(Vec<Life>),
 }
 
 /// One worker's part of a slice.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SliceReport {
     /// Counters of the window; its histograms are in the series below.
     pub tally: Tally,
@@ -64,6 +69,9 @@ pub struct SliceReport {
     pub answered: u64,
     pub sent: u64,
     pub closed_by_server: u64,
+    /// Of streams: segments sent again, and datagrams that came after a later one.
+    pub retransmits: u64,
+    pub disordered: u64,
 }
 
 /// A histogram's buckets that hold something, in ascending order.
@@ -83,7 +91,8 @@ impl Recorded {
 /// How the workers of an opened session talk to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    pub reactor: ReactorKind,
+    /// io_uring, epoll, or what needs neither.
+    pub how: &'static str,
     pub note: Option<String>,
 }
 
@@ -113,12 +122,16 @@ impl Session {
     /// Opens a lane for each plan: connections made, nothing asked yet.
     pub fn open(&mut self, plans: &[&LoadPlan]) -> Result<Opened, LoadError> {
         let workers = self.workers();
+        // What the streams of these lanes are counted under: theirs alone.
+        let random = &mut Random::stream(wall_unix_ns(), "session", u64::from(std::process::id()));
+        let sessions: Vec<u64> = plans.iter().map(|_| random.next_u64()).collect();
         let answers = self.order(|index| {
-            Order::Open(plans.iter().map(|plan| plan_of(plan, index, workers)).collect())
+            let lanes = plans.iter().zip(&sessions);
+            Order::Open(lanes.map(|(plan, id)| (plan_of(plan, index, workers), *id)).collect())
         })?;
         for answer in answers {
-            if let Answer::Opened { reactor, note } = answer {
-                return Ok(Opened { reactor, note });
+            if let Answer::Opened { how, note } = answer {
+                return Ok(Opened { how, note });
             }
         }
         Err(LoadError::WorkerLost)
@@ -215,11 +228,11 @@ fn carry_out(order: Order, lanes: &mut Vec<Lane>, stop: &AtomicBool) -> Result<A
         Order::Open(plans) => {
             lanes.iter_mut().for_each(Lane::close);
             lanes.clear();
-            for plan in plans {
-                lanes.push(Lane::open(plan, stop)?);
+            for (plan, session) in plans {
+                lanes.push(Lane::open(plan, session, stop)?);
             }
             let first = lanes.first().ok_or(LoadError::WorkerLost)?;
-            Ok(Answer::Opened { reactor: first.io.kind(), note: first.note.clone() })
+            Ok(Answer::Opened { how: first.how(), note: first.note() })
         }
         Order::Slice { lane, stretch, start } => {
             let lane = lanes.get_mut(lane).ok_or(LoadError::WorkerLost)?;
@@ -227,14 +240,82 @@ fn carry_out(order: Order, lanes: &mut Vec<Lane>, stop: &AtomicBool) -> Result<A
         }
         Order::Close => {
             lanes.iter_mut().for_each(Lane::close);
-            let lives = lanes.drain(..).map(|lane| lane.engine.life().clone()).collect();
+            let lives = lanes.drain(..).map(|lane| lane.life().clone()).collect();
             Ok(Answer::Closed(lives))
         }
     }
 }
 
 /// One worker's connections to one server.
-struct Lane {
+enum Lane {
+    Exchange(Box<ExchangeLane>),
+    Stream(Box<StreamLane>),
+    Calls(CallsLane),
+}
+
+impl Lane {
+    fn open(plan: WorkerPlan, session: u64, stop: &AtomicBool) -> Result<Self, LoadError> {
+        match plan.engine.protocol {
+            Protocol::Http | Protocol::Messages { .. } => {
+                Ok(Self::Exchange(Box::new(ExchangeLane::open(plan, stop)?)))
+            }
+            Protocol::Stream { message_bytes, reverse } => {
+                let who = (plan.index, session);
+                let lane = StreamLane::open(plan.engine, message_bytes, reverse, plan.pacer, who)?;
+                Ok(Self::Stream(Box::new(lane)))
+            }
+            Protocol::Calls { call } => {
+                Ok(Self::Calls(CallsLane::open(&plan.engine, call.0, plan.index)?))
+            }
+        }
+    }
+
+    fn slice(
+        &mut self,
+        stretch: Stretch,
+        start: Instant,
+        stop: &AtomicBool,
+    ) -> Result<SliceReport, LoadError> {
+        match self {
+            Self::Exchange(lane) => Ok(lane.slice(stretch, start, stop)?),
+            Self::Stream(lane) => lane.slice(stretch, start),
+            Self::Calls(lane) => lane.slice(stretch),
+        }
+    }
+
+    fn life(&self) -> &Life {
+        match self {
+            Self::Exchange(lane) => lane.engine.life(),
+            Self::Stream(lane) => lane.life(),
+            Self::Calls(lane) => lane.life(),
+        }
+    }
+
+    fn close(&mut self) {
+        // The others' sockets close as they are dropped.
+        if let Self::Exchange(lane) = self {
+            lane.close();
+        }
+    }
+
+    fn how(&self) -> &'static str {
+        match self {
+            Self::Exchange(lane) => lane.io.kind().name(),
+            Self::Stream(_) => "plain sends",
+            Self::Calls(_) => "orders to where calls are made",
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        match self {
+            Self::Exchange(lane) => lane.note.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// Requests and replies.
+struct ExchangeLane {
     engine: Engine,
     io: Io,
     note: Option<String>,
@@ -246,14 +327,19 @@ enum Io {
 }
 
 impl Io {
-    fn new(wanted: Option<ReactorKind>, slots: u32) -> Result<(Self, Option<String>), SetupError> {
+    fn new(
+        wanted: Option<ReactorKind>,
+        slots: u32,
+        tuning: Tuning,
+    ) -> Result<(Self, Option<String>), SetupError> {
+        let epoll = || EpollReactor::tuned(slots, tuning).map(Self::Epoll);
         if wanted == Some(ReactorKind::Epoll) {
-            return Ok((Self::Epoll(EpollReactor::new(slots)?), None));
+            return Ok((epoll()?, None));
         }
-        match UringReactor::new(slots) {
+        match UringReactor::tuned(slots, tuning) {
             Ok(io) => Ok((Self::Uring(Box::new(io)), None)),
             Err(error) if wanted.is_some() => Err(error),
-            Err(error) => Ok((Self::Epoll(EpollReactor::new(slots)?), Some(error.to_string()))),
+            Err(error) => Ok((epoll()?, Some(error.to_string()))),
         }
     }
 
@@ -265,10 +351,11 @@ impl Io {
     }
 }
 
-impl Lane {
+impl ExchangeLane {
     fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
+        let tuning = tuning(&plan.engine);
         let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
-        let (io, note) = Io::new(plan.reactor, engine.slots())?;
+        let (io, note) = Io::new(plan.reactor, engine.slots(), tuning)?;
         let mut lane = Self { engine, io, note };
         let mut sink = WindowClock::default();
         match &mut lane.io {
@@ -307,6 +394,15 @@ impl Lane {
     }
 }
 
+/// Large buffers where messages are large, or would be cut.
+fn tuning(config: &EngineConfig) -> Tuning {
+    let is_large = |bytes: u32| bytes as usize > Buffers::SMALL.bytes;
+    let large = matches!(config.endpoint, Endpoint::Udp(_))
+        || config.messages().is_some_and(|messages| is_large(messages.reply_bytes));
+    let buffers = if large { Buffers::LARGE } else { Buffers::SMALL };
+    Tuning { buffers, sockets: config.sockets }
+}
+
 fn slice<R: Reactor>(
     engine: &mut Engine,
     io: &mut R,
@@ -336,6 +432,8 @@ fn slice<R: Reactor>(
         answered: life.answered - before.answered,
         sent: life.sent - before.sent,
         closed_by_server: life.closed_by_server - before.closed_by_server,
+        retransmits: 0,
+        disordered: 0,
     };
     settle(engine, io)?;
     Ok(report)

@@ -1,6 +1,5 @@
 //! What is asked: one fixed request, a list of them, or (in `tare-wrk`) a script.
 
-use tare_io::reactor::FIXED_SEND_MAX_BYTES;
 use tare_io::{DurationNs, Random};
 
 use crate::http1::{Capture, Reply};
@@ -62,20 +61,14 @@ impl FixedRequest {
         self.bytes
     }
 
-    fn asked(&self, scratch: &mut Vec<u8>) -> Asked {
-        let bytes = if self.bytes.len() <= FIXED_SEND_MAX_BYTES {
-            AskedBytes::Fixed(self.bytes)
-        } else {
-            scratch.extend_from_slice(self.bytes);
-            AskedBytes::InScratch
-        };
-        Asked { bytes, replies: 1, to_head: self.to_head }
+    fn asked(&self) -> Asked {
+        Asked { bytes: AskedBytes::Fixed(self.bytes), replies: 1, to_head: self.to_head }
     }
 }
 
 impl Source for FixedRequest {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
-        self.asked(scratch)
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+        self.asked()
     }
 }
 
@@ -98,13 +91,13 @@ impl ListedRequests {
 }
 
 impl Source for ListedRequests {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
         let n = self.requests.len();
         let at = match &mut self.random {
             Some(random) => random.below(n as u64) as usize,
             None => self.at % n,
         };
         self.at = at + 1;
-        self.requests[at].asked(scratch)
+        self.requests[at].asked()
     }
 }

@@ -133,6 +133,10 @@ impl Tally {
     }
 
     pub fn merge(&mut self, other: &Self) {
+        if other.end == Instant::ZERO {
+            // It never began: no time of it counts.
+            return;
+        }
         let untouched = self.end == Instant::ZERO;
         self.start = if untouched { other.start } else { self.start.min(other.start) };
         self.end = self.end.max(other.end);

@@ -16,6 +16,7 @@ use crate::source::Source;
 use crate::tally::Tally;
 
 pub(crate) struct WorkerPlan {
+    pub index: u32,
     pub engine: EngineConfig,
     pub source: Box<dyn FnOnce() -> Box<dyn Source> + Send>,
     pub pacer: Pacer,

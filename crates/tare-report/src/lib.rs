@@ -8,6 +8,7 @@ pub mod guards;
 pub mod hdr_log;
 pub mod load;
 pub mod load_text;
+pub mod net;
 pub mod run;
 pub mod run_build;
 pub mod run_csv;

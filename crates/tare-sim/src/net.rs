@@ -350,8 +350,8 @@ impl Reactor for SimReactor {
         if let Some(peer) = end.and_then(|end| state.ends[end].peer) {
             state.send_data(peer, bytes.bytes());
         }
-        if let Outgoing::Owned(mut spent) = bytes {
-            spent.clear();
+        if !matches!(bytes, Outgoing::Fixed(_)) {
+            let spent = bytes.spent();
             let (at, host) = (state.now, self.host);
             state.at(at, Event::Sent { host, token, spent });
         }

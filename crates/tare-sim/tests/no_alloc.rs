@@ -100,6 +100,8 @@ fn start(tls: Option<TlsServer>) -> Target {
 
 fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
     let config = EngineConfig {
+        protocol: Default::default(),
+        sockets: Default::default(),
         endpoint,
         bind: Vec::new(),
         connections: 8,

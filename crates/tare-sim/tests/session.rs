@@ -49,6 +49,8 @@ fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) ->
     };
     LoadPlan {
         engine: EngineConfig {
+            protocol: Default::default(),
+            sockets: Default::default(),
             endpoint: endpoint.clone(),
             bind: Vec::new(),
             connections: 5,

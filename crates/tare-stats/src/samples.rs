@@ -80,6 +80,10 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+fn is_none_of(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Evidence about a layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +154,15 @@ pub struct Counts {
     pub status: Vec<(u16, u64)>,
     /// Kind, how often, and the first in words.
     pub errors: Vec<(String, u64, String)>,
+    /// Datagrams that did not come (or come back) in time; of requests, these are among `failed`.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub lost: u64,
+    /// Datagrams of a stream that came after a later one.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub disordered: u64,
+    /// Segments that a TCP stream sent again.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub retransmits: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -248,6 +261,9 @@ impl Counts {
             }
         }
         self.errors.sort();
+        self.lost += other.lost;
+        self.disordered += other.disordered;
+        self.retransmits += other.retransmits;
     }
 
     /// Every request that started ended somewhere.

@@ -98,7 +98,7 @@ impl Drop for Target {
 }
 
 /// One thread that fails ends them all: a target of which a part is dead tells no truth.
-struct StopOnEnd(Arc<AtomicBool>);
+pub(crate) struct StopOnEnd(pub(crate) Arc<AtomicBool>);
 
 impl Drop for StopOnEnd {
     fn drop(&mut self) {

@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod filter;
 mod load;
+mod net;
 mod report;
 mod run;
 mod runs;
@@ -35,6 +36,7 @@ enum Command {
     Runs(runs::Runs),
     Filter(filter::Filter),
     Load(Box<load::Load>),
+    Net(Box<net::Net>),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
     Doctor(doctor::Doctor),
@@ -55,6 +57,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Runs(args) => runs::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Net(args) => net::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),
         Command::Doctor(args) => doctor::run(&args),

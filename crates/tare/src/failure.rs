@@ -87,8 +87,8 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Setup(error) => error.into(),
-            LoadError::NoConnection { .. } => Self::Target(error.to_string()),
             LoadError::WorkerLost => Self::Bug(error.to_string()),
+            _ => Self::Target(error.to_string()),
         }
     }
 }

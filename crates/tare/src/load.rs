@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod describe;
+mod endpoint;
 pub mod interrupt;
 pub mod live;
 pub mod outputs;

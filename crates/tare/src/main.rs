@@ -8,6 +8,7 @@ mod commands;
 mod experiment;
 mod failure;
 mod load;
+mod net;
 mod run;
 mod url;
 

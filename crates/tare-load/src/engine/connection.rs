@@ -2,7 +2,9 @@
 
 use tare_io::{Instant, Token};
 
-use crate::http1::ReplyParser;
+use crate::http1::{Capture, HeadMemo, Reply, ReplyDefect, ReplyParser};
+use crate::net::messages::MessageReader;
+use crate::net::wire::Greeting;
 use crate::tls::TlsSession;
 
 #[derive(Debug)]
@@ -10,7 +12,10 @@ pub struct Connection {
     pub token: Token,
     pub state: State,
     pub flight: Option<Flight>,
-    pub parser: ReplyParser,
+    pub reader: Reader,
+    /// What goes before its first request, and whether it is still to go.
+    greeting: Option<Greeting>,
+    greets: bool,
     pub tls: Option<Box<TlsSession>>,
     /// Bytes that wait for the send in the kernel to end.
     pub outgoing: Vec<u8>,
@@ -54,12 +59,14 @@ pub struct Flight {
 }
 
 impl Connection {
-    pub fn new(capturing: bool) -> Self {
+    pub fn new(reader: Reader, greeting: Option<Greeting>) -> Self {
         Self {
             token: Token::NONE,
             state: State::Free,
             flight: None,
-            parser: if capturing { ReplyParser::capturing() } else { ReplyParser::default() },
+            reader,
+            greeting,
+            greets: false,
             tls: None,
             outgoing: Vec::new(),
             sending: false,
@@ -67,7 +74,67 @@ impl Connection {
         }
     }
 
+    /// Before it is opened again.
+    pub fn reset(&mut self) {
+        self.reader.reset();
+        self.greets = self.greeting.is_some();
+    }
+
+    /// The greeting, where this is the first request of its connection.
+    pub fn take_greeting(&mut self) -> Option<Greeting> {
+        std::mem::take(&mut self.greets).then_some(self.greeting).flatten()
+    }
+
     pub fn is_established(&self) -> bool {
         matches!(self.state, State::Idle | State::Resting | State::Busy | State::Closing)
+    }
+}
+
+/// Finds replies in what is received.
+#[derive(Debug)]
+pub enum Reader {
+    Http(ReplyParser),
+    Messages(MessageReader),
+}
+
+impl Reader {
+    fn reset(&mut self) {
+        match self {
+            Self::Http(parser) => parser.reset(),
+            Self::Messages(reader) => reader.reset(),
+        }
+    }
+
+    /// What was just asked.
+    pub fn sent(&mut self, bytes: &[u8]) {
+        if let Self::Messages(reader) = self {
+            reader.sent(bytes);
+        }
+    }
+
+    pub fn advance(
+        &mut self,
+        rest: &mut &[u8],
+        to_head: bool,
+        memo: &mut HeadMemo,
+    ) -> Result<Option<Reply>, ReplyDefect> {
+        match self {
+            Self::Http(parser) => parser.advance(rest, to_head, memo),
+            Self::Messages(reader) => reader.advance(rest),
+        }
+    }
+
+    pub fn capture(&mut self) -> Option<&Capture> {
+        match self {
+            Self::Http(parser) => parser.capture(),
+            Self::Messages(_) => None,
+        }
+    }
+
+    pub fn on_close(&mut self, clean: bool) -> Result<Option<Reply>, ReplyDefect> {
+        match self {
+            Self::Http(parser) => parser.on_close(clean),
+            Self::Messages(reader) => Err(reader.on_close()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and replies: sent, received, finished.
 
-use tare_io::reactor::Chunk;
+use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
 use super::connection::{Flight, State};
@@ -62,17 +62,28 @@ impl Engine {
         self.life.sent += u64::from(asked.replies);
         self.tally.started += more;
         self.budget = self.budget.saturating_sub(more);
+        if let Some(greeting) = connection.take_greeting() {
+            connection.outgoing.extend_from_slice(&greeting.bytes());
+        }
         let bytes = match asked.bytes {
             AskedBytes::Fixed(bytes) => bytes,
             AskedBytes::InScratch => connection.scratch.as_slice(),
         };
+        connection.reader.sent(bytes);
         let encrypted = match &mut connection.tls {
             Some(tls) => tls.encrypt(bytes, &mut connection.outgoing),
             None => match asked.bytes {
                 // The server may have answered before it had read all of the last request.
-                AskedBytes::Fixed(bytes) if !connection.sending => {
+                AskedBytes::Fixed(bytes)
+                    if !connection.sending && connection.outgoing.is_empty() =>
+                {
                     self.tally.sent_bytes += bytes.len() as u64;
-                    return io.send(connection.token, Outgoing::Fixed(bytes));
+                    connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES;
+                    let outgoing = match connection.sending {
+                        true => Outgoing::Immortal(bytes),
+                        false => Outgoing::Fixed(bytes),
+                    };
+                    return io.send(connection.token, outgoing);
                 }
                 _ => {
                     connection.outgoing.extend_from_slice(bytes);
@@ -215,7 +226,7 @@ impl Engine {
         if flight.first_byte.is_none() {
             flight.first_byte = Some(now);
         }
-        Ok(connection.parser.advance(rest, flight.to_head, &mut self.memo)?)
+        Ok(connection.reader.advance(rest, flight.to_head, &mut self.memo)?)
     }
 
     /// A reply is whole; `left` more bytes of its chunk follow it.
@@ -229,7 +240,7 @@ impl Engine {
     ) -> Connected {
         let connection = &mut self.connections[slot as usize];
         let Some(mut flight) = connection.flight.take() else { return Connected::No };
-        if let Some(capture) = connection.parser.capture() {
+        if let Some(capture) = connection.reader.capture() {
             self.source.on_reply(&reply, capture);
             self.stop_asked |= self.source.wants_stop();
         }
@@ -340,7 +351,7 @@ impl Engine {
             }
             _ => {
                 let clean = connection.tls.as_ref().is_none_or(|tls| tls.said_goodbye());
-                match connection.parser.on_close(clean) {
+                match connection.reader.on_close(clean) {
                     Ok(Some(reply)) => {
                         if self.finish_reply(io, slot, reply, 0, now) == Connected::Yes {
                             self.on_eof(io, slot, now);

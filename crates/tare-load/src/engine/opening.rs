@@ -46,7 +46,7 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         assert_eq!(connection.state, State::Free, "slot {slot}");
         connection.state = State::Connecting;
-        connection.parser.reset();
+        connection.reset();
         connection.token = io.connect(slot, &self.config.endpoint, from);
         self.deadlines.start(slot, now);
     }
@@ -117,7 +117,7 @@ impl Engine {
     pub(super) fn on_sent<R: Reactor>(&mut self, io: &mut R, slot: u32, spent: Vec<u8>) {
         let connection = &mut self.connections[slot as usize];
         connection.sending = false;
-        if connection.outgoing.is_empty() {
+        if connection.outgoing.is_empty() && spent.capacity() > 0 {
             connection.outgoing = spent;
         }
         self.flush(io, slot);

@@ -113,6 +113,8 @@ impl Case {
 
     fn engine(&self, endpoint: Endpoint) -> EngineConfig {
         EngineConfig {
+            protocol: Default::default(),
+            sockets: Default::default(),
             endpoint,
             bind: Vec::new(),
             connections: self.connections,

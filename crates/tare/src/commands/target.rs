@@ -135,7 +135,9 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
     crate::load::interrupt::on_interrupt(target.stopper())?;
     let scheme = if args.tls { "https" } else { "http" };
     match &target.listens {
-        Endpoint::Tcp(address) => print(&format!("{scheme}://{address}/\n")),
+        Endpoint::Tcp(address) | Endpoint::Udp(address) => {
+            print(&format!("{scheme}://{address}/\n"))
+        }
         Endpoint::Unix(path) => print(&format!("unix:{}\n", path.display())),
     }
     .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;

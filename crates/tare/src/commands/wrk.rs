@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Parser};
-use tare_io::{DurationNs, Endpoint};
+use tare_io::{DurationNs, Endpoint, SocketOptions};
+use tare_load::net::Protocol;
 use tare_load::pacer::RateProfile;
 use tare_load::request::parse_header;
 use tare_load::tls::{TlsClient, TlsOptions};
@@ -169,6 +170,8 @@ fn plan(
     let made = script.clone();
     Ok(LoadPlan {
         engine: EngineConfig {
+            protocol: Protocol::Http,
+            sockets: SocketOptions::default(),
             endpoint,
             bind: Vec::new(),
             connections,

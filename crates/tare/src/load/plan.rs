@@ -70,7 +70,7 @@ pub fn provide_files(connections: u32) -> Result<(), Failure> {
 pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure> {
     for bind in binds {
         let fits = match endpoint {
-            Endpoint::Tcp(address) => address.is_ipv4() == bind.is_ipv4(),
+            Endpoint::Tcp(to) | Endpoint::Udp(to) => to.is_ipv4() == bind.is_ipv4(),
             Endpoint::Unix(_) => false,
         };
         if !fits {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_io::{DurationNs, Endpoint, ReactorKind, SocketOptions};
+use tare_load::net::{CallName, NetTest, Protocol};
 use tare_load::pacer::RateProfile;
 use tare_load::request::{RequestParts, parse_header};
 use tare_load::source::FixedRequest;
@@ -31,6 +32,29 @@ pub struct LoadSpec {
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// In files: a test of the network to an endpoint of `net` instead of HTTP, with messages of …
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<NetTest>,
+    /// … so many bytes (1 when left out), and replies of so many (as many),
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u32>,
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply_bytes: Option<u32>,
+    /// TCP_NODELAY, on for exchanges and off for streams when left out,
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelay: Option<bool>,
+    /// and bytes of the client's socket buffers.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_buffer: Option<u32>,
+    /// In files: a call into the kernel where the endpoint runs, instead of load.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallName>,
     /// Connections kept open, or requests at a time with --new-connections
     #[arg(short, long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -152,6 +176,21 @@ impl LoadSpec {
     /// The plan of load on one server. Its stretch is empty: what is asked is said here, for how
     /// long is not.
     pub fn plan(&self, url: &Url, endpoint: Endpoint, seed: u64) -> Result<LoadPlan, Failure> {
+        if self.protocol() != Protocol::Http {
+            return self.endpoint_plan(endpoint, seed);
+        }
+        let source = PlannedSource::Fixed(self.request(url)?);
+        let plan = self.plan_of(endpoint, source, seed)?;
+        let tls = url.tls.then(|| self.tls(url)).transpose()?;
+        Ok(LoadPlan { engine: EngineConfig { tls, ..plan.engine }, ..plan })
+    }
+
+    pub(super) fn plan_of(
+        &self,
+        endpoint: Endpoint,
+        source: PlannedSource,
+        seed: u64,
+    ) -> Result<LoadPlan, Failure> {
         check_binds(&self.bind, &endpoint)?;
         let max_connections = self.max_connections.unwrap_or(self.connections);
         if max_connections < self.connections {
@@ -170,17 +209,19 @@ impl LoadSpec {
         let lifetime = if self.new_connections { Lifetime::PerRequest } else { Lifetime::Kept };
         Ok(LoadPlan {
             engine: EngineConfig {
+                protocol: Protocol::Http,
+                sockets: SocketOptions::default(),
                 endpoint,
                 bind: self.bind.clone(),
                 connections: self.connections,
                 max_connections,
                 lifetime,
-                tls: url.tls.then(|| self.tls(url)).transpose()?,
+                tls: None,
                 timeout: self.timeout,
                 expected: self.expected()?,
                 wait: WaitPolicy { spin: self.spin.unwrap_or(WAIT.spin), ..WAIT },
             },
-            source: PlannedSource::Fixed(self.request(url)?),
+            source,
             worker_endpoints: Vec::new(),
             rate,
             poisson: self.poisson,

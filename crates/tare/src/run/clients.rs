@@ -65,7 +65,7 @@ impl Clients {
         }
         if !here.is_empty() {
             let opened = self.session.open(&here)?;
-            said.push(in_words(opened.reactor.name(), opened.note.as_deref()));
+            said.push(in_words(opened.how, opened.note.as_deref()));
         }
         said.dedup();
         Ok(said)

@@ -46,6 +46,7 @@ impl Server {
     pub fn address(&self) -> SocketAddr {
         match &self.target.listens {
             Endpoint::Tcp(address) => *address,
+            Endpoint::Udp(_) => unreachable!("the target speaks TCP"),
             Endpoint::Unix(path) => panic!("{}", path.display()),
         }
     }

@@ -1,0 +1,76 @@
+//! A lane whose work is done where the endpoint is: calls into the kernel, timed there.
+
+use tare_io::calls::Call;
+use tare_io::system::{errno_text, thread_cpu_time};
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+
+use super::control::Control;
+use super::wire::{CALLED_BYTES, Order, Purpose, parse_called};
+use crate::engine::{EngineConfig, Life, Stretch};
+use crate::run::LoadError;
+use crate::session::SliceReport;
+use crate::tally::Tally;
+
+pub struct CallsLane {
+    call: Call,
+    /// The first worker's; others have nothing to do.
+    control: Option<Control>,
+    life: Life,
+}
+
+/// Beyond the order itself.
+const PATIENCE: DurationNs = DurationNs::from_secs(20);
+
+impl CallsLane {
+    pub fn open(config: &EngineConfig, call: Call, worker: u32) -> Result<Self, LoadError> {
+        let control = match worker {
+            0 => Some(Control::open(config, Purpose::Calls, 0)?),
+            _ => None,
+        };
+        Ok(Self { call, control, life: Life::default() })
+    }
+
+    pub fn slice(&mut self, stretch: Stretch) -> Result<SliceReport, LoadError> {
+        let mut report = SliceReport::default();
+        let Some(control) = &mut self.control else { return Ok(report) };
+        let (began, cpu) = (monotonic_now(), thread_cpu_time());
+        let mut made = 0;
+        for (length, counts) in [(stretch.ramp, false), (stretch.window, true)] {
+            if length == DurationNs::ZERO {
+                continue;
+            }
+            control.be_patient(length + PATIENCE);
+            control.say(&Order { call: self.call, length }.bytes())?;
+            let mut answer = [0; CALLED_BYTES];
+            control.hear(&mut answer)?;
+            let counted = parse_called(&answer).map_err(|errno| LoadError::Call {
+                call: self.call.name(),
+                why: errno_text(errno),
+            })?;
+            made += counted.calls;
+            if counts {
+                report.tally = Tally {
+                    // By the clock of the place.
+                    start: Instant::ZERO,
+                    end: Instant::ZERO + counted.elapsed,
+                    started: counted.calls,
+                    completed: counted.calls,
+                    good: counted.calls,
+                    ..Tally::default()
+                };
+            }
+        }
+        self.life.sent += made;
+        self.life.answered += made;
+        report.sent = made;
+        report.answered = made;
+        report.elapsed = monotonic_now().since(began);
+        report.cpu = thread_cpu_time().since(cpu);
+        Ok(report)
+    }
+
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+}

@@ -1,0 +1,195 @@
+//! Requests and replies of fixed sizes: what is sent, and what must come back.
+
+use tare_io::Endpoint;
+
+use super::content::{content, is_content};
+use super::wire::{Greeting, Purpose};
+use crate::http1::{Reply, ReplyDefect};
+use crate::source::{Asked, AskedBytes, Source};
+
+/// Messages as one engine sends them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    pub request_bytes: u32,
+    pub reply_bytes: u32,
+    pub datagrams: bool,
+    /// One on each connection.
+    pub close: bool,
+}
+
+impl Messages {
+    pub fn over(endpoint: &Endpoint, request_bytes: u32, reply_bytes: u32, close: bool) -> Self {
+        let datagrams = matches!(endpoint, Endpoint::Udp(_));
+        Self { request_bytes, reply_bytes, datagrams, close }
+    }
+
+    /// What goes before the first request of a connection. Datagrams need none: they come back.
+    pub fn greeting(&self) -> Option<Greeting> {
+        let Self { request_bytes, reply_bytes, close, .. } = *self;
+        let purpose = Purpose::Messages { request_bytes, reply_bytes, close };
+        (!self.datagrams).then_some(Greeting { purpose, session: 0 })
+    }
+
+    pub fn source(&self) -> Box<dyn Source> {
+        let bytes = content(0, self.request_bytes as usize);
+        match self.datagrams {
+            true => Box::new(Numbered { bytes, next: 0 }),
+            false => Box::new(Same(bytes)),
+        }
+    }
+}
+
+/// The same message each time.
+struct Same(&'static [u8]);
+
+impl Source for Same {
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+        Asked { bytes: AskedBytes::Fixed(self.0), replies: 1, to_head: false }
+    }
+}
+
+/// Each datagram begins with its number, so that a copy of the last reply is not taken for this
+/// one's.
+struct Numbered {
+    bytes: &'static [u8],
+    next: u64,
+}
+
+impl Source for Numbered {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        scratch.extend_from_slice(self.bytes);
+        let tag = self.next.to_le_bytes();
+        let length = tag.len().min(scratch.len());
+        scratch[..length].copy_from_slice(&tag[..length]);
+        self.next += 1;
+        Asked { bytes: AskedBytes::InScratch, replies: 1, to_head: false }
+    }
+}
+
+const TAG_BYTES: usize = 8;
+
+/// Reads the replies of one connection.
+#[derive(Debug)]
+pub struct MessageReader {
+    messages: Messages,
+    got: u32,
+    /// How the datagram under way begins.
+    tag: [u8; TAG_BYTES],
+}
+
+impl MessageReader {
+    pub fn new(messages: Messages) -> Self {
+        Self { messages, got: 0, tag: [0; TAG_BYTES] }
+    }
+
+    pub fn reset(&mut self) {
+        self.got = 0;
+    }
+
+    /// What was sent, and is now waited for.
+    pub fn sent(&mut self, bytes: &[u8]) {
+        if self.messages.datagrams {
+            let length = TAG_BYTES.min(bytes.len());
+            self.tag[..length].copy_from_slice(&bytes[..length]);
+        }
+    }
+
+    pub fn advance(&mut self, rest: &mut &[u8]) -> Result<Option<Reply>, ReplyDefect> {
+        let bytes = std::mem::take(rest);
+        if self.messages.datagrams {
+            return self.datagram(bytes);
+        }
+        let left = (self.messages.reply_bytes - self.got) as usize;
+        let (own, more) = bytes.split_at(left.min(bytes.len()));
+        *rest = more;
+        if !is_content(u64::from(self.got), own) {
+            return Err(ReplyDefect::WrongContent);
+        }
+        self.got += own.len() as u32;
+        Ok((self.got == self.messages.reply_bytes).then(|| {
+            self.got = 0;
+            self.reply()
+        }))
+    }
+
+    fn datagram(&self, bytes: &[u8]) -> Result<Option<Reply>, ReplyDefect> {
+        let expected = self.messages.reply_bytes as usize;
+        if bytes.len() != expected {
+            return Err(ReplyDefect::WrongLength {
+                got_bytes: bytes.len() as u64,
+                expected_bytes: expected as u64,
+            });
+        }
+        let (tag, rest) = bytes.split_at(TAG_BYTES.min(expected));
+        if tag != &self.tag[..tag.len()] {
+            // A copy of an earlier one.
+            return Ok(None);
+        }
+        match is_content(TAG_BYTES as u64, rest) {
+            true => Ok(Some(self.reply())),
+            false => Err(ReplyDefect::WrongContent),
+        }
+    }
+
+    fn reply(&self) -> Reply {
+        let body_bytes = u64::from(self.messages.reply_bytes);
+        Reply { status: WHOLE, keep_alive: !self.messages.close, body_bytes }
+    }
+
+    /// The peer will send no more.
+    pub fn on_close(&self) -> ReplyDefect {
+        match self.got {
+            0 => ReplyDefect::ClosedBeforeReply,
+            got => ReplyDefect::ClosedInBody {
+                got_bytes: u64::from(got),
+                expected_bytes: u64::from(self.messages.reply_bytes),
+            },
+        }
+    }
+}
+
+/// The status of a message that came back whole, in HTTP's words.
+const WHOLE: u16 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(datagrams: bool) -> Messages {
+        Messages { request_bytes: 10, reply_bytes: 10, datagrams, close: false }
+    }
+
+    #[test]
+    fn replies_are_put_together_and_their_content_is_checked() {
+        let mut reader = MessageReader::new(messages(false));
+        let bytes: Vec<u8> = [content(0, 10), content(0, 10)].concat();
+        let mut rest = &bytes[..7];
+        assert_eq!(reader.advance(&mut rest), Ok(None));
+        let mut rest = &bytes[7..15];
+        assert_eq!(reader.advance(&mut rest).unwrap().unwrap().body_bytes, 10);
+        assert_eq!(rest.len(), 5);
+        assert_eq!(reader.advance(&mut rest), Ok(None));
+        assert_eq!(
+            reader.on_close(),
+            ReplyDefect::ClosedInBody { got_bytes: 5, expected_bytes: 10 }
+        );
+        let mut rest = &b"wrong"[..];
+        assert_eq!(reader.advance(&mut rest), Err(ReplyDefect::WrongContent));
+    }
+
+    #[test]
+    fn a_datagram_answers_the_one_that_was_sent_last_and_no_other() {
+        let messages = messages(true);
+        let (mut reader, mut source) = (MessageReader::new(messages), messages.source());
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        source.next(&mut first);
+        source.next(&mut second);
+        reader.sent(&second);
+        assert_eq!(reader.advance(&mut first.as_slice()), Ok(None));
+        assert!(reader.advance(&mut second.as_slice()).unwrap().is_some());
+        second[9] ^= 1;
+        assert_eq!(reader.advance(&mut second.as_slice()), Err(ReplyDefect::WrongContent));
+        let short = ReplyDefect::WrongLength { got_bytes: 9, expected_bytes: 10 };
+        assert_eq!(reader.advance(&mut &first[..9]), Err(short));
+    }
+}

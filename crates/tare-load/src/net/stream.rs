@@ -1,0 +1,391 @@
+//! Streams: messages one way, as many as go. There is no reply to wait for, so a worker is a loop
+//! of sends (or, in reverse, of receives), and what counts is counted by who receives.
+//!
+//! Timing model: bytes received between two readings of the receiver's own clock. The sender asks
+//! for a reading when its window opens and when it closes, and takes the answers up afterwards:
+//! asking does not interrupt the stream.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use socket2::Socket;
+use tare_io::system::thread_cpu_time;
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Endpoint, Instant, socket};
+
+use super::content::{content, is_content};
+use super::control::{Control, address, connect, descriptors, lost, no_connection};
+use super::wire::{Count, GO, GREETING_BYTES, Greeting, Purpose, STOP};
+use crate::engine::{EngineConfig, Life, Stretch};
+use crate::pacer::Pacer;
+use crate::run::LoadError;
+use crate::session::SliceReport;
+use crate::tally::Tally;
+
+/// One worker's connections of a stream.
+pub struct StreamLane {
+    config: EngineConfig,
+    message_bytes: u32,
+    reverse: bool,
+    pacer: Pacer,
+    sockets: Vec<Socket>,
+    /// Of each connection: bytes sent, or received in reverse.
+    done: Vec<u64>,
+    /// The first worker's: it reads the clock and the count of the receiver for all.
+    control: Option<Control>,
+    buffer: Box<[u8]>,
+    life: Life,
+}
+
+/// What a slice reads at its edges.
+#[derive(Default)]
+struct Edges {
+    opened: Option<Edge>,
+    closed: Option<Edge>,
+}
+
+#[derive(Clone, Copy)]
+struct Edge {
+    at: Instant,
+    cpu: tare_io::system::CpuTime,
+    bytes: u64,
+}
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Waits for room or bytes end at least this often.
+const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
+/// After the end of a slice, what is under way has this long to arrive.
+const DRAIN: DurationNs = DurationNs::from_secs(5);
+const DRAIN_CHECK: DurationNs = DurationNs::from_us(500);
+/// Small messages that are sent on one reading of the clock.
+const SENDS_A_CLOCK_READING: u32 = 16;
+const SMALL: u32 = 4096;
+const GREETING_TRIES: u32 = 20;
+const GREETING_PATIENCE: DurationNs = DurationNs::from_ms(250);
+
+impl StreamLane {
+    pub fn open(
+        config: EngineConfig,
+        message_bytes: u32,
+        reverse: bool,
+        pacer: Pacer,
+        (worker, session): (u32, u64),
+    ) -> Result<Self, LoadError> {
+        let purpose = match reverse {
+            true => Purpose::Send { message_bytes },
+            false => Purpose::Receive { message_bytes },
+        };
+        let greeting = Greeting { purpose, session }.bytes();
+        let mut sockets = Vec::new();
+        for at in 0..config.connections as usize {
+            let from = (!config.bind.is_empty()).then(|| config.bind[at % config.bind.len()]);
+            let endpoint = address(&config.endpoint);
+            let socket = connect(&config.endpoint, from, config.sockets, config.timeout)
+                .map_err(|error| no_connection(endpoint, &error))?;
+            greet(&socket, &config.endpoint, &greeting)?;
+            socket.set_nonblocking(true).map_err(|error| lost(endpoint, &error))?;
+            sockets.push(socket);
+        }
+        let control = match worker {
+            0 => Some(Control::open(&config, Purpose::Count, session)?),
+            _ => None,
+        };
+        let done = vec![0; sockets.len()];
+        let buffer = vec![0; if reverse { BUFFER_BYTES } else { 0 }].into_boxed_slice();
+        let life = Life::default();
+        Ok(Self { config, message_bytes, reverse, pacer, sockets, done, control, buffer, life })
+    }
+
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+
+    pub fn slice(&mut self, stretch: Stretch, start: Instant) -> Result<SliceReport, LoadError> {
+        let before = match &mut self.control {
+            Some(control) => Some(control.count()?),
+            None => None,
+        };
+        let (sent_before, resent_before) = (self.messages(), self.retransmits());
+        self.pacer.begin(start);
+        let edges = self.run(stretch, start)?;
+        let mut report = SliceReport::default();
+        let (Some(opened), Some(closed)) = (edges.opened, edges.closed) else {
+            return Ok(report);
+        };
+        report.elapsed = closed.at.since(opened.at);
+        report.cpu = closed.cpu.since(opened.cpu);
+        if self.reverse {
+            report.tally = self.tally(opened.at, closed.at, closed.bytes - opened.bytes);
+        } else if let Some(control) = &mut self.control {
+            let (first, last) = (control.answer()?, control.answer()?);
+            let at = |count: &Count| Instant::ZERO + DurationNs::from_ns(count.now_ns);
+            let bytes = last.bytes.saturating_sub(first.bytes);
+            report.tally = self.tally(at(&first), at(&last), bytes);
+        }
+        self.drain()?;
+        report.sent = self.messages() - sent_before;
+        report.retransmits = self.retransmits().saturating_sub(resent_before);
+        if let (Some(control), Some(before)) = (&mut self.control, before) {
+            let after = quiet(control)?;
+            let wrong = after.wrong - before.wrong;
+            if wrong > 0 {
+                return Err(LoadError::WrongContent { pieces: wrong });
+            }
+            report.answered = match self.reverse {
+                true => report.sent,
+                false => after.messages - before.messages,
+            };
+            report.disordered = after.disordered - before.disordered;
+        }
+        self.life.sent += report.sent;
+        self.life.answered += report.answered;
+        Ok(report)
+    }
+
+    /// Messages that were sent, or received whole in reverse.
+    fn messages(&self) -> u64 {
+        self.done.iter().map(|bytes| bytes / u64::from(self.message_bytes)).sum()
+    }
+
+    fn tally(&self, start: Instant, end: Instant, bytes: u64) -> Tally {
+        let messages = bytes / u64::from(self.message_bytes);
+        Tally {
+            start,
+            end,
+            started: messages,
+            completed: messages,
+            good: messages,
+            body_bytes: bytes,
+            received_bytes: bytes,
+            ..Tally::default()
+        }
+    }
+
+    /// Ramp and window.
+    fn run(&mut self, stretch: Stretch, start: Instant) -> Result<Edges, LoadError> {
+        let open_at = start + stretch.ramp;
+        let close_at = open_at + stretch.window;
+        let mut edges = Edges::default();
+        if self.reverse {
+            self.tell(GO)?;
+        }
+        loop {
+            let now = monotonic_now();
+            if edges.opened.is_none() && now >= open_at {
+                edges.opened = Some(self.edge(now)?);
+            }
+            if now >= close_at {
+                edges.closed = Some(self.edge(now)?);
+                break;
+            }
+            let until = if edges.opened.is_none() { open_at } else { close_at };
+            let moved = match self.reverse {
+                true => self.receive_all()?,
+                false => self.send_due(now)?,
+            };
+            if !moved {
+                let limit = until.min(self.pacer.next_due(until)).since(monotonic_now());
+                self.wait(limit)?;
+            }
+        }
+        if self.reverse {
+            self.tell(STOP)?;
+        }
+        Ok(edges)
+    }
+
+    fn edge(&mut self, at: Instant) -> Result<Edge, LoadError> {
+        if let (Some(control), false) = (&mut self.control, self.reverse) {
+            control.ask()?;
+        }
+        Ok(Edge { at, cpu: thread_cpu_time(), bytes: self.done.iter().sum() })
+    }
+
+    /// Sends what may be sent now; whether anything moved.
+    fn send_due(&mut self, now: Instant) -> Result<bool, LoadError> {
+        let mut moved = false;
+        for at in 0..self.sockets.len() {
+            let few = if self.message_bytes <= SMALL { SENDS_A_CLOCK_READING } else { 1 };
+            for _ in 0..few {
+                let fresh = self.done[at].is_multiple_of(u64::from(self.message_bytes));
+                if fresh && self.pacer.next_due(now) > now {
+                    break;
+                }
+                if !self.send_one(at)? {
+                    break;
+                }
+                if fresh {
+                    self.pacer.take(now);
+                }
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// One message, or what is left of it; whether the kernel took any of it.
+    fn send_one(&mut self, at: usize) -> Result<bool, LoadError> {
+        let done = self.done[at];
+        let size = u64::from(self.message_bytes);
+        let left = (size - done % size) as usize;
+        let fd = self.sockets[at].as_raw_fd();
+        let sent = match &self.config.endpoint {
+            Endpoint::Udp(_) => socket::send(fd, self.datagram(done / size)),
+            _ => socket::send(fd, content(done, left)),
+        };
+        match sent {
+            Ok(n) => {
+                self.done[at] += n as u64;
+                Ok(true)
+            }
+            Err(error) if socket::is_not_yet(&error) => Ok(false),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    /// Numbered where there is room, so that the receiver sees what came out of order.
+    fn datagram(&mut self, number: u64) -> &[u8] {
+        let size = self.message_bytes as usize;
+        if self.buffer.len() != size {
+            self.buffer = content(0, size).to_vec().into_boxed_slice();
+        }
+        let tag = number.to_le_bytes();
+        if size >= tag.len() {
+            self.buffer[..tag.len()].copy_from_slice(&tag);
+        }
+        &self.buffer
+    }
+
+    /// Receives what is there; whether anything was.
+    fn receive_all(&mut self) -> Result<bool, LoadError> {
+        let mut moved = false;
+        for at in 0..self.sockets.len() {
+            match socket::receive(self.sockets[at].as_raw_fd(), &mut self.buffer) {
+                Ok(0) => return Err(self.lost(&io::ErrorKind::UnexpectedEof.into())),
+                Ok(n) => {
+                    if !is_content(self.done[at], &self.buffer[..n]) {
+                        return Err(LoadError::WrongContent { pieces: 1 });
+                    }
+                    self.done[at] += n as u64;
+                    moved = true;
+                }
+                Err(error) if socket::is_not_yet(&error) => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+        Ok(moved)
+    }
+
+    fn wait(&self, limit: DurationNs) -> Result<(), LoadError> {
+        let paced = self.pacer.is_open_loop();
+        if paced && limit <= self.config.wait.spin {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let limit = limit.min(STOP_CHECK);
+        if paced {
+            let spin = self.config.wait.spin.as_ns();
+            let sleep = limit.as_ns().saturating_sub(spin);
+            std::thread::park_timeout(std::time::Duration::from_nanos(sleep));
+            return Ok(());
+        }
+        socket::wait_ready(&descriptors(&self.sockets), !self.reverse, limit)
+            .map_err(|error| self.lost(&error))
+    }
+
+    /// Tells the endpoint to start or end what it sends.
+    fn tell(&self, word: u8) -> Result<(), LoadError> {
+        for socket in &self.sockets {
+            // One byte always finds room: nothing else goes this way.
+            socket::send(socket.as_raw_fd(), &[word]).map_err(|error| self.lost(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the message that was begun, so that the next slice starts with a whole one; in reverse,
+    /// takes in all that was sent.
+    fn drain(&mut self) -> Result<(), LoadError> {
+        let limit = monotonic_now() + DRAIN;
+        let size = u64::from(self.message_bytes);
+        let mut quiet_since = monotonic_now();
+        loop {
+            let now = monotonic_now();
+            let moved = match self.reverse {
+                true => self.receive_all()?,
+                false => {
+                    let begun = |done: &u64| !done.is_multiple_of(size);
+                    let Some(at) = self.done.iter().position(begun) else { return Ok(()) };
+                    self.send_one(at)?
+                }
+            };
+            if moved {
+                quiet_since = now;
+            } else if self.reverse && now.since(quiet_since) > QUIET {
+                return Ok(());
+            } else {
+                self.wait(DRAIN_CHECK)?;
+            }
+            if now >= limit {
+                return Err(self.lost(&io::ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+
+    fn retransmits(&self) -> u64 {
+        match self.config.endpoint {
+            Endpoint::Udp(_) => 0,
+            _ => self.sockets.iter().map(|socket| socket::retransmits(socket.as_raw_fd())).sum(),
+        }
+    }
+
+    fn lost(&self, error: &io::Error) -> LoadError {
+        lost(address(&self.config.endpoint), error)
+    }
+}
+
+/// Nothing came for so long: what was sent before the end has arrived.
+const QUIET: DurationNs = DurationNs::from_ms(2);
+
+/// Says what a socket is for; of datagrams until the endpoint says that it heard.
+fn greet(
+    socket: &Socket,
+    endpoint: &Endpoint,
+    greeting: &[u8; GREETING_BYTES],
+) -> Result<(), LoadError> {
+    let to = address(endpoint);
+    let fail = |error: io::Error| no_connection(to, &error);
+    if !matches!(endpoint, Endpoint::Udp(_)) {
+        return match socket::send(socket.as_raw_fd(), greeting) {
+            Ok(GREETING_BYTES) => Ok(()),
+            Ok(_) => Err(fail(io::ErrorKind::WriteZero.into())),
+            Err(error) => Err(fail(error)),
+        };
+    }
+    let limit = std::time::Duration::from_nanos(GREETING_PATIENCE.as_ns());
+    socket.set_read_timeout(Some(limit)).map_err(fail)?;
+    let mut heard = [0; GREETING_BYTES];
+    for _ in 0..GREETING_TRIES {
+        socket::send(socket.as_raw_fd(), greeting).map_err(fail)?;
+        match socket::receive(socket.as_raw_fd(), &mut heard) {
+            Ok(GREETING_BYTES) if heard == *greeting => return Ok(()),
+            Ok(_) => {}
+            Err(error) if socket::is_not_yet(&error) => {}
+            Err(error) => return Err(fail(error)),
+        }
+    }
+    Err(fail(io::Error::other("no datagram comes back; is UDP let through?")))
+}
+
+/// The count when it no longer grows.
+fn quiet(control: &mut Control) -> Result<Count, LoadError> {
+    let limit = monotonic_now() + DRAIN;
+    let mut last = control.count()?;
+    loop {
+        std::thread::park_timeout(std::time::Duration::from_nanos(DRAIN_CHECK.as_ns()));
+        let now = control.count()?;
+        if now.bytes == last.bytes || monotonic_now() > limit {
+            return Ok(now);
+        }
+        last = now;
+    }
+}

@@ -1,0 +1,214 @@
+//! The endpoint's protocol: a greeting says what a connection is for; little-endian throughout.
+
+use tare_io::DurationNs;
+use tare_io::calls::{Call, Counted};
+
+/// Changed when any of this changes.
+const MAGIC: [u8; 8] = *b"tarenet1";
+pub const GREETING_BYTES: usize = 32;
+pub const COUNT_BYTES: usize = 40;
+pub const ORDER_BYTES: usize = 16;
+pub const CALLED_BYTES: usize = 24;
+/// Asks for a count, on a connection for counts.
+pub const ASK: u8 = b'?';
+/// Start and end what is sent, on a connection for a reverse stream.
+pub const GO: u8 = b'g';
+pub const STOP: u8 = b's';
+
+/// The first bytes of a connection; of datagrams, those that begin a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    pub purpose: Purpose,
+    /// What streams are counted under, chosen by the client.
+    pub session: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Requests and replies; the endpoint closes after the first where told.
+    Messages { request_bytes: u32, reply_bytes: u32, close: bool },
+    /// The client sends a stream …
+    Receive { message_bytes: u32 },
+    /// … or the endpoint does.
+    Send { message_bytes: u32 },
+    /// Counts of a session.
+    Count,
+    /// Calls into the kernel.
+    Calls,
+}
+
+impl Greeting {
+    pub fn bytes(&self) -> [u8; GREETING_BYTES] {
+        let (code, flag, one, two) = match self.purpose {
+            Purpose::Messages { request_bytes, reply_bytes, close } => {
+                (1, u8::from(close), request_bytes, reply_bytes)
+            }
+            Purpose::Receive { message_bytes } => (2, 0, message_bytes, 0),
+            Purpose::Send { message_bytes } => (3, 0, message_bytes, 0),
+            Purpose::Count => (4, 0, 0, 0),
+            Purpose::Calls => (5, 0, 0, 0),
+        };
+        let mut bytes = [0; GREETING_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = code;
+        bytes[9] = flag;
+        bytes[12..16].copy_from_slice(&one.to_le_bytes());
+        bytes[16..20].copy_from_slice(&two.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.session.to_le_bytes());
+        bytes
+    }
+
+    /// `None` where it is not one: somebody else's connection, or another version's.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; GREETING_BYTES] = bytes.try_into().ok()?;
+        if bytes[..8] != MAGIC {
+            return None;
+        }
+        let sensible = |n: u32| (1..=super::MESSAGE_BYTES_MAX).contains(&n).then_some(n);
+        let (one, two) = (number32(bytes, 12), number32(bytes, 16));
+        let purpose = match bytes[8] {
+            1 => Purpose::Messages {
+                request_bytes: sensible(one)?,
+                reply_bytes: sensible(two)?,
+                close: bytes[9] & 1 == 1,
+            },
+            2 => Purpose::Receive { message_bytes: sensible(one)? },
+            3 => Purpose::Send { message_bytes: sensible(one)? },
+            4 => Purpose::Count,
+            5 => Purpose::Calls,
+            _ => return None,
+        };
+        Some(Self { purpose, session: number64(bytes, 24) })
+    }
+}
+
+/// What a session has seen, and when by the endpoint's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Received, or sent in a reverse stream.
+    pub bytes: u64,
+    pub messages: u64,
+    /// Pieces that did not hold what they should.
+    pub wrong: u64,
+    /// Datagrams that came after a later one.
+    pub disordered: u64,
+    pub now_ns: u64,
+}
+
+impl Count {
+    pub fn bytes(&self) -> [u8; COUNT_BYTES] {
+        let numbers = [self.bytes, self.messages, self.wrong, self.disordered, self.now_ns];
+        let mut bytes = [0; COUNT_BYTES];
+        for (place, number) in bytes.chunks_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub fn parse(bytes: &[u8; COUNT_BYTES]) -> Self {
+        Self {
+            bytes: number64(bytes, 0),
+            messages: number64(bytes, 8),
+            wrong: number64(bytes, 16),
+            disordered: number64(bytes, 24),
+            now_ns: number64(bytes, 32),
+        }
+    }
+}
+
+/// Make a call for so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub call: Call,
+    pub length: DurationNs,
+}
+
+impl Order {
+    pub fn bytes(&self) -> [u8; ORDER_BYTES] {
+        let mut bytes = [0; ORDER_BYTES];
+        bytes[0] = self.call as u8;
+        bytes[8..].copy_from_slice(&self.length.as_ns().to_le_bytes());
+        bytes
+    }
+
+    /// `None` for a call that is not known, or for longer than anybody would ask.
+    pub fn parse(bytes: &[u8; ORDER_BYTES]) -> Option<Self> {
+        let call = *Call::ALL.get(usize::from(bytes[0]))?;
+        let length = DurationNs::from_ns(number64(bytes, 8));
+        (length <= ORDER_MAX).then_some(Self { call, length })
+    }
+}
+
+pub const ORDER_MAX: DurationNs = DurationNs::from_secs(60);
+
+/// What came of an order: counted, or the errno that a call ended in.
+pub fn called(result: &std::io::Result<Counted>) -> [u8; CALLED_BYTES] {
+    let (calls, elapsed, errno) = match result {
+        Ok(counted) => (counted.calls, counted.elapsed.as_ns(), 0),
+        Err(error) => (0, 0, error.raw_os_error().unwrap_or(libc::ENOSYS)),
+    };
+    let mut bytes = [0; CALLED_BYTES];
+    bytes[..8].copy_from_slice(&calls.to_le_bytes());
+    bytes[8..16].copy_from_slice(&elapsed.to_le_bytes());
+    bytes[16..20].copy_from_slice(&errno.to_le_bytes());
+    bytes
+}
+
+/// The other way round.
+pub fn parse_called(bytes: &[u8; CALLED_BYTES]) -> Result<Counted, i32> {
+    match number32(bytes, 16) as i32 {
+        0 => Ok(Counted {
+            calls: number64(bytes, 0),
+            elapsed: DurationNs::from_ns(number64(bytes, 8)),
+        }),
+        errno => Err(errno),
+    }
+}
+
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    let mut own = [0; 4];
+    own.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(own)
+}
+
+fn number64(bytes: &[u8], at: usize) -> u64 {
+    let mut own = [0; 8];
+    own.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_is() {
+        let purposes = [
+            Purpose::Messages { request_bytes: 1, reply_bytes: 4 << 20, close: true },
+            Purpose::Receive { message_bytes: 64 },
+            Purpose::Send { message_bytes: 4096 },
+            Purpose::Count,
+            Purpose::Calls,
+        ];
+        for purpose in purposes {
+            let greeting = Greeting { purpose, session: u64::MAX - 1 };
+            assert_eq!(Greeting::parse(&greeting.bytes()), Some(greeting));
+            assert_eq!(Greeting::parse(&greeting.bytes()[..31]), None);
+        }
+        assert_eq!(Greeting::parse(b"GET / HTTP/1.1\r\nHost: localhost\r"), None);
+        let none = Greeting { purpose: Purpose::Receive { message_bytes: 0 }, session: 0 };
+        assert_eq!(Greeting::parse(&none.bytes()), None);
+        let count = Count { bytes: 1, messages: 2, wrong: 3, disordered: 4, now_ns: 5 };
+        assert_eq!(Count::parse(&count.bytes()), count);
+        for call in Call::ALL {
+            let order = Order { call, length: DurationNs::from_ms(2) };
+            assert_eq!(Order::parse(&order.bytes()), Some(order));
+        }
+        let long = Order { call: Call::Mix, length: DurationNs::from_secs(61) };
+        assert_eq!(Order::parse(&long.bytes()), None);
+        let counted = Counted { calls: 7, elapsed: DurationNs::from_ns(9) };
+        assert_eq!(parse_called(&called(&Ok(counted))), Ok(counted));
+        let refused = std::io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(parse_called(&called(&Err(refused))), Err(libc::EPERM));
+    }
+}

@@ -1,0 +1,228 @@
+//! What `tare net` found, as data (`tare.net/1`), and in words.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tare_stats::Estimate;
+
+use crate::run_text::columns;
+use crate::run_words::Table;
+use crate::units::{bytes, count, duration, percent, rate};
+
+pub const SCHEMA: &str = "tare.net/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetReport {
+    pub schema: String,
+    pub endpoint: String,
+    pub seed: u64,
+    pub interrupted: bool,
+    pub cells: Vec<NetCell>,
+}
+
+/// One test with one size of message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetCell {
+    pub test: String,
+    pub message_bytes: u32,
+    pub reply_bytes: Option<u32>,
+    pub connections: u32,
+    pub threads: u32,
+    /// io_uring, epoll, or plain sends.
+    pub how: String,
+    /// TCP only.
+    pub nodelay: Option<bool>,
+    pub socket_buffer_bytes: Option<u32>,
+    pub rate_per_s: Option<f64>,
+    pub rounds: u32,
+    /// Whole and good, in the windows; of streams counted by the receiver.
+    pub messages: u64,
+    pub bytes: u64,
+    pub elapsed_ns: u64,
+    pub messages_per_s: Option<Estimate>,
+    pub bandwidth_bytes_per_s: Option<Estimate>,
+    /// The whole way there and back; in an open loop from when it was due.
+    pub latency_ns_mean: Option<Estimate>,
+    pub latency_ns_p50: Option<u64>,
+    pub latency_ns_p90: Option<u64>,
+    pub latency_ns_p99: Option<u64>,
+    pub latency_ns_p99_9: Option<u64>,
+    pub latency_ns_max: Option<u64>,
+    /// Ramps and drains included.
+    pub sent: u64,
+    pub lost: u64,
+    pub disordered: u64,
+    pub retransmits: u64,
+    pub client_cpu_ns_per_message: f64,
+    pub client_busiest: f64,
+    pub errors: BTreeMap<String, u64>,
+    pub first_error: Option<String>,
+}
+
+impl NetReport {
+    pub fn json(&self) -> String {
+        // Plain data: nothing in it can fail to be written.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+impl NetCell {
+    fn is_udp(&self) -> bool {
+        self.nodelay.is_none()
+    }
+
+    /// Datagrams lost, as a share of those sent.
+    pub fn lost_share(&self) -> f64 {
+        self.lost as f64 / self.sent.max(1) as f64
+    }
+}
+
+pub fn render(report: &NetReport) -> String {
+    let mut lines = vec![format!("tare net {}", report.endpoint), String::new()];
+    let (exchanges, streams): (Vec<_>, Vec<_>) =
+        report.cells.iter().partition(|cell| cell.reply_bytes.is_some());
+    if !exchanges.is_empty() {
+        lines.extend(columns(&exchange_table(&exchanges)));
+        lines.push(String::new());
+    }
+    if !streams.is_empty() {
+        lines.extend(columns(&stream_table(&streams)));
+        lines.push(String::new());
+    }
+    lines.extend(report.cells.iter().flat_map(complaints));
+    lines.push(ending(report));
+    lines.join("\n") + "\n"
+}
+
+fn exchange_table(cells: &[&NetCell]) -> Table {
+    let words = [
+        "",
+        "message",
+        "round trip, mean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "half",
+        "a second",
+    ];
+    let mut header: Vec<String> = words.map(str::to_owned).to_vec();
+    header.push("CPU here".into());
+    let udp = cells.iter().any(|cell| cell.is_udp());
+    header.extend(udp.then(|| "lost".to_owned()));
+    let rows = cells.iter().map(|cell| {
+        let of = |ns: Option<u64>| ns.map_or("–".into(), duration);
+        let mean = cell.latency_ns_mean.as_ref();
+        let mut row = vec![
+            cell.test.clone(),
+            size(cell),
+            mean.map_or_else(|| "–".into(), |mean| with_share(mean, |ns| duration(ns as u64))),
+            of(cell.latency_ns_p50),
+            of(cell.latency_ns_p90),
+            of(cell.latency_ns_p99),
+            of(cell.latency_ns_p99_9),
+            of(cell.latency_ns_max),
+            mean.map_or("–".into(), |mean| duration((mean.point / 2.0) as u64)),
+            cell.messages_per_s.as_ref().map_or("–".into(), |per_s| rate(per_s.point)),
+            duration(cell.client_cpu_ns_per_message as u64),
+        ];
+        row.extend(udp.then(|| match cell.is_udp() {
+            true => percent(cell.lost_share()),
+            false => "–".into(),
+        }));
+        row
+    });
+    Table { rows: rows.collect(), header }
+}
+
+fn stream_table(cells: &[&NetCell]) -> Table {
+    let words = ["", "message", "bandwidth", "messages/s", "CPU here", "sent again", "lost"];
+    let header = words.map(str::to_owned).to_vec();
+    let rows = cells.iter().map(|cell| {
+        let bandwidth = cell.bandwidth_bytes_per_s.as_ref();
+        vec![
+            cell.test.clone(),
+            size(cell),
+            bandwidth.map_or_else(|| "–".into(), |b| with_share(b, |n| format!("{}/s", bytes(n)))),
+            cell.messages_per_s.as_ref().map_or("–".into(), |per_s| rate(per_s.point)),
+            duration(cell.client_cpu_ns_per_message as u64),
+            if cell.is_udp() { "–".into() } else { count(cell.retransmits) },
+            if cell.is_udp() { percent(cell.lost_share()) } else { "–".into() },
+        ]
+    });
+    Table { rows: rows.collect(), header }
+}
+
+/// `1.24ms ± 0.5 %`.
+fn with_share(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
+    let share = estimate.half_width() / estimate.point * 100.0;
+    let share = match share {
+        share if share < 9.95 => format!("{share:.1}"),
+        share => format!("{share:.0}"),
+    };
+    format!("{} ± {share} %", words(estimate.point))
+}
+
+fn size(cell: &NetCell) -> String {
+    let binary = |n: u32| match n {
+        n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{} MiB", n >> 20),
+        n if n >= 1 << 10 && n.is_multiple_of(1 << 10) => format!("{} KiB", n >> 10),
+        n => format!("{n} B"),
+    };
+    match cell.reply_bytes {
+        Some(reply) if reply != cell.message_bytes => {
+            format!("{} / {}", binary(cell.message_bytes), binary(reply))
+        }
+        _ => binary(cell.message_bytes),
+    }
+}
+
+fn complaints(cell: &NetCell) -> Vec<String> {
+    let mut lines = Vec::new();
+    let who = format!("{} {}", cell.test, size(cell));
+    if let (Some(why), false) = (&cell.first_error, cell.is_udp() && cell.errors.len() == 1) {
+        let all: Vec<String> = cell.errors.iter().map(|(k, n)| format!("{k} {n}")).collect();
+        lines.push(format!("  warning errors: {who}: {} ({why})", all.join(", ")));
+    }
+    if cell.disordered > 0 {
+        let n = count(cell.disordered);
+        lines.push(format!("  note disordered: {who}: {n} datagrams came after a later one"));
+    }
+    lines
+}
+
+fn ending(report: &NetReport) -> String {
+    let Some(first) = report.cells.first() else { return String::new() };
+    let delays: Vec<&str> = {
+        let of = |wanted: bool| report.cells.iter().any(|cell| cell.nodelay == Some(wanted));
+        let words = [(of(true), of(false))];
+        words
+            .iter()
+            .flat_map(|(on, off)| match (on, off) {
+                (true, true) => vec!["TCP_NODELAY on for exchanges, off for streams"],
+                (true, false) => vec!["TCP_NODELAY on"],
+                (false, true) => vec!["TCP_NODELAY off"],
+                (false, false) => vec![],
+            })
+            .collect()
+    };
+    let mut words = vec![
+        format!("{} connections, {} threads", first.connections, first.threads),
+        format!(
+            "{} rounds of {} for each, on new connections in each round",
+            first.rounds,
+            duration(first.elapsed_ns / u64::from(first.rounds.max(1)))
+        ),
+    ];
+    words.extend(delays.iter().map(|word| (*word).to_owned()));
+    words.push("intervals are over rounds, 95 %".into());
+    words.push(format!("seed {}", report.seed));
+    let mut text = words.join("; ");
+    if report.interrupted {
+        text.push_str("; interrupted");
+    }
+    text
+}

@@ -1,0 +1,157 @@
+//! Datagrams of an endpoint: sent back, lost on purpose, or counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant, Random, SetupError, SocketOptions, socket};
+use tare_load::net::content::is_content;
+use tare_load::net::wire::{GREETING_BYTES, Greeting, Purpose};
+
+use super::sessions::{Session, Sessions};
+
+/// Which share of datagrams is dropped, by chance with a seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Loss {
+    pub share: f64,
+    pub seed: u64,
+}
+
+/// A sender that has begun a stream.
+struct Stream {
+    session: Arc<Session>,
+    next_number: u64,
+}
+
+const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
+/// Replies that are due within this are waited for without sleeping.
+const SPIN: DurationNs = DurationNs::from_ms(1);
+const STREAMS_MAX: usize = 4096;
+const DATAGRAM_MAX: usize = 65_536;
+/// Held back at a time; what comes beyond that is answered at once.
+const HELD_MAX: usize = 65_536;
+
+struct Datagrams<'a> {
+    socket: &'a UdpSocket,
+    delay: DurationNs,
+    loss: Loss,
+    random: Random,
+    sessions: &'a Sessions,
+    streams: HashMap<SocketAddr, Stream>,
+    /// Replies that wait.
+    held: VecDeque<(Instant, SocketAddr, Vec<u8>)>,
+}
+
+pub fn serve(
+    socket: &UdpSocket,
+    options: SocketOptions,
+    delay: DurationNs,
+    loss: Loss,
+    sessions: &Sessions,
+    stop: &AtomicBool,
+) -> Result<(), SetupError> {
+    let cannot = |error| SetupError::new("cannot receive datagrams", error);
+    socket::prepare_datagrams(socket, options).map_err(cannot)?;
+    let random = Random::stream(loss.seed, "lost datagrams", 0);
+    let (streams, held) = (HashMap::new(), VecDeque::new());
+    let mut own = Datagrams { socket, delay, loss, random, sessions, streams, held };
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    while !stop.load(Ordering::Relaxed) {
+        own.send_due();
+        match own.socket.recv_from(&mut buffer) {
+            Ok((length, from)) => own.take(&buffer[..length], from),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let wait = own.wait();
+                if wait > DurationNs::ZERO {
+                    let fds = [socket.as_raw_fd()];
+                    socket::wait_ready(&fds, false, wait).map_err(cannot)?;
+                }
+            }
+            // A client that went away says so by ICMP.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    Ok(())
+}
+
+impl Datagrams<'_> {
+    fn take(&mut self, bytes: &[u8], from: SocketAddr) {
+        if let Some(stream) = self.streams.get_mut(&from)
+            && bytes.len() != GREETING_BYTES
+        {
+            if self.loss.share > 0.0 && self.random.chance(self.loss.share) {
+                return;
+            }
+            return stream.count(bytes);
+        }
+        if let Some(greeting) = Greeting::parse(bytes)
+            && let Purpose::Receive { .. } = greeting.purpose
+        {
+            return self.begin(greeting, bytes, from);
+        }
+        if let Some(stream) = self.streams.get_mut(&from) {
+            return stream.count(bytes);
+        }
+        if self.loss.share > 0.0 && self.random.chance(self.loss.share) {
+            return;
+        }
+        if self.delay > DurationNs::ZERO && self.held.len() < HELD_MAX {
+            self.held.push_back((monotonic_now() + self.delay, from, bytes.to_vec()));
+            return;
+        }
+        // Where there is no room it is lost, as datagrams are.
+        let _ = self.socket.send_to(bytes, from);
+    }
+
+    fn begin(&mut self, greeting: Greeting, bytes: &[u8], from: SocketAddr) {
+        if self.streams.len() == STREAMS_MAX {
+            // Nobody says when a stream is over.
+            self.streams.clear();
+        }
+        let session = self.sessions.of(greeting.session);
+        self.streams.insert(from, Stream { session, next_number: 0 });
+        let _ = self.socket.send_to(bytes, from);
+    }
+
+    fn send_due(&mut self) {
+        while let Some((due, ..)) = self.held.front()
+            && *due <= monotonic_now()
+            && let Some((_, to, bytes)) = self.held.pop_front()
+        {
+            let _ = self.socket.send_to(&bytes, to);
+        }
+    }
+
+    /// How long to sleep: not at all shortly before something is due.
+    fn wait(&self) -> DurationNs {
+        let Some((due, ..)) = self.held.front() else { return STOP_CHECK };
+        let left = due.since(monotonic_now()).as_ns();
+        // Waits are rounded up to milliseconds.
+        DurationNs::from_ns(left.saturating_sub(2 * SPIN.as_ns())).min(STOP_CHECK)
+    }
+}
+
+impl Stream {
+    fn count(&mut self, bytes: &[u8]) {
+        const TAG_BYTES: usize = 8;
+        let content = match bytes.split_first_chunk::<TAG_BYTES>() {
+            Some((tag, rest)) => {
+                let number = u64::from_le_bytes(*tag);
+                let late = number < self.next_number;
+                self.session.disordered.fetch_add(u64::from(late), Ordering::Relaxed);
+                self.next_number = self.next_number.max(number.wrapping_add(1));
+                is_content(TAG_BYTES as u64, rest)
+            }
+            None => is_content(0, bytes),
+        };
+        self.session.wrong.fetch_add(u64::from(!content), Ordering::Relaxed);
+        self.session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.session.messages.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,263 @@
+//! `tare net HOST`: what the network to an endpoint costs; `tare net --serve`: the endpoint.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use tare_io::{DurationNs, ReactorKind, SocketOptions};
+use tare_load::net::NetTest;
+use tare_report::net::{NetReport, SCHEMA, render};
+use tare_target::endpoint::{EndpointPlan, Loss};
+
+use crate::failure::Failure;
+use crate::load::arguments::{cpu_list, duration, positive_duration, reactor, si_number};
+use crate::load::interrupt;
+use crate::load::outputs::{Output, print};
+use crate::load::plan::{Family, random_seed, resolve};
+use crate::load::spec::LoadSpec;
+use crate::net::measure::{Rounds, measure};
+use crate::net::serve::{serve, slots};
+use crate::net::sizes::{size, sizes};
+
+/// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
+///
+/// The endpoint is tare net --serve on the other side. Tests are tcp_rr (round trips; the whole
+/// way, and half of the mean as qperf has it), tcp_crr (connect, request, close), tcp_stream,
+/// tcp_stream_reverse (bandwidth, counted by the receiver), udp_rr and udp_stream (with losses).
+/// Every byte that arrives is compared with what was sent.
+///
+/// Example: tare net 10.0.0.2 tcp_rr tcp_stream -m 1:256K:*64
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Net {
+    /// Where the endpoint listens: host, host:port, [address]:port; port 12865 when left out
+    #[arg(value_name = "HOST", required_unless_present = "serve")]
+    host: Option<String>,
+    /// tcp_rr, tcp_crr, tcp_stream, tcp_stream_reverse, udp_rr, udp_stream; the first and third
+    /// when left out
+    #[arg(value_name = "TEST", value_parser = NetTest::parse)]
+    tests: Vec<NetTest>,
+    /// Message sizes: 64, 4K, a list, or 1:256K:*64; default 1 for exchanges, 64K for TCP streams,
+    /// 1K for UDP streams
+    #[arg(short, long, value_name = "SIZES", value_parser = size_list)]
+    message: Option<Sizes>,
+    /// Size of replies; that of the message when left out (always over UDP)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    reply: Option<u32>,
+    /// Connections, or sockets over UDP
+    #[arg(short, long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Threads
+    #[arg(short, long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// How long for each test and size, in all rounds together
+    #[arg(short, long, value_name = "DURATION", default_value = "2s",
+          value_parser = positive_duration)]
+    duration: DurationNs,
+    /// Rounds: each opens new connections and measures every test and size once, in random order
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    rounds: u32,
+    /// Open loop: messages a second, due at even spaces, and latency from when each was due
+    #[arg(long, value_name = "PER_SECOND", value_parser = si_number)]
+    rate: Option<f64>,
+    /// With --rate: at random spaces
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// Give a reply up after this long: it is lost then over UDP; default 1s there, 10s over TCP
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    timeout: Option<DurationNs>,
+    /// TCP_NODELAY: on or off; on for exchanges and off for streams when left out
+    #[arg(long, value_name = "WORD", value_parser = on_off)]
+    nodelay: Option<bool>,
+    /// Bytes of the sockets' buffers, of this side (or of --serve's); the kernel's when left out
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    socket_buffer: Option<u32>,
+    /// Source address; may be repeated, and is then used in turn
+    #[arg(long, value_name = "IP")]
+    bind: Vec<IpAddr>,
+    /// CPUs for the threads, in turn: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<std::vec::Vec<usize>>,
+    /// How to talk to the kernel: io_uring or epoll; the first that works when left out
+    #[arg(long, value_name = "NAME", value_parser = reactor)]
+    reactor: Option<ReactorKind>,
+    /// Write results as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seed of every random choice; a random one is printed when left out
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Be the endpoint, for whoever can reach it: only on networks you trust
+    #[arg(long, conflicts_with_all = ["host", "tests", "message", "reply", "rate", "json"])]
+    serve: bool,
+    /// With --serve: address and port, for TCP and UDP
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:12865", requires = "serve")]
+    listen: SocketAddr,
+    /// With --serve: make system calls, too, for whoever asks (tare sys in places)
+    #[arg(long, requires = "serve")]
+    calls: bool,
+    /// With --serve: wait before each reply, to test with
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration,
+          requires = "serve")]
+    delay: DurationNs,
+    /// With --serve: lose this share (0 to 1) of datagrams, to test with
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
+          requires = "serve")]
+    loss: f64,
+}
+
+/// A list that came from one word.
+type Sizes = std::sync::Arc<[u32]>;
+
+fn size_list(text: &str) -> Result<Sizes, String> {
+    Ok(sizes(text)?.into())
+}
+
+pub const PORT: u16 = 12_865;
+
+pub fn run(args: &Net) -> Result<(), Failure> {
+    if args.serve {
+        return run_serve(args);
+    }
+    let host = args.host.as_deref().unwrap_or_default();
+    let (name, port) = host_and_port(host, PORT)?;
+    let cells = cells(args)?;
+    let mut json = args.json.as_deref().map(|path| Output::create("--json", path)).transpose()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    let address = resolve(&name, port, Family::Any)?;
+    let window = DurationNs::from_ns(args.duration.as_ns() / u64::from(args.rounds));
+    if window < SHORTEST {
+        let allowed = format!("with {} rounds, write {} or more", args.rounds, {
+            DurationNs::from_ns(SHORTEST.as_ns() * u64::from(args.rounds))
+        });
+        return Err(Failure::flag("--duration", &args.duration.to_string(), allowed));
+    }
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let rounds = Rounds { rounds: args.rounds, window, seed };
+    let cells = measure(address, &cells, rounds, &stop, |_, _| {})?;
+    let interrupted = interrupt::was_interrupted();
+    let endpoint = address.to_string();
+    let report = NetReport { schema: SCHEMA.into(), endpoint, seed, interrupted, cells };
+    if !json.as_ref().is_some_and(Output::is_stdout) {
+        print(&render(&report))
+            .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    }
+    if let Some(json) = &mut json {
+        json.write(&report.json())?;
+    }
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    match report.cells.iter().find(|cell| cell.messages == 0) {
+        None => Ok(()),
+        Some(cell) => {
+            let why = cell.first_error.as_deref().unwrap_or("nothing came in the time given");
+            Err(Failure::Target(format!("{}: not one message: {why}", cell.test)))
+        }
+    }
+}
+
+const SHORTEST: DurationNs = DurationNs::from_ms(10);
+
+/// Each test with each size.
+fn cells(args: &Net) -> Result<Vec<LoadSpec>, Failure> {
+    let defaults = [NetTest::TcpRr, NetTest::TcpStream];
+    let tests = if args.tests.is_empty() { &defaults[..] } else { &args.tests };
+    let mut cells = Vec::new();
+    for test in tests {
+        let sizes =
+            args.message.as_deref().map_or_else(|| vec![default_size(*test)], <[u32]>::to_vec);
+        for message_bytes in sizes {
+            let spec = LoadSpec {
+                test: Some(*test),
+                message_bytes: Some(message_bytes),
+                reply_bytes: args.reply,
+                connections: args.connections,
+                threads: Some(args.threads.min(args.connections)),
+                rate: args.rate,
+                poisson: args.poisson,
+                timeout: args.timeout.unwrap_or(LoadSpec::default().timeout),
+                nodelay: args.nodelay,
+                socket_buffer: args.socket_buffer,
+                bind: args.bind.clone(),
+                cpus: args.cpus.clone(),
+                reactor: args.reactor,
+                ..LoadSpec::default()
+            };
+            spec.check_test()?;
+            cells.push(spec);
+        }
+    }
+    Ok(cells)
+}
+
+pub fn default_size(test: NetTest) -> u32 {
+    match test {
+        NetTest::TcpStream | NetTest::TcpStreamReverse => 64 << 10,
+        NetTest::UdpStream => 1 << 10,
+        _ => 1,
+    }
+}
+
+fn run_serve(args: &Net) -> Result<(), Failure> {
+    let nodelay = args.nodelay.unwrap_or(true);
+    let plan = EndpointPlan {
+        listen: args.listen,
+        threads: args.threads,
+        cpus: args.cpus.clone().unwrap_or_default(),
+        reactor: args.reactor,
+        sockets: SocketOptions { nodelay, buffer_bytes: args.socket_buffer },
+        slots: slots(args.threads),
+        calls: args.calls,
+        delay: args.delay,
+        loss: Loss { share: args.loss, seed: args.seed.unwrap_or(0) },
+    };
+    serve(&plan, |listens| format!("tare net: serving on {listens}, TCP and UDP\n"))
+}
+
+/// `host`, `host:port`, `[::1]:port`, or a bare IPv6 address.
+pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16), Failure> {
+    let bad = || {
+        let allowed = "write a host, host:port or [address]:port";
+        Err(Failure::Usage(format!("'{text}' is not where an endpoint can be; {allowed}")))
+    };
+    if text.parse::<IpAddr>().is_ok() {
+        return Ok((text.to_owned(), port));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip().to_string(), address.port()));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        None => (text, port),
+        Some((host, given)) => match given.parse() {
+            Ok(given) if given > 0 => (host, given),
+            _ => return bad(),
+        },
+    };
+    match host.is_empty() || host.contains([':', '/', '[', ']', ' ']) {
+        true => bad(),
+        false => Ok((host.to_owned(), port)),
+    }
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("choose on or off".into()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("write a share, 0 to 1".into()),
+    }
+}

@@ -1,0 +1,5 @@
+//! What `tare net` and `tare qperf` share: sizes in words, and measuring an endpoint.
+
+pub mod measure;
+pub mod serve;
+pub mod sizes;

@@ -1,0 +1,140 @@
+//! An endpoint measured: tests and sizes in turn, in short slices, each round on new connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_io::{DurationNs, Endpoint, Random};
+use tare_load::measured::Measured;
+use tare_load::session::Session;
+use tare_load::{Edges, LoadPlan, Stretch};
+use tare_report::net::NetCell;
+use tare_stats::Estimate;
+use tare_stats::samples::{Counts, Series};
+
+use crate::failure::Failure;
+use crate::load::spec::LoadSpec;
+
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    pub rounds: u32,
+    /// Of each cell in each round.
+    pub window: DurationNs,
+    pub seed: u64,
+}
+
+/// What a cell saw in each round.
+#[derive(Default)]
+struct Seen {
+    messages_per_s: Vec<f64>,
+    bytes_per_s: Vec<f64>,
+    mean_ns: Vec<f64>,
+    latency: tare_stats::Distribution,
+    counts: Counts,
+    /// Over whole stretches, ramp and drain included: what loss is a share of.
+    sent: u64,
+    how: &'static str,
+}
+
+const LEVEL: f64 = 0.95;
+/// Thrown away at the start of each slice, as a share of it, and at most.
+const RAMP_SHARE: u64 = 10;
+const RAMP_MAX: DurationNs = DurationNs::from_ms(100);
+const RAMP_MIN: DurationNs = DurationNs::from_ms(2);
+
+/// Measures each cell in each round, in an order of the seed's. `stop` ends it between slices.
+pub fn measure(
+    address: SocketAddr,
+    cells: &[LoadSpec],
+    rounds: Rounds,
+    stop: &Arc<AtomicBool>,
+    mut progress: impl FnMut(u32, &LoadSpec),
+) -> Result<Vec<NetCell>, Failure> {
+    let Some(first) = cells.first() else { return Ok(Vec::new()) };
+    let cpus = first.cpus.clone().unwrap_or_default();
+    let mut session = Session::start(first.workers(), &cpus, stop)?;
+    let mut seen: Vec<Seen> = cells.iter().map(|_| Seen::default()).collect();
+    for round in 0..rounds.rounds {
+        let mut random = Random::stream(rounds.seed, "net order", u64::from(round));
+        let mut left: Vec<usize> = (0..cells.len()).collect();
+        while !left.is_empty() && !stop.load(Ordering::Relaxed) {
+            let at = left.swap_remove(random.below(left.len() as u64) as usize);
+            progress(round, &cells[at]);
+            let plan = cells[at].endpoint_plan(Endpoint::Tcp(address), rounds.seed)?;
+            slice(&mut session, &plan, rounds.window, &mut seen[at])?;
+        }
+    }
+    if seen.iter().all(|seen| seen.counts.window_ns == 0) {
+        return Err(Failure::Interrupted);
+    }
+    Ok(cells.iter().zip(seen).map(|(spec, seen)| cell(spec, seen)).collect())
+}
+
+fn slice(
+    session: &mut Session,
+    plan: &LoadPlan,
+    window: DurationNs,
+    seen: &mut Seen,
+) -> Result<(), Failure> {
+    seen.how = session.open(&[plan])?.how;
+    let ramp = DurationNs::from_ns(window.as_ns() / RAMP_SHARE).clamp(RAMP_MIN, RAMP_MAX);
+    // One worker's window ends with a reply, so that it holds whole exchanges.
+    let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };
+    let interval = DurationNs::from_secs(24 * 3600);
+    let stretch = Stretch { ramp, window, requests: None, interval, edges };
+    let reports = session.slice(0, stretch)?;
+    session.close()?;
+    let measured = Measured::of(plan, &reports);
+    let (counts, seconds) = (&measured.counts, measured.counts.window_ns as f64 / 1e9);
+    if seconds > 0.0 {
+        seen.messages_per_s.push(counts.good as f64 / seconds);
+        seen.bytes_per_s.push(counts.body_bytes as f64 / seconds);
+    }
+    for (series, distribution) in &measured.latencies {
+        if *series == Series::Headline {
+            seen.mean_ns.extend(distribution.mean_ns());
+            seen.latency.merge(distribution);
+        }
+    }
+    seen.sent += reports.iter().map(|report| report.sent).sum::<u64>();
+    seen.counts.add(counts);
+    Ok(())
+}
+
+fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
+    let counts = &seen.counts;
+    let exchanges = !seen.mean_ns.is_empty();
+    let quantile = |q: f64| seen.latency.quantile(q);
+    NetCell {
+        test: spec.test.map_or("", |test| test.name()).to_owned(),
+        message_bytes: spec.message_bytes(),
+        reply_bytes: exchanges.then(|| spec.reply_bytes()),
+        connections: spec.connections,
+        threads: spec.workers(),
+        how: seen.how.to_owned(),
+        nodelay: spec.test.filter(|test| !test.is_udp()).map(|_| spec.sockets().nodelay),
+        socket_buffer_bytes: spec.socket_buffer,
+        rate_per_s: spec.rate,
+        rounds: seen.messages_per_s.len() as u32,
+        messages: counts.good,
+        bytes: counts.body_bytes,
+        elapsed_ns: counts.window_ns,
+        messages_per_s: Estimate::of_mean(&seen.messages_per_s, LEVEL),
+        bandwidth_bytes_per_s: Estimate::of_mean(&seen.bytes_per_s, LEVEL),
+        latency_ns_mean: Estimate::of_mean(&seen.mean_ns, LEVEL),
+        latency_ns_p50: quantile(0.5),
+        latency_ns_p90: quantile(0.9),
+        latency_ns_p99: quantile(0.99),
+        latency_ns_p99_9: quantile(0.999),
+        latency_ns_max: exchanges.then(|| seen.latency.max_ns()),
+        sent: seen.sent,
+        lost: counts.lost,
+        disordered: counts.disordered,
+        retransmits: counts.retransmits,
+        client_cpu_ns_per_message: counts.client_cpu_ns as f64 / counts.good.max(1) as f64,
+        client_busiest: counts.client_busiest,
+        errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
+        first_error: counts.errors.first().map(|(_, _, why)| why.clone()),
+    }
+}
