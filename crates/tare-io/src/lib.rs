@@ -6,6 +6,7 @@
 
 mod buffers;
 pub mod calls;
+pub mod direct;
 pub mod endpoint;
 pub mod epoll;
 pub mod guest;

@@ -179,6 +179,8 @@ impl Wait {
 pub enum ReactorKind {
     IoUring,
     Epoll,
+    /// Plain blocking calls, for one connection.
+    Direct,
     Simulated,
 }
 
@@ -187,6 +189,7 @@ impl ReactorKind {
         match self {
             Self::IoUring => "io_uring",
             Self::Epoll => "epoll",
+            Self::Direct => "direct",
             Self::Simulated => "simulated",
         }
     }

@@ -108,18 +108,40 @@ pub fn listener(at: &Endpoint, shared: bool) -> Result<(OwnedFd, Endpoint), Setu
     Ok((socket.into(), bound.unwrap_or_else(|| at.clone())))
 }
 
+/// Accepting blocks, but no longer than this.
+pub fn accept_within(
+    listener: &impl std::os::fd::AsFd,
+    limit: std::time::Duration,
+) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(limit))
+}
+
 /// Prepares an accepted connection.
-pub fn prepare_accepted(fd: &OwnedFd, blocking: Blocking, options: SocketOptions) {
+pub fn prepare_accepted(fd: &impl std::os::fd::AsFd, blocking: Blocking, options: SocketOptions) {
     let socket = SockRef::from(fd);
     let _ = socket.set_nonblocking(blocking == Blocking::No);
     // Fails on unix sockets, which have no Nagle to turn off.
     let _ = options.set(&socket, true);
 }
 
-/// Prepares a socket for datagrams of anybody: it is polled.
-pub fn prepare_datagrams(socket: &std::net::UdpSocket, options: SocketOptions) -> io::Result<()> {
+/// Prepares a socket for datagrams of anybody.
+pub fn prepare_datagrams(
+    socket: &std::net::UdpSocket,
+    options: SocketOptions,
+    polled: bool,
+) -> io::Result<()> {
     options.set(&SockRef::from(socket), false)?;
-    socket.set_nonblocking(true)
+    socket.set_nonblocking(polled)
+}
+
+/// What has come already, of a socket that would wait.
+pub fn receive_now(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
+    let (at, length, flags) = (into.as_mut_ptr(), into.len(), libc::MSG_DONTWAIT);
+    // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
+    let n = unsafe { libc::recv(fd, at.cast(), length, flags) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// Makes the coming close send a reset.
@@ -147,6 +169,21 @@ pub fn wait_ready(fds: &[RawFd], writable: bool, limit: DurationNs) -> io::Resul
     let ms = limit.as_ns().div_ceil(1_000_000).min(1000) as i32;
     // SAFETY: the pointer and length are those of a live vector.
     let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, ms) };
+    match io::Error::last_os_error() {
+        error if n < 0 && error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for bytes, to the nanosecond as timers go.
+pub fn wait_readable_exactly(socket: &impl AsRawFd, limit: DurationNs) -> io::Result<()> {
+    let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit = libc::timespec {
+        tv_sec: (limit.as_ns() / 1_000_000_000) as i64,
+        tv_nsec: (limit.as_ns() % 1_000_000_000) as i64,
+    };
+    // SAFETY: both structures are valid for the call; no signal mask is given.
+    let n = unsafe { libc::ppoll(&raw mut polled, 1, &raw const limit, std::ptr::null()) };
     match io::Error::last_os_error() {
         error if n < 0 && error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),

@@ -259,6 +259,11 @@ impl Engine {
         self.connections.len() as u32
     }
 
+    /// One message at a time, and nothing else to wait for.
+    pub fn exchanges_one_message(&self) -> bool {
+        self.slots() == 1 && !self.pacer.is_open_loop() && self.config.messages().is_some()
+    }
+
     pub fn series(&self) -> Series {
         Series {
             open_loop: self.pacer.is_open_loop(),

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use tare_io::direct::DirectReactor;
 use tare_io::epoll::EpollReactor;
 use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
 use tare_io::time::{monotonic_now, wall_unix_ns};
@@ -324,14 +325,20 @@ struct ExchangeLane {
 enum Io {
     Uring(Box<UringReactor>),
     Epoll(EpollReactor),
+    Direct(DirectReactor),
 }
 
 impl Io {
     fn new(
         wanted: Option<ReactorKind>,
-        slots: u32,
+        engine: &Engine,
         tuning: Tuning,
     ) -> Result<(Self, Option<String>), SetupError> {
+        let slots = engine.slots();
+        if wanted.is_none() && engine.exchanges_one_message() || wanted == Some(ReactorKind::Direct)
+        {
+            return Ok((Self::Direct(DirectReactor::new(tuning)), None));
+        }
         let epoll = || EpollReactor::tuned(slots, tuning).map(Self::Epoll);
         if wanted == Some(ReactorKind::Epoll) {
             return Ok((epoll()?, None));
@@ -347,6 +354,7 @@ impl Io {
         match self {
             Self::Uring(_) => ReactorKind::IoUring,
             Self::Epoll(_) => ReactorKind::Epoll,
+            Self::Direct(_) => ReactorKind::Direct,
         }
     }
 }
@@ -355,12 +363,13 @@ impl ExchangeLane {
     fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
         let tuning = tuning(&plan.engine);
         let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
-        let (io, note) = Io::new(plan.reactor, engine.slots(), tuning)?;
+        let (io, note) = Io::new(plan.reactor, &engine, tuning)?;
         let mut lane = Self { engine, io, note };
         let mut sink = WindowClock::default();
         match &mut lane.io {
             Io::Uring(io) => open(&mut lane.engine, io.as_mut(), stop, &mut sink)?,
             Io::Epoll(io) => open(&mut lane.engine, io, stop, &mut sink)?,
+            Io::Direct(io) => open(&mut lane.engine, io, stop, &mut sink)?,
         };
         Ok(lane)
     }
@@ -375,6 +384,7 @@ impl ExchangeLane {
         match io {
             Io::Uring(io) => slice(engine, io.as_mut(), stretch, start, stop),
             Io::Epoll(io) => slice(engine, io, stretch, start, stop),
+            Io::Direct(io) => slice(engine, io, stretch, start, stop),
         }
     }
 
@@ -389,6 +399,10 @@ impl ExchangeLane {
             Io::Epoll(io) => {
                 engine.close(io);
                 settle(engine, io)
+            }
+            Io::Direct(io) => {
+                engine.close(io);
+                Ok(())
             }
         };
     }

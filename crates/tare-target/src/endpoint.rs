@@ -12,28 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use tare_io::epoll::EpollReactor;
-use tare_io::system::{pin_thread, sharpen_timers};
-use tare_io::uring::UringReactor;
-use tare_io::{
-    Buffers, DurationNs, Endpoint, Reactor, ReactorKind, SetupError, SocketOptions, Tuning, socket,
-};
+use tare_io::process::pin_to;
+use tare_io::system::sharpen_timers;
+use tare_io::{DurationNs, Endpoint, SetupError, SocketOptions, socket};
 
 use crate::serve::StopOnEnd;
 use sessions::Sessions;
-use tcp::Answerer;
+use tcp::Door;
 pub use udp::Loss;
 
 /// What an endpoint is to be; everything resolved.
 #[derive(Clone, Debug)]
 pub struct EndpointPlan {
     pub listen: SocketAddr,
-    pub threads: u32,
+    /// CPUs for all its threads; empty leaves them to the kernel.
     pub cpus: Vec<usize>,
-    pub reactor: Option<ReactorKind>,
     pub sockets: SocketOptions,
-    /// Open connections a thread can hold.
-    pub slots: u32,
+    /// Open connections: each has a thread.
+    pub connections_max: u32,
     /// Whether it also makes calls into its kernel for whoever asks.
     pub calls: bool,
     /// Truths to test with: each reply waits so long, and datagrams get lost.
@@ -48,72 +44,35 @@ pub struct NetEndpoint {
     threads: Vec<JoinHandle<Result<(), SetupError>>>,
 }
 
-/// Waits end at least this often, so that a stop is heeded.
-const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
-
 impl NetEndpoint {
     pub fn start(plan: &EndpointPlan) -> Result<Self, SetupError> {
         let sessions = Arc::new(Sessions::default());
         let stop = Arc::new(AtomicBool::new(false));
-        let shared = plan.threads > 1;
-        let mut endpoint = Self { listens: plan.listen, stop, threads: Vec::new() };
-        for thread in 0..plan.threads as usize {
-            let (listener, bound) = socket::listener(&Endpoint::Tcp(endpoint.listens), shared)?;
-            if let Endpoint::Tcp(address) = bound {
-                endpoint.listens = address;
-            }
-            if thread == 0 {
-                endpoint.start_udp(plan, &sessions)?;
-            }
-            let (plan, sessions, stop) = (plan.clone(), sessions.clone(), endpoint.stop.clone());
-            endpoint.spawn(move || {
-                let _ends_all = StopOnEnd(stop.clone());
-                if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
-                    pin_thread(*cpu)?;
-                }
-                sharpen_timers();
-                let tuning = Tuning { buffers: Buffers::LARGE, sockets: plan.sockets };
-                let uring = match plan.reactor {
-                    Some(ReactorKind::Epoll) => None,
-                    Some(_) => Some(UringReactor::tuned(plan.slots, tuning)?),
-                    None => UringReactor::tuned(plan.slots, tuning).ok(),
-                };
-                if let Some(mut reactor) = uring {
-                    reactor.listen(listener)?;
-                    return run(reactor, &plan, sessions, &stop);
-                }
-                let mut reactor = EpollReactor::tuned(plan.slots, tuning)?;
-                reactor.listen(listener)?;
-                run(reactor, &plan, sessions, &stop)
-            })?;
-        }
-        Ok(endpoint)
-    }
-
-    fn start_udp(
-        &mut self,
-        plan: &EndpointPlan,
-        sessions: &Arc<Sessions>,
-    ) -> Result<(), SetupError> {
-        let (socket, _) = socket::listener(&Endpoint::Udp(self.listens), false)?;
-        let socket = std::net::UdpSocket::from(socket);
-        let (delay, loss, cpus) = (plan.delay, plan.loss, plan.cpus.clone());
-        let (sockets, sessions, stop) = (plan.sockets, sessions.clone(), self.stop.clone());
-        self.spawn(move || {
-            let _ends_all = StopOnEnd(stop.clone());
-            if let Some(cpu) = cpus.first() {
-                pin_thread(*cpu)?;
-            }
+        let (listener, bound) = socket::listener(&Endpoint::Tcp(plan.listen), false)?;
+        let Endpoint::Tcp(listens) = bound else { unreachable!("TCP was asked for") };
+        let (datagrams, _) = socket::listener(&Endpoint::Udp(listens), false)?;
+        let mut endpoint = Self { listens, stop: stop.clone(), threads: Vec::new() };
+        let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
+        endpoint.spawn(move || door.serve())?;
+        let plan = plan.clone();
+        let datagrams = std::net::UdpSocket::from(datagrams);
+        endpoint.spawn(move || {
+            settle_thread(&plan.cpus)?;
             sharpen_timers();
-            udp::serve(&socket, sockets, delay, loss, &sessions, &stop)
-        })
+            udp::serve(&datagrams, &plan, &sessions, &stop)
+        })?;
+        Ok(endpoint)
     }
 
     fn spawn(
         &mut self,
         work: impl FnOnce() -> Result<(), SetupError> + Send + 'static,
     ) -> Result<(), SetupError> {
-        let thread = std::thread::Builder::new().spawn(work);
+        let stop = self.stop.clone();
+        let thread = std::thread::Builder::new().spawn(move || {
+            let _ends_all = StopOnEnd(stop);
+            work()
+        });
         self.threads.push(thread.map_err(|error| SetupError::new("cannot start a thread", error))?);
         Ok(())
     }
@@ -144,22 +103,6 @@ impl Drop for NetEndpoint {
     }
 }
 
-fn run<R: Reactor>(
-    mut io: R,
-    plan: &EndpointPlan,
-    sessions: Arc<Sessions>,
-    stop: &AtomicBool,
-) -> Result<(), SetupError> {
-    let mut answerer = Answerer::new(plan.slots, plan.delay, plan.calls, sessions);
-    let mut happened = Vec::with_capacity(8192);
-    while !stop.load(Ordering::Relaxed) {
-        let mut wait = answerer.turn(&mut io, &mut happened);
-        let check = io.now() + STOP_CHECK;
-        if check < wait.until {
-            wait.until = check;
-            wait.spin = DurationNs::ZERO;
-        }
-        io.wait(wait, &mut happened)?;
-    }
-    Ok(())
+fn settle_thread(cpus: &[usize]) -> Result<(), SetupError> {
+    if cpus.is_empty() { Ok(()) } else { pin_to(cpus) }
 }

@@ -2,7 +2,7 @@
 
 use tare_io::Endpoint;
 
-use super::content::{content, is_content};
+use super::content::{Checker, content};
 use super::wire::{Greeting, Purpose};
 use crate::http1::{Reply, ReplyDefect};
 use crate::source::{Asked, AskedBytes, Source};
@@ -75,11 +75,12 @@ pub struct MessageReader {
     got: u32,
     /// How the datagram under way begins.
     tag: [u8; TAG_BYTES],
+    checker: Checker,
 }
 
 impl MessageReader {
     pub fn new(messages: Messages) -> Self {
-        Self { messages, got: 0, tag: [0; TAG_BYTES] }
+        Self { messages, got: 0, tag: [0; TAG_BYTES], checker: Checker::default() }
     }
 
     pub fn reset(&mut self) {
@@ -102,7 +103,7 @@ impl MessageReader {
         let left = (self.messages.reply_bytes - self.got) as usize;
         let (own, more) = bytes.split_at(left.min(bytes.len()));
         *rest = more;
-        if !is_content(u64::from(self.got), own) {
+        if !self.checker.is_content(u64::from(self.got), own) {
             return Err(ReplyDefect::WrongContent);
         }
         self.got += own.len() as u32;
@@ -112,7 +113,7 @@ impl MessageReader {
         }))
     }
 
-    fn datagram(&self, bytes: &[u8]) -> Result<Option<Reply>, ReplyDefect> {
+    fn datagram(&mut self, bytes: &[u8]) -> Result<Option<Reply>, ReplyDefect> {
         let expected = self.messages.reply_bytes as usize;
         if bytes.len() != expected {
             return Err(ReplyDefect::WrongLength {
@@ -125,7 +126,7 @@ impl MessageReader {
             // A copy of an earlier one.
             return Ok(None);
         }
-        match is_content(TAG_BYTES as u64, rest) {
+        match self.checker.is_content(TAG_BYTES as u64, rest) {
             true => Ok(Some(self.reply())),
             false => Err(ReplyDefect::WrongContent),
         }

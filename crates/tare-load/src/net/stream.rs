@@ -6,14 +6,14 @@
 //! asking does not interrupt the stream.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::Socket;
 use tare_io::system::thread_cpu_time;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, Instant, socket};
 
-use super::content::{content, is_content};
+use super::content::{Checker, content};
 use super::control::{Control, address, connect, descriptors, lost, no_connection};
 use super::wire::{Count, GO, GREETING_BYTES, Greeting, Purpose, STOP};
 use crate::engine::{EngineConfig, Life, Stretch};
@@ -34,6 +34,7 @@ pub struct StreamLane {
     /// The first worker's: it reads the clock and the count of the receiver for all.
     control: Option<Control>,
     buffer: Box<[u8]>,
+    checker: Checker,
     life: Life,
 }
 
@@ -51,7 +52,14 @@ struct Edge {
     bytes: u64,
 }
 
-const BUFFER_BYTES: usize = 256 * 1024;
+/// With or without waiting.
+type Receive = fn(RawFd, &mut [u8]) -> io::Result<usize>;
+
+/// How much of a stream is received in one call.
+pub fn receive_bytes(message_bytes: u32) -> usize {
+    message_bytes.clamp(4 << 10, 128 << 10) as usize
+}
+
 /// Waits for room or bytes end at least this often.
 const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
 /// After the end of a slice, what is under way has this long to arrive.
@@ -83,7 +91,14 @@ impl StreamLane {
             let socket = connect(&config.endpoint, from, config.sockets, config.timeout)
                 .map_err(|error| no_connection(endpoint, &error))?;
             greet(&socket, &config.endpoint, &greeting)?;
-            socket.set_nonblocking(true).map_err(|error| lost(endpoint, &error))?;
+            // A single one may block: each message is then one call.
+            let limit = Some(std::time::Duration::from_nanos(STOP_CHECK.as_ns()));
+            let blocking = config.connections == 1 && matches!(pacer, Pacer::Closed);
+            let prepared = socket
+                .set_nonblocking(!blocking)
+                .and_then(|()| socket.set_read_timeout(limit))
+                .and_then(|()| socket.set_write_timeout(limit));
+            prepared.map_err(|error| lost(endpoint, &error))?;
             sockets.push(socket);
         }
         let control = match worker {
@@ -91,9 +106,20 @@ impl StreamLane {
             _ => None,
         };
         let done = vec![0; sockets.len()];
-        let buffer = vec![0; if reverse { BUFFER_BYTES } else { 0 }].into_boxed_slice();
-        let life = Life::default();
-        Ok(Self { config, message_bytes, reverse, pacer, sockets, done, control, buffer, life })
+        let buffer =
+            vec![0; if reverse { receive_bytes(message_bytes) } else { 0 }].into_boxed_slice();
+        Ok(Self {
+            config,
+            message_bytes,
+            reverse,
+            pacer,
+            sockets,
+            done,
+            control,
+            buffer,
+            checker: Checker::default(),
+            life: Life::default(),
+        })
     }
 
     pub fn life(&self) -> &Life {
@@ -180,7 +206,7 @@ impl StreamLane {
             }
             let until = if edges.opened.is_none() { open_at } else { close_at };
             let moved = match self.reverse {
-                true => self.receive_all()?,
+                true => self.receive_all(socket::receive)?,
                 false => self.send_due(now)?,
             };
             if !moved {
@@ -257,13 +283,13 @@ impl StreamLane {
     }
 
     /// Receives what is there; whether anything was.
-    fn receive_all(&mut self) -> Result<bool, LoadError> {
+    fn receive_all(&mut self, receive: Receive) -> Result<bool, LoadError> {
         let mut moved = false;
         for at in 0..self.sockets.len() {
-            match socket::receive(self.sockets[at].as_raw_fd(), &mut self.buffer) {
+            match receive(self.sockets[at].as_raw_fd(), &mut self.buffer) {
                 Ok(0) => return Err(self.lost(&io::ErrorKind::UnexpectedEof.into())),
                 Ok(n) => {
-                    if !is_content(self.done[at], &self.buffer[..n]) {
+                    if !self.checker.is_content(self.done[at], &self.buffer[..n]) {
                         return Err(LoadError::WrongContent { pieces: 1 });
                     }
                     self.done[at] += n as u64;
@@ -311,7 +337,7 @@ impl StreamLane {
         loop {
             let now = monotonic_now();
             let moved = match self.reverse {
-                true => self.receive_all()?,
+                true => self.receive_all(socket::receive_now)?,
                 false => {
                     let begun = |done: &u64| !done.is_multiple_of(size);
                     let Some(at) = self.done.iter().position(begun) else { return Ok(()) };

@@ -1,315 +1,346 @@
-//! Connections of an endpoint: a state machine fed with completions, like the load engine.
+//! Connections of an endpoint: each is served by a thread of its own, with plain blocking calls.
+//!
+//! A round trip is then one receive and one send here, and nothing between. Threads wait in
+//! accept(2) together; whoever takes the last one's place starts another.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
-use tare_io::{
-    Accepted, Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait,
-};
-use tare_load::net::content::{content, is_content};
+use tare_io::socket::{self, Blocking};
+use tare_io::system::sharpen_timers;
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, SetupError, SocketOptions};
+use tare_load::net::content::{Checker, content};
+use tare_load::net::stream::receive_bytes;
 use tare_load::net::wire::{
     ASK, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Order, Purpose, STOP, called,
 };
 
+use super::EndpointPlan;
 use super::sessions::{Session, Sessions};
 
-pub struct Answerer {
-    clients: Vec<Client>,
-    free: Vec<u32>,
-    /// Replies that wait: when, on which connection.
-    timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+/// What all threads share.
+pub struct Door {
+    listener: TcpListener,
+    sockets: SocketOptions,
     delay: DurationNs,
     calls: bool,
+    threads_max: usize,
+    cpus: Vec<usize>,
     sessions: Arc<Sessions>,
+    stop: Arc<AtomicBool>,
+    /// Threads that wait for a connection, and all there are.
+    idle: AtomicUsize,
+    threads: AtomicUsize,
 }
 
-struct Client {
-    token: Token,
-    state: State,
-    /// What was not whole yet: of a greeting, of an order.
-    partial: Vec<u8>,
-    /// What waits for the send in the kernel to end.
-    outgoing: Vec<u8>,
-    sending: bool,
-    /// Closes when everything is sent.
-    closing: bool,
-}
-
-enum State {
-    Greeting,
-    Messages {
-        request_bytes: u32,
-        reply_bytes: u32,
-        close: bool,
-        /// Of the request under way.
-        got: u32,
-        /// Replies that are due and not yet handed over.
-        owed: u32,
-    },
-    Receiving {
-        session: Arc<Session>,
-        got: u64,
-    },
-    Sending {
-        session: Arc<Session>,
-        message_bytes: u32,
-        sent: u64,
-        on: bool,
-    },
-    Counting {
-        session: Arc<Session>,
-    },
-    Calls,
-}
-
-/// Why a connection is not served any further: it is reset.
-struct Refused;
-
+/// Waits end at least this often, so that a stop is heeded.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+const BUFFER_BYTES: usize = 256 * 1024;
+/// A reply that is due within this is waited for without sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
+/// A stream of small messages that brought less than this is left alone for a moment: they then
+/// gather, as they do before a receiver that takes them one by one, and it is their sending that is
+/// measured.
+const SMALL_MESSAGE: u32 = 1024;
+const LITTLE: usize = 16 * 1024;
+const REST: Duration = Duration::from_micros(40);
 
-impl Answerer {
-    pub fn new(slots: u32, delay: DurationNs, calls: bool, sessions: Arc<Sessions>) -> Self {
-        Self {
-            clients: (0..slots).map(|_| Client::new()).collect(),
-            free: (0..slots).rev().collect(),
-            timers: BinaryHeap::new(),
-            delay,
-            calls,
+impl Door {
+    pub fn new(
+        listener: OwnedFd,
+        plan: &EndpointPlan,
+        sessions: Arc<Sessions>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Arc<Self>, SetupError> {
+        let listener = TcpListener::from(listener);
+        socket::accept_within(&listener, STOP_CHECK)
+            .map_err(|error| SetupError::new("cannot wait for connections", error))?;
+        Ok(Arc::new(Self {
+            listener,
+            sockets: plan.sockets,
+            delay: plan.delay,
+            calls: plan.calls,
+            threads_max: plan.connections_max as usize,
+            cpus: plan.cpus.clone(),
             sessions,
-        }
+            stop,
+            idle: AtomicUsize::new(0),
+            threads: AtomicUsize::new(1),
+        }))
     }
 
-    /// One turn: takes in what happened, says what is due; when to be called again.
-    pub fn turn<R: Reactor>(&mut self, io: &mut R, happened: &mut Vec<Completion>) -> Wait {
-        for completion in happened.drain(..) {
-            self.on_completion(io, completion);
-        }
-        let now = io.now();
-        while let Some(Reverse((at, slot, generation))) = self.timers.peek().copied()
-            && at <= now
-        {
-            self.timers.pop();
-            if self.clients[slot as usize].token == (Token { slot, generation }) {
-                self.reply(io, slot);
+    /// Serves one connection after another until told to stop.
+    pub fn serve(self: &Arc<Self>) -> Result<(), SetupError> {
+        super::settle_thread(&self.cpus)?;
+        sharpen_timers();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        while !self.stop.load(Ordering::Relaxed) {
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            let accepted = self.accept();
+            let left = self.idle.fetch_sub(1, Ordering::Relaxed) - 1;
+            let Some(stream) = accepted? else { continue };
+            if left == 0 {
+                self.add_thread();
+            }
+            // Whatever ends a connection is its client's to tell: it sees the end, or a reset.
+            if self.converse(&stream, &mut buffer).is_err() {
+                socket::reset_on_close(&stream);
             }
         }
-        let until = self.timers.peek().map_or(Instant::FAR, |Reverse((at, _, _))| *at);
-        Wait { spin: SPIN, ..Wait::until(until) }
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn on_completion<R: Reactor>(&mut self, io: &mut R, completion: Completion) {
-        let token = completion.token;
-        let current = self.clients.get(token.slot as usize).is_some_and(|c| c.token == token);
-        match completion.happened {
-            Happened::Accepted(accepted) => self.accept(io, accepted),
-            Happened::Received(chunk) => {
-                let taken = match current {
-                    true => self.take(io, token.slot, &chunk),
-                    false => Ok(()),
-                };
-                io.release(chunk);
-                if taken.is_err() {
-                    self.release(io, token.slot, Close::Reset);
-                }
-            }
-            _ if !current => {}
-            Happened::Sent(spent) => {
-                let client = &mut self.clients[token.slot as usize];
-                client.sending = false;
-                if client.outgoing.is_empty() && spent.capacity() > 0 {
-                    client.outgoing = spent;
-                }
-                self.go_on(io, token.slot);
-            }
-            Happened::Eof => self.release(io, token.slot, Close::Graceful),
-            Happened::Failed(_) => self.release(io, token.slot, Close::Reset),
-            Happened::Connected => {}
-        }
-    }
-
-    fn accept<R: Reactor>(&mut self, io: &mut R, accepted: Accepted) {
-        // Without a seat it is closed at once, which its client sees.
-        let Some(slot) = self.free.pop() else { return };
-        let token = io.adopt(slot, accepted);
-        self.clients[slot as usize] = Client { token, ..Client::new() };
-    }
-
-    fn release<R: Reactor>(&mut self, io: &mut R, slot: u32, how: Close) {
-        let client = &mut self.clients[slot as usize];
-        io.close(client.token, how);
-        *client = Client::new();
-        self.free.push(slot);
-    }
-
-    fn take<R: Reactor>(&mut self, io: &mut R, slot: u32, chunk: &Chunk) -> Result<(), Refused> {
-        let mut at = 0;
-        loop {
-            let bytes = &io.chunk(chunk)[at..];
-            if bytes.is_empty() {
-                return Ok(());
-            }
-            let client = &mut self.clients[slot as usize];
-            match &mut client.state {
-                State::Greeting => {
-                    let Some((whole, used)) = client.gather(bytes, GREETING_BYTES) else {
-                        return Ok(());
-                    };
-                    at += used;
-                    let greeting = Greeting::parse(&whole).ok_or(Refused)?;
-                    let state = self.begun(greeting)?;
-                    self.clients[slot as usize].state = state;
-                }
-                State::Messages { request_bytes, got, owed, .. } => {
-                    let own = ((*request_bytes - *got) as usize).min(bytes.len());
-                    if !is_content(u64::from(*got), &bytes[..own]) {
-                        return Err(Refused);
-                    }
-                    *got += own as u32;
-                    at += own;
-                    if *got == *request_bytes {
-                        *got = 0;
-                        *owed += 1;
-                        self.answer(io, slot);
-                    }
-                }
-                State::Receiving { session, got } => {
-                    session.wrong.fetch_add(u64::from(!is_content(*got, bytes)), Ordering::Relaxed);
-                    *got += bytes.len() as u64;
-                    session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    return Ok(());
-                }
-                State::Sending { on, .. } => {
-                    *on = heed(bytes)?.unwrap_or(*on);
-                    self.go_on(io, slot);
-                    return Ok(());
-                }
-                State::Counting { session } => {
-                    if bytes.iter().any(|byte| *byte != ASK) {
-                        return Err(Refused);
-                    }
-                    let count = session.count(io.now()).bytes();
-                    client.outgoing.extend_from_slice(&count.repeat(bytes.len()));
-                    self.go_on(io, slot);
-                    return Ok(());
-                }
-                State::Calls => {
-                    let Some((whole, used)) = client.gather(bytes, ORDER_BYTES) else {
-                        return Ok(());
-                    };
-                    at += used;
-                    let bytes = whole.as_slice().try_into().map_err(|_| Refused)?;
-                    let order = Order::parse(bytes).ok_or(Refused)?;
-                    // Nothing else is answered meanwhile: what is timed has this thread to itself.
-                    let made = tare_io::calls::make(order.call, order.length);
-                    client.outgoing.extend_from_slice(&called(&made));
-                    self.go_on(io, slot);
-                }
+    /// The next connection; `None` where there was none for a while.
+    fn accept(&self) -> Result<Option<TcpStream>, SetupError> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(error) if socket::is_not_yet(&error) => Ok(None),
+            // It went away before its turn.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(None),
+            // No room, which others may make.
+            Err(_) => {
+                std::thread::park_timeout(STOP_CHECK);
+                Ok(None)
             }
         }
     }
 
-    fn begun(&self, greeting: Greeting) -> Result<State, Refused> {
+    /// Somebody must wait for the next. Beyond the limit it waits itself.
+    fn add_thread(self: &Arc<Self>) {
+        if self.threads.fetch_add(1, Ordering::Relaxed) >= self.threads_max {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let door = self.clone();
+        let started = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
+            // The first thread tells of what stops them all.
+            let _ = door.serve();
+        });
+        if started.is_err() {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn converse(&self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+        socket::prepare_accepted(stream, Blocking::Yes, self.sockets);
+        stream.set_read_timeout(Some(STOP_CHECK))?;
+        stream.set_write_timeout(Some(STOP_CHECK))?;
+        let line = Line { stream, stop: &self.stop };
+        let mut greeting = [0; GREETING_BYTES];
+        if !line.read(&mut greeting)? {
+            return Ok(());
+        }
+        let greeting = Greeting::parse(&greeting).ok_or(ErrorKind::InvalidData)?;
         let session = || self.sessions.of(greeting.session);
-        Ok(match greeting.purpose {
+        match greeting.purpose {
             Purpose::Messages { request_bytes, reply_bytes, close } => {
-                State::Messages { request_bytes, reply_bytes, close, got: 0, owed: 0 }
+                self.answer(&line, buffer, (request_bytes, reply_bytes), close)
             }
             Purpose::Receive { message_bytes } => {
                 let session = session();
                 session.cut_by(message_bytes);
-                State::Receiving { session, got: 0 }
+                receive(&line, buffer, message_bytes, &session)
             }
             Purpose::Send { message_bytes } => {
                 let session = session();
                 session.cut_by(message_bytes);
-                State::Sending { session, message_bytes, sent: 0, on: false }
+                send(&line, message_bytes, &session)
             }
-            Purpose::Count => State::Counting { session: session() },
-            Purpose::Calls if self.calls => State::Calls,
-            Purpose::Calls => return Err(Refused),
-        })
+            Purpose::Count => tell_counts(&line, &session()),
+            Purpose::Calls if self.calls => make_calls(&line),
+            Purpose::Calls => Err(ErrorKind::PermissionDenied.into()),
+        }
     }
 
-    /// A request is whole: its reply goes now, or later.
-    fn answer<R: Reactor>(&mut self, io: &mut R, slot: u32) {
+    fn answer(
+        &self,
+        line: &Line<'_>,
+        buffer: &mut [u8],
+        (request_bytes, reply_bytes): (u32, u32),
+        close: bool,
+    ) -> io::Result<()> {
+        let reply = content(0, reply_bytes as usize);
+        let mut checker = Checker::default();
+        loop {
+            let mut got = 0u64;
+            while got < u64::from(request_bytes) {
+                let most = buffer.len().min((u64::from(request_bytes) - got) as usize);
+                let n = line.some(&mut buffer[..most])?;
+                if n == 0 {
+                    return if got == 0 { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) };
+                }
+                if !checker.is_content(got, &buffer[..n]) {
+                    return Err(ErrorKind::InvalidData.into());
+                }
+                got += n as u64;
+            }
+            self.wait_delay();
+            line.write(reply)?;
+            if close {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait_delay(&self) {
         if self.delay == DurationNs::ZERO {
-            return self.reply(io, slot);
-        }
-        let token = self.clients[slot as usize].token;
-        self.timers.push(Reverse((io.now() + self.delay, token.slot, token.generation)));
-    }
-
-    /// Hands over the replies that are owed; only one send is in the kernel at a time.
-    fn reply<R: Reactor>(&mut self, io: &mut R, slot: u32) {
-        let client = &mut self.clients[slot as usize];
-        let State::Messages { reply_bytes, close, owed, .. } = &mut client.state else { return };
-        if client.sending || *owed == 0 {
             return;
         }
-        *owed -= 1;
-        client.closing |= *close;
-        let bytes = content(0, *reply_bytes as usize);
-        if bytes.len() <= FIXED_SEND_MAX_BYTES && !*close {
-            io.send(client.token, Outgoing::Fixed(bytes));
-        } else {
-            client.sending = true;
-            io.send(client.token, Outgoing::Immortal(bytes));
+        let due = monotonic_now() + self.delay;
+        let sleep = self.delay.as_ns().saturating_sub(SPIN.as_ns());
+        if sleep > 0 {
+            std::thread::park_timeout(Duration::from_nanos(sleep));
+        }
+        while monotonic_now() < due {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// One connection, whose waits heed a stop.
+struct Line<'a> {
+    stream: &'a TcpStream,
+    stop: &'a AtomicBool,
+}
+
+impl Line<'_> {
+    /// Some bytes; 0 at the end.
+    fn some(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut stream = self.stream;
+            match stream.read(into) {
+                Err(error) if socket::is_not_yet(&error) => self.go_on()?,
+                done => return done,
+            }
         }
     }
 
-    /// The kernel takes more: what waits is sent, or the next of a stream.
-    fn go_on<R: Reactor>(&mut self, io: &mut R, slot: u32) {
-        let client = &mut self.clients[slot as usize];
-        if client.sending {
-            return;
+    /// All of it; `false` where the connection ended before it began.
+    fn read(&self, into: &mut [u8]) -> io::Result<bool> {
+        let mut got = 0;
+        while got < into.len() {
+            match self.some(&mut into[got..])? {
+                0 if got == 0 => return Ok(false),
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                n => got += n,
+            }
         }
-        if client.closing {
-            return self.release(io, slot, Close::Graceful);
+        Ok(true)
+    }
+
+    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mut stream = self.stream;
+            match stream.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(error) if socket::is_not_yet(&error) => self.go_on()?,
+                Err(error) => return Err(error),
+            }
         }
-        if !client.outgoing.is_empty() {
-            client.sending = true;
-            let bytes = std::mem::take(&mut client.outgoing);
-            return io.send(client.token, Outgoing::Owned(bytes));
+        Ok(())
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(ErrorKind::Interrupted.into()),
+            false => Ok(()),
         }
-        if let State::Sending { session, message_bytes, sent, on: true } = &mut client.state {
-            let bytes = content(*sent, *message_bytes as usize);
-            *sent += bytes.len() as u64;
+    }
+}
+
+fn receive(
+    line: &Line<'_>,
+    buffer: &mut [u8],
+    message_bytes: u32,
+    session: &Session,
+) -> io::Result<()> {
+    let (mut got, mut checker) = (0u64, Checker::default());
+    // What was sent together is taken together: a receiver that empties the socket at once has to
+    // be woken for every message, and the sender pays for that.
+    let gathers = message_bytes <= SMALL_MESSAGE;
+    let most = if gathers { buffer.len() } else { receive_bytes(message_bytes) };
+    loop {
+        let n = line.some(&mut buffer[..most])?;
+        if n == 0 {
+            return Ok(());
+        }
+        let is_right = checker.is_content(got, &buffer[..n]);
+        session.wrong.fetch_add(u64::from(!is_right), Ordering::Relaxed);
+        got += n as u64;
+        session.bytes.fetch_add(n as u64, Ordering::Relaxed);
+        if gathers && n < LITTLE {
+            std::thread::park_timeout(REST);
+        }
+    }
+}
+
+/// Sends while it is told to.
+fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()> {
+    let mut sent = 0u64;
+    let mut word = [0; 1];
+    loop {
+        if !line.read(&mut word)? {
+            return Ok(());
+        }
+        if word[0] != GO {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut heard = Heard::Nothing;
+        while heard == Heard::Nothing {
+            let bytes = content(sent, message_bytes as usize);
+            line.write(bytes)?;
+            sent += bytes.len() as u64;
             session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            client.sending = true;
-            return io.send(client.token, Outgoing::Immortal(bytes));
+            heard = hear(line)?;
         }
-        self.reply(io, slot);
+        if heard == Heard::End {
+            return Ok(());
+        }
     }
 }
 
-/// Whether the last word says to send or not to.
-fn heed(bytes: &[u8]) -> Result<Option<bool>, Refused> {
-    bytes.iter().try_fold(None, |_, byte| match *byte {
-        GO => Ok(Some(true)),
-        STOP => Ok(Some(false)),
-        _ => Err(Refused),
-    })
+#[derive(PartialEq)]
+enum Heard {
+    Nothing,
+    Stop,
+    End,
 }
 
-impl Client {
-    fn new() -> Self {
-        Self {
-            token: Token::NONE,
-            state: State::Greeting,
-            partial: Vec::new(),
-            outgoing: Vec::new(),
-            sending: false,
-            closing: false,
-        }
+/// What the client has said meanwhile, without waiting for it.
+fn hear(line: &Line<'_>) -> io::Result<Heard> {
+    let mut word = [0; 1];
+    match socket::receive_now(line.stream.as_raw_fd(), &mut word) {
+        Ok(0) => Ok(Heard::End),
+        Ok(_) if word[0] == STOP => Ok(Heard::Stop),
+        Ok(_) => Err(ErrorKind::InvalidData.into()),
+        Err(error) if socket::is_not_yet(&error) => Ok(Heard::Nothing),
+        Err(error) => Err(error),
     }
+}
 
-    /// A unit of so many bytes once it is whole, and how many of these bytes it took.
-    fn gather(&mut self, bytes: &[u8], length: usize) -> Option<(Vec<u8>, usize)> {
-        let used = (length - self.partial.len()).min(bytes.len());
-        self.partial.extend_from_slice(&bytes[..used]);
-        (self.partial.len() == length).then(|| (std::mem::take(&mut self.partial), used))
+fn tell_counts(line: &Line<'_>, session: &Session) -> io::Result<()> {
+    let mut word = [0; 1];
+    while line.read(&mut word)? {
+        if word[0] != ASK {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        line.write(&session.count(monotonic_now()).bytes())?;
     }
+    Ok(())
+}
+
+fn make_calls(line: &Line<'_>) -> io::Result<()> {
+    let mut order = [0; ORDER_BYTES];
+    while line.read(&mut order)? {
+        let order = Order::parse(&order).ok_or(ErrorKind::InvalidData)?;
+        let made = tare_io::calls::make(order.call, order.length);
+        line.write(&called(&made))?;
+    }
+    Ok(())
 }

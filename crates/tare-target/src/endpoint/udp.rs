@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, Instant, Random, SetupError, SocketOptions, socket};
-use tare_load::net::content::is_content;
+use tare_io::{DurationNs, Instant, Random, SetupError, socket};
+use tare_load::net::content::Checker;
 use tare_load::net::wire::{GREETING_BYTES, Greeting, Purpose};
 
+use super::EndpointPlan;
 use super::sessions::{Session, Sessions};
 
 /// Which share of datagrams is dropped, by chance with a seed.
@@ -25,9 +26,11 @@ pub struct Loss {
 struct Stream {
     session: Arc<Session>,
     next_number: u64,
+    checker: Checker,
 }
 
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
+const STOP_LIMIT: std::time::Duration = std::time::Duration::from_millis(50);
 /// Replies that are due within this are waited for without sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 const STREAMS_MAX: usize = 4096;
@@ -48,14 +51,16 @@ struct Datagrams<'a> {
 
 pub fn serve(
     socket: &UdpSocket,
-    options: SocketOptions,
-    delay: DurationNs,
-    loss: Loss,
+    plan: &EndpointPlan,
     sessions: &Sessions,
     stop: &AtomicBool,
 ) -> Result<(), SetupError> {
     let cannot = |error| SetupError::new("cannot receive datagrams", error);
-    socket::prepare_datagrams(socket, options).map_err(cannot)?;
+    // Where replies wait it must wake for them; else it has nothing to do but receive.
+    let polls = plan.delay > DurationNs::ZERO;
+    socket::prepare_datagrams(socket, plan.sockets, polls).map_err(cannot)?;
+    socket.set_read_timeout((!polls).then_some(STOP_LIMIT)).map_err(cannot)?;
+    let (delay, loss) = (plan.delay, plan.loss);
     let random = Random::stream(loss.seed, "lost datagrams", 0);
     let (streams, held) = (HashMap::new(), VecDeque::new());
     let mut own = Datagrams { socket, delay, loss, random, sessions, streams, held };
@@ -66,7 +71,7 @@ pub fn serve(
             Ok((length, from)) => own.take(&buffer[..length], from),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let wait = own.wait();
-                if wait > DurationNs::ZERO {
+                if polls && wait > DurationNs::ZERO {
                     let fds = [socket.as_raw_fd()];
                     socket::wait_ready(&fds, false, wait).map_err(cannot)?;
                 }
@@ -115,7 +120,7 @@ impl Datagrams<'_> {
             self.streams.clear();
         }
         let session = self.sessions.of(greeting.session);
-        self.streams.insert(from, Stream { session, next_number: 0 });
+        self.streams.insert(from, Stream { session, next_number: 0, checker: Checker::default() });
         let _ = self.socket.send_to(bytes, from);
     }
 
@@ -146,9 +151,9 @@ impl Stream {
                 let late = number < self.next_number;
                 self.session.disordered.fetch_add(u64::from(late), Ordering::Relaxed);
                 self.next_number = self.next_number.max(number.wrapping_add(1));
-                is_content(TAG_BYTES as u64, rest)
+                self.checker.is_content(TAG_BYTES as u64, rest)
             }
-            None => is_content(0, bytes),
+            None => self.checker.is_content(0, bytes),
         };
         self.session.wrong.fetch_add(u64::from(!content), Ordering::Relaxed);
         self.session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);

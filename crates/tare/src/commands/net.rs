@@ -18,7 +18,7 @@ use crate::load::outputs::{Output, print};
 use crate::load::plan::{Family, random_seed, resolve};
 use crate::load::spec::LoadSpec;
 use crate::net::measure::{Rounds, measure};
-use crate::net::serve::{serve, slots};
+use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
@@ -210,11 +210,9 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
     let nodelay = args.nodelay.unwrap_or(true);
     let plan = EndpointPlan {
         listen: args.listen,
-        threads: args.threads,
         cpus: args.cpus.clone().unwrap_or_default(),
-        reactor: args.reactor,
         sockets: SocketOptions { nodelay, buffer_bytes: args.socket_buffer },
-        slots: slots(args.threads),
+        connections_max: connections_max(),
         calls: args.calls,
         delay: args.delay,
         loss: Loss { share: args.loss, seed: args.seed.unwrap_or(0) },

@@ -9,15 +9,14 @@ use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::print;
 
-/// Beside connections: rings, listeners, standard streams.
+/// Beside connections: listeners, standard streams.
 const SPARE_FILES: u64 = 64;
-const SLOTS_MAX: u64 = 16_384;
+const CONNECTIONS_MAX: u64 = 4096;
 
-/// Open connections a thread may hold, as far as the open-file limit goes.
-pub fn slots(threads: u32) -> u32 {
-    let wanted = SLOTS_MAX * u64::from(threads) + SPARE_FILES;
-    let allowed = system::raise_open_files(wanted).saturating_sub(SPARE_FILES);
-    (allowed / u64::from(threads)).clamp(1, SLOTS_MAX) as u32
+/// Connections that an endpoint may hold, as far as the open-file limit goes.
+pub fn connections_max() -> u32 {
+    let allowed = system::raise_open_files(CONNECTIONS_MAX + SPARE_FILES);
+    allowed.saturating_sub(SPARE_FILES).clamp(1, CONNECTIONS_MAX) as u32
 }
 
 /// Serves until interrupted; says where, in `words`.

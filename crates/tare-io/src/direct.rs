@@ -1,0 +1,197 @@
+//! The reactor for a single connection: plain blocking calls, which nothing beats where there is
+//! only one thing to wait for. One send, one receive, and no call between them.
+//!
+//! It wakes late for anything but bytes (see [`RECEIVE_LIMIT`]), so it is for closed loops.
+
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::Socket;
+
+use crate::endpoint::Endpoint;
+use crate::reactor::{
+    Accepted, Chunk, Close, Completion, Happened, Outgoing, Reactor, SetupError, Token, Tuning,
+    Wait,
+};
+use crate::socket::{self, Blocking, SocketOptions};
+use crate::time::{DurationNs, Instant, monotonic_now};
+
+pub struct DirectReactor {
+    socket: Option<Socket>,
+    generation: u32,
+    /// Something was sent, and nothing has come since: a receive may block.
+    awaiting: bool,
+    ready: Vec<Completion>,
+    buffer: Box<[u8]>,
+    /// The chunk that was given out has not come back yet.
+    lent: bool,
+    sockets: SocketOptions,
+}
+
+const SLOT: u32 = 0;
+/// A receive that blocks returns by then, so that time limits are seen; rounded up to the kernel's
+/// ticks.
+const RECEIVE_LIMIT: Duration = Duration::from_millis(4);
+const SLEEP_MAX: DurationNs = DurationNs::from_ms(20);
+/// How long a peer may leave a send without room before it counts as gone.
+const SEND_LIMIT: Duration = Duration::from_secs(10);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const BUFFER_BYTES: usize = 256 * 1024;
+
+impl DirectReactor {
+    pub fn new(tuning: Tuning) -> Self {
+        Self {
+            socket: None,
+            generation: 0,
+            awaiting: false,
+            ready: Vec::with_capacity(4),
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            lent: false,
+            sockets: tuning.sockets,
+        }
+    }
+
+    fn token(&self) -> Token {
+        Token { slot: SLOT, generation: self.generation }
+    }
+
+    fn push(&mut self, happened: Happened) {
+        let token = self.token();
+        self.ready.push(Completion { token, happened });
+    }
+
+    fn open(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<Socket> {
+        let socket = socket::outgoing(to, from, Blocking::Yes, self.sockets)?;
+        socket.connect_timeout(&socket::address(to)?, CONNECT_LIMIT)?;
+        socket.set_read_timeout(Some(RECEIVE_LIMIT))?;
+        socket.set_write_timeout(Some(SEND_LIMIT))?;
+        Ok(socket)
+    }
+
+    /// The rest of a reply, or nothing at all until then.
+    fn receive_until(&mut self, until: Instant) -> Result<(), SetupError> {
+        self.receive(false);
+        if !self.ready.is_empty() {
+            return Ok(());
+        }
+        let limit = until.since(self.now()).min(SLEEP_MAX);
+        match &self.socket {
+            Some(socket) => socket::wait_readable_exactly(socket, limit)
+                .map_err(|error| SetupError::new("cannot wait for bytes", error))?,
+            None => std::thread::park_timeout(Duration::from_nanos(limit.as_ns())),
+        }
+        self.receive(false);
+        Ok(())
+    }
+
+    /// Receives once; whether that may take its time is the caller's to say.
+    fn receive(&mut self, blocking: bool) {
+        let Some(socket) = &self.socket else { return };
+        let received = match blocking {
+            true => socket::receive(socket.as_raw_fd(), &mut self.buffer),
+            false => socket::receive_now(socket.as_raw_fd(), &mut self.buffer),
+        };
+        match received {
+            Ok(0) => {
+                self.awaiting = false;
+                self.push(Happened::Eof);
+            }
+            Ok(length) => {
+                self.awaiting = false;
+                self.lent = true;
+                self.push(Happened::Received(Chunk { index: 0, len: length as u32 }));
+            }
+            Err(error) if socket::is_not_yet(&error) => {}
+            Err(error) => self.push(failed(&error)),
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> Happened {
+    // A connect that took too long has no errno of its own.
+    let other = if error.kind() == ErrorKind::TimedOut { libc::ETIMEDOUT } else { libc::EIO };
+    Happened::Failed(error.raw_os_error().unwrap_or(other))
+}
+
+impl Reactor for DirectReactor {
+    fn now(&self) -> Instant {
+        monotonic_now()
+    }
+
+    fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
+        assert!(slot == SLOT && self.socket.is_none(), "one connection at a time");
+        self.generation = self.generation.wrapping_add(1);
+        match self.open(to, from) {
+            Ok(socket) => {
+                self.socket = Some(socket);
+                self.push(Happened::Connected);
+            }
+            Err(error) => self.push(failed(&error)),
+        }
+        self.token()
+    }
+
+    fn adopt(&mut self, _slot: u32, _accepted: Accepted) -> Token {
+        panic!("a reactor for one connection does not listen")
+    }
+
+    fn send(&mut self, token: Token, bytes: Outgoing) {
+        assert_eq!(token, self.token(), "send on a closed connection");
+        let Some(socket) = &self.socket else { return };
+        let mut left = bytes.bytes();
+        while !left.is_empty() {
+            match socket::send(socket.as_raw_fd(), left) {
+                Ok(n) => left = &left[n..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let happened = failed(&error);
+                    return self.push(happened);
+                }
+            }
+        }
+        self.awaiting = true;
+        if !matches!(bytes, Outgoing::Fixed(_)) {
+            self.push(Happened::Sent(bytes.spent()));
+        }
+    }
+
+    fn close(&mut self, token: Token, how: Close) {
+        if token != self.token() {
+            return;
+        }
+        if let (Some(socket), Close::Reset) = (&self.socket, how) {
+            socket::reset_on_close(socket);
+        }
+        self.socket = None;
+        self.awaiting = false;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError> {
+        assert!(!self.lent, "the last chunk was not given back");
+        // What was sent at once is told together with what comes for it.
+        let told = self.ready.iter().all(|c| matches!(c.happened, Happened::Sent(_)));
+        let now = self.now();
+        if told && now < wait.until {
+            if self.awaiting {
+                self.receive(true);
+            } else if self.ready.is_empty() {
+                self.receive_until(wait.until)?;
+            }
+        } else if told {
+            self.receive(false);
+        }
+        into.append(&mut self.ready);
+        Ok(())
+    }
+
+    fn chunk(&self, chunk: &Chunk) -> &[u8] {
+        &self.buffer[..chunk.len as usize]
+    }
+
+    fn release(&mut self, _chunk: Chunk) {
+        self.lent = false;
+    }
+}
