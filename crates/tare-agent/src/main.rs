@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod carry_out;
+mod endpoint;
 mod guest;
 mod seen;
 mod stream;
@@ -20,6 +21,11 @@ const DROP: &str = "--drop-capabilities";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((word, flags)) = arguments.split_first()
+        && word == endpoint::WORD
+    {
+        return endpoint::run(flags);
+    }
     let drop = arguments.iter().any(|argument| argument == DROP);
     if arguments.iter().any(|argument| argument != DROP) {
         eprintln!(

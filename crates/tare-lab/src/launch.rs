@@ -18,6 +18,10 @@ use crate::error::LabError;
 use crate::filters::status::FilterStatus;
 use crate::meter::Meter;
 
+/// The first word of a server that is the program itself which starts it: the agent, in a place
+/// with no other program of ours.
+pub const OWN_PROGRAM: &str = "{own program}";
+
 /// Something that happened, for the run's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,7 +14,7 @@ use tare_io::{DurationNs, Instant};
 use crate::companion::Companion;
 use crate::count;
 use crate::error::LabError;
-use crate::launch::{Event, Recipe, Server};
+use crate::launch::{Event, OWN_PROGRAM, Recipe, Server};
 use crate::meter::{Cgroup, Meter};
 use crate::processes;
 use crate::running::{Running, Start};
@@ -64,9 +64,10 @@ impl LocalServer {
             .as_ref()
             .map(|companion| Companion::start(companion, &recipe.folder, site));
         let companion = companion.transpose()?;
+        let argv = own_program(&recipe.argv)?;
         let running = Running::start(&Start {
             who: &site.who,
-            argv: &recipe.argv,
+            argv: &argv,
             env: &recipe.env,
             cpus: &site.cpus,
             pidfile: site.pidfile.as_deref(),
@@ -104,6 +105,18 @@ impl LocalServer {
             }
         }
     }
+}
+
+/// The words with this program's own path, where they ask for it.
+fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
+    let mut argv = argv.to_vec();
+    if let Some(first) = argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
+        let own = std::env::current_exe().map_err(|error| error.to_string());
+        let own =
+            own.and_then(|path| path.into_os_string().into_string().map_err(|p| format!("{p:?}")));
+        *first = own.map_err(|why| LabError::Environment(format!("no path to itself: {why}")))?;
+    }
+    Ok(argv)
 }
 
 impl Server for LocalServer {

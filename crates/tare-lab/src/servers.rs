@@ -3,6 +3,7 @@
 
 mod command;
 mod httpd;
+mod net;
 mod nginx;
 mod target;
 
@@ -23,6 +24,7 @@ use crate::programs;
 
 pub use command::CommandSpec;
 pub use httpd::HttpdSpec;
+pub use net::NetSpec;
 pub use nginx::NginxSpec;
 pub use target::TargetSpec;
 
@@ -36,6 +38,7 @@ pub enum ServerSpec {
     Nginx(NginxSpec),
     Httpd(HttpdSpec),
     Target(TargetSpec),
+    Net(NetSpec),
 }
 
 /// What a recipe may know of the place it is made for.
@@ -70,6 +73,7 @@ impl ServerSpec {
             Self::Nginx(spec) => spec.recipe(kitchen),
             Self::Httpd(spec) => spec.recipe(kitchen),
             Self::Target(spec) => spec.recipe(kitchen),
+            Self::Net(spec) => spec.recipe(kitchen),
         }
     }
 
@@ -84,6 +88,7 @@ impl ServerSpec {
                  own, write a command"
                     .into(),
             )),
+            Self::Net(spec) => spec.check().map(|()| "its agent is the endpoint".into()),
             Self::Httpd(_) | Self::Target(_) => Err(LabError::Usage(
                 "a place with programs of its own (an image, another machine) runs nginx or a \
                  command"
@@ -100,6 +105,10 @@ impl ServerSpec {
             Self::Nginx(spec) => spec.describe(),
             Self::Httpd(spec) => spec.describe(),
             Self::Target(spec) => Ok(format!("starts: tare target {}", spec.flags().join(" "))),
+            Self::Net(spec) => {
+                spec.check()?;
+                Ok(format!("starts: tare net --serve {}", spec.flags().join(" ")))
+            }
         }
     }
 
@@ -111,6 +120,8 @@ impl ServerSpec {
             Self::Nginx(spec) => spec.needs(),
             Self::Httpd(spec) => spec.needs(),
             Self::Target(_) => Ok(vec![programs::own()?]),
+            // What `exec` executes.
+            Self::Net(_) => Ok(vec![programs::own()?, "/bin/true".into()]),
         }
     }
 

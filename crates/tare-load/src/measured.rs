@@ -123,6 +123,10 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
             .map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned()))
             .collect(),
         lost: lost(plan, total, reports),
+        calls: match plan.engine.protocol {
+            Protocol::Calls { .. } => total.good,
+            _ => 0,
+        },
         disordered: reports.iter().map(|report| report.disordered).sum(),
         retransmits: reports.iter().map(|report| report.retransmits).sum(),
     }

@@ -45,6 +45,7 @@ pub struct VariantFacts {
 /// The load, as far as guards need it.
 #[derive(Clone, Debug)]
 pub struct LoadFacts {
+    pub asked: Asked,
     pub open_loop: bool,
     pub rate_per_s: Option<f64>,
     pub poisson: bool,
@@ -53,6 +54,18 @@ pub struct LoadFacts {
     pub new_connections: bool,
     pub tls_resume: bool,
     pub workers: u32,
+}
+
+/// What load consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// Requests or messages that are answered.
+    #[default]
+    Replies,
+    /// Messages that are not: who sends them is a part of what is measured.
+    Streams,
+    /// Calls into a kernel: the load's workers only wait.
+    Calls,
 }
 
 /// A variant over the whole run.

@@ -7,14 +7,14 @@ use tare_stats::shape::{trend, two_modes};
 
 use crate::guards::Severity;
 use crate::run::RunGuard;
-use crate::run_build::Evidence;
+use crate::run_build::{Asked, Evidence};
 use crate::run_filters;
 use crate::run_places;
 use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 14] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 15] = [
         run_filters::not_proven,
         unequal_reply,
         errors,
@@ -23,6 +23,7 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         rate_missed,
         reconnects,
         client_bound,
+        lost,
         resumed,
         chatty,
         throttled_server,
@@ -101,7 +102,15 @@ fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let (base, mine) = (size(baseline), size(variant));
     let apart = (mine - base).abs() > base.max(mine) * BODY_APART;
     let measured = |v: usize| evidence.totals[v].counts.completed > 0;
-    if apart && !may("body") && seen.is_empty() && measured(variant) && measured(baseline) {
+    // A stream has no replies whose size could tell.
+    let replies = evidence.facts.load.asked == Asked::Replies;
+    if apart
+        && replies
+        && !may("body")
+        && seen.is_empty()
+        && measured(variant)
+        && measured(baseline)
+    {
         let text = format!(
             "under load its replies have {} on average, the baseline's {}: not the same work",
             bytes(mine),
@@ -175,7 +184,8 @@ fn differences(
 
 fn errors(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let counts = &evidence.totals[variant].counts;
-    let failed = counts.failed + counts.cut;
+    // Lost datagrams are not failures but what datagrams do: they have a guard of their own.
+    let failed = (counts.failed + counts.cut).saturating_sub(counts.lost);
     let unexpected = counts.completed - counts.good;
     let mut guards = Vec::new();
     for (n, what) in [(failed, "failed"), (unexpected, "have an unexpected status")] {
@@ -286,7 +296,25 @@ fn reconnects(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     guard("reconnects", Severity::Warn, Some(evidence.name(variant)), text)
 }
 
+/// Datagrams that did not come: of exchanges as a share of all, of streams of what was sent.
+fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counts = &evidence.totals[variant].counts;
+    if counts.lost == 0 {
+        return Vec::new();
+    }
+    let sent = match evidence.facts.load.asked {
+        Asked::Streams => counts.answered + counts.lost,
+        _ => counts.started,
+    };
+    let share = percent(counts.lost as f64 / sent.max(1) as f64);
+    let text = format!("{} datagrams ({share}) were lost", count(counts.lost));
+    guard("lost", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
 fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    if evidence.facts.load.asked != Asked::Replies {
+        return Vec::new();
+    }
     let counts = &evidence.totals[variant].counts;
     let load = &evidence.facts.load;
     let text = if load.open_loop {

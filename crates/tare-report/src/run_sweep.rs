@@ -13,6 +13,16 @@ pub const SCHEMA: &str = "tare.sweep/1";
 pub struct Sweep {
     pub schema: String,
     pub cells: Vec<SweepCell>,
+    /// Values that could not be measured, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingCell>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MissingCell {
+    pub values: BTreeMap<String, String>,
+    pub reason: String,
 }
 
 /// The experiment with one value for each thing that is swept.
@@ -24,8 +34,8 @@ pub struct SweepCell {
 }
 
 impl Sweep {
-    pub fn of(cells: Vec<SweepCell>) -> Self {
-        Self { schema: SCHEMA.into(), cells }
+    pub fn of(cells: Vec<SweepCell>, missing: Vec<MissingCell>) -> Self {
+        Self { schema: SCHEMA.into(), cells, missing }
     }
 
     pub fn json(&self) -> String {

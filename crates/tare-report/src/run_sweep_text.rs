@@ -1,27 +1,33 @@
 //! A sweep in words: a row a value, a column a variant.
 
-use tare_stats::{Metric, Verdict};
+use std::collections::BTreeMap;
 
-use crate::run::RunReport;
+use tare_stats::{Estimate, Metric, Verdict};
+
+use crate::guards::Severity;
+use crate::run::{RunGuard, RunReport, Variant};
 use crate::run_sweep::Sweep;
-use crate::run_text::columns;
-use crate::run_words::{Table, overhead};
+use crate::run_text::{PAPER, columns};
+use crate::run_words::{Table, cell, overhead, time};
+use crate::units::{bytes, count, rate};
 use crate::{run_csv, run_markdown};
 
 pub fn render(sweep: &Sweep) -> String {
-    let parts = metrics(sweep).into_iter().map(|metric| {
-        let lines = columns(&table(sweep, metric)).join("\n");
-        format!("overhead, {} (~ is unresolved):\n{lines}\n", metric.word())
-    });
-    parts.collect::<Vec<_>>().join("\n")
+    let mut text = String::new();
+    for (title, table) in tables(sweep) {
+        text.push_str(&format!("{title}:\n{}\n\n", narrower(&table).join("\n")));
+    }
+    for line in asides(sweep) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text + "\n" + &ending(sweep) + "\n"
 }
 
 pub fn markdown(sweep: &Sweep) -> String {
     let mut text = String::new();
-    for metric in metrics(sweep) {
-        let table = table(sweep, metric);
-        let row = |cells: &[String]| format!("| {} |\n", run_markdown::escaped(cells).join(" | "));
-        text.push_str(&format!("## Overhead, {} (~ is unresolved)\n\n", metric.word()));
+    let row = |cells: &[String]| format!("| {} |\n", run_markdown::escaped(cells).join(" | "));
+    for (title, table) in tables(sweep) {
+        text.push_str(&format!("## {title}\n\n"));
         text.push_str(&row(&table.header));
         let marks = vec!["---:"; table.header.len().saturating_sub(1)].join("|");
         text.push_str(&format!("|---|{marks}|\n"));
@@ -44,6 +50,135 @@ pub fn csv(sweep: &Sweep) -> String {
     text
 }
 
+/// As it is or turned round, whichever is narrower, where it is too wide for most terminals.
+fn narrower(table: &Table) -> Vec<String> {
+    let width = |lines: &[String]| lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let lines = columns(table);
+    if width(&lines) <= PAPER {
+        return lines;
+    }
+    let row = |at: usize| table.rows.iter().map(move |row| row[at].clone());
+    let mut header = vec![String::new()];
+    header.extend(row(0));
+    let rows = (1..table.header.len()).map(|at| {
+        let mut own = vec![table.header[at].clone()];
+        own.extend(row(at));
+        own
+    });
+    let turned = columns(&Table { rows: rows.collect(), header });
+    if width(&turned) < width(&lines) { turned } else { lines }
+}
+
+/// What each costs, and by how much more than the baseline.
+fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
+    let mut all = vec![values(sweep)];
+    all.extend(metrics(sweep).into_iter().map(|metric| {
+        (format!("Overhead, {} (~ is unresolved)", metric.word()), overheads(sweep, metric))
+    }));
+    all
+}
+
+/// A row's values, in their order; the tests of a network stand together in one.
+type Row = BTreeMap<String, String>;
+const TEST: &str = "test";
+
+/// In the shape in which such tables are published: a row a size or rate, a column a place, in
+/// each cell what was measured.
+fn values(sweep: &Sweep) -> (String, Table) {
+    let names = variants(sweep);
+    let mut header = vec![String::new()];
+    header.extend(names.iter().cloned());
+    let mut rows: Vec<(Row, Vec<Vec<String>>)> = Vec::new();
+    for cell in &sweep.cells {
+        let mut key = cell.values.clone();
+        key.remove(TEST);
+        let at = match rows.iter().position(|(own, _)| *own == key) {
+            Some(at) => at,
+            None => {
+                rows.push((key, vec![Vec::new(); names.len()]));
+                rows.len() - 1
+            }
+        };
+        for (place, name) in rows[at].1.iter_mut().zip(&names) {
+            place.push(value_text(&cell.report, name, cell.values.contains_key("rate")));
+        }
+    }
+    for missing in &sweep.missing {
+        let mut key = missing.values.clone();
+        key.remove(TEST);
+        match rows.iter_mut().find(|(own, _)| *own == key) {
+            Some((_, places)) => places.iter_mut().for_each(|place| place.push("–".into())),
+            None => rows.push((key, vec![vec!["–".to_owned()]; names.len()])),
+        }
+    }
+    let rows = rows.into_iter().map(|(key, places)| {
+        let mut row = vec![label(&key)];
+        row.extend(places.into_iter().map(|place| place.join(", ")));
+        row
+    });
+    (what(sweep), Table { rows: rows.collect(), header })
+}
+
+/// What stands in the cells.
+fn what(sweep: &Sweep) -> String {
+    if sweep.cells.iter().any(|cell| cell.values.contains_key("rate")) {
+        return "Replies/s, bytes/s, timeouts, mean latency".into();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for cell in &sweep.cells {
+        let Some(metric) = headline(&cell.report) else { continue };
+        let test = cell.values.get(TEST).map_or(String::new(), |test| format!("{test} "));
+        let word = format!("{test}{}", metric.word());
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    capital(&words.join(", "))
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+/// The first metric that was to be resolved.
+fn headline(report: &RunReport) -> Option<Metric> {
+    report.comparisons.iter().find(|comparison| comparison.asked).map(|c| c.metric)
+}
+
+fn value_text(report: &RunReport, name: &str, by_rate: bool) -> String {
+    let Some(variant) = report.variant(name) else { return "–".into() };
+    if by_rate {
+        return rate_text(variant);
+    }
+    let value = headline(report).and_then(|metric| Some((metric, variant.metric(metric)?)));
+    value.map_or("–".into(), |(metric, value)| {
+        format!("{}{}", cell(metric, Some(value)), within(value))
+    })
+}
+
+/// ` ± 0.4 %`.
+fn within(value: &Estimate) -> String {
+    if value.n < 2 {
+        return String::new();
+    }
+    let percent = value.half_width() / value.point * 100.0;
+    match percent {
+        p if p < 9.95 => format!(" ± {p:.1} %"),
+        p => format!(" ± {p:.0} %"),
+    }
+}
+
+fn rate_text(variant: &Variant) -> String {
+    let point = |metric| variant.metric(metric).map(|estimate| estimate.point);
+    let per_s = point(Metric::Throughput).map_or("–".into(), rate);
+    let carried = point(Metric::Bandwidth).map_or("–".into(), |b| format!("{}/s", bytes(b)));
+    let timeouts = variant.errors.get("timed_out").copied().unwrap_or(0);
+    let latency = cell(Metric::LatencyMean, variant.metric(Metric::LatencyMean));
+    format!("{per_s}, {carried}, {}, {latency}", count(timeouts))
+}
+
 fn metrics(sweep: &Sweep) -> Vec<Metric> {
     let mut found = Vec::new();
     for comparison in sweep.cells.iter().flat_map(|cell| &cell.report.comparisons) {
@@ -54,22 +189,32 @@ fn metrics(sweep: &Sweep) -> Vec<Metric> {
     found
 }
 
-fn table(sweep: &Sweep, metric: Metric) -> Table {
-    let variants: Vec<&str> = sweep.cells.first().map_or_else(Vec::new, |cell| {
-        let others = cell.report.variants.iter().filter(|variant| !variant.baseline);
-        others.map(|variant| variant.name.as_str()).collect()
-    });
+fn variants(sweep: &Sweep) -> Vec<String> {
+    sweep.cells.first().map_or_else(Vec::new, |cell| {
+        cell.report.variants.iter().map(|variant| variant.name.clone()).collect()
+    })
+}
+
+fn overheads(sweep: &Sweep, metric: Metric) -> Table {
+    let is_other =
+        |cell: &RunReport, name: &str| cell.variant(name).is_some_and(|variant| !variant.baseline);
+    let mut names = variants(sweep);
+    names.retain(|name| sweep.cells.first().is_some_and(|cell| is_other(&cell.report, name)));
     let mut header = vec![String::new()];
-    header.extend(variants.iter().map(|name| (*name).to_owned()));
-    let rows = sweep.cells.iter().map(|cell| {
+    header.extend(names.iter().cloned());
+    let asked = sweep
+        .cells
+        .iter()
+        .filter(|cell| cell.report.comparisons.iter().any(|c| c.asked && c.metric == metric));
+    let rows = asked.map(|cell| {
         let mut row = vec![cell.label()];
-        row.extend(variants.iter().map(|name| cell_text(&cell.report, name, metric)));
+        row.extend(names.iter().map(|name| overhead_text(&cell.report, name, metric)));
         row
     });
     Table { rows: rows.collect(), header }
 }
 
-fn cell_text(report: &RunReport, variant: &str, metric: Metric) -> String {
+fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
     let found = report.asked_of(variant).find(|comparison| comparison.metric == metric);
     found.map_or("–".into(), |comparison| {
         let text = overhead(&comparison.overhead_percent);
@@ -79,4 +224,80 @@ fn cell_text(report: &RunReport, variant: &str, metric: Metric) -> String {
             _ => text,
         }
     })
+}
+
+/// What guards say, each once, with how many of the cells say so; what could not be measured.
+fn asides(sweep: &Sweep) -> Vec<String> {
+    let mut said: Vec<(&RunGuard, usize, String)> = Vec::new();
+    for cell in &sweep.cells {
+        for guard in &cell.report.guards {
+            let same = |known: &&mut (&RunGuard, usize, String)| {
+                known.0.code == guard.code && known.0.variant == guard.variant
+            };
+            match said.iter_mut().find(same) {
+                Some((_, times, _)) => *times += 1,
+                None => said.push((guard, 1, cell.label())),
+            }
+        }
+    }
+    let total = sweep.cells.len();
+    let mut lines: Vec<String> = said
+        .into_iter()
+        .map(|(guard, times, first)| {
+            let word = match guard.severity {
+                Severity::Note => "note",
+                Severity::Warn => "warning",
+                Severity::Void => "void",
+            };
+            let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+            let scope = match times {
+                n if n == total => String::new(),
+                1 => format!(" ({first})"),
+                n => format!(" ({first} and {} more)", n - 1),
+            };
+            format!("{word} {}{scope}: {whom}{}", guard.code, guard.text)
+        })
+        .collect();
+    for missing in &sweep.missing {
+        lines.push(format!("{}: not measured: {}", label(&missing.values), missing.reason));
+    }
+    if let Some(first) = sweep.cells.first() {
+        let skipped = first.report.skipped.iter();
+        lines.extend(
+            skipped.map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason)),
+        );
+    }
+    lines
+}
+
+fn label(values: &BTreeMap<String, String>) -> String {
+    let words: Vec<String> = values.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    words.join(", ")
+}
+
+fn ending(sweep: &Sweep) -> String {
+    let (Some(first), Some(last)) = (sweep.cells.first(), sweep.cells.last()) else {
+        return "nothing was measured".into();
+    };
+    let rounds = |cell: &crate::run_sweep::SweepCell| cell.report.run.rounds;
+    let fewest = sweep.cells.iter().map(rounds).min().unwrap_or(0);
+    let most = sweep.cells.iter().map(rounds).max().unwrap_or(0);
+    let rounds = match fewest == most {
+        true => format!("{most}"),
+        false => format!("{fewest} to {most}"),
+    };
+    let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
+    let precise =
+        sweep.cells.iter().filter(|cell| cell.report.run.stopped_by == "precision").count();
+    format!(
+        "{} cells of {rounds} rounds each, on the same launches, in {}; {precise} of them are as \
+         precise as asked; intervals are 95 %; seed {}\nkept as runs {} to {}; one of them in full: \
+         tare report {}",
+        sweep.cells.len(),
+        time(elapsed as f64 / 1000.0),
+        first.report.run.seed,
+        first.report.run.id,
+        last.report.run.id,
+        first.report.run.id,
+    )
 }

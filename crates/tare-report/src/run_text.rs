@@ -29,7 +29,7 @@ pub fn render(report: &RunReport) -> String {
 }
 
 /// Wider lines wrap in most people's terminals.
-const PAPER: usize = 120;
+pub const PAPER: usize = 120;
 /// What a table can do without, first what matters least. The other forms of the report have all.
 const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 

@@ -6,7 +6,9 @@ use crate::run::{Bounds, Comparison, RunReport, Variant};
 use crate::units::{bytes, duration, rate};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [(Metric, &str); 6] = [
+const COLUMNS: [(Metric, &str); 8] = [
+    (Metric::Bandwidth, "bandwidth"),
+    (Metric::SystemCall, "a call"),
     (Metric::Throughput, "requests/s"),
     (Metric::LatencyP50, "p50"),
     (Metric::LatencyP99, "p99"),
@@ -24,7 +26,8 @@ pub struct Table {
 pub fn table(report: &RunReport) -> Table {
     let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
     let asked: Vec<Metric> = asked(report);
-    let columns: Vec<(Metric, &str)> = COLUMNS.into_iter().filter(|(m, _)| has(*m)).collect();
+    let columns: Vec<(Metric, &str)> =
+        COLUMNS.into_iter().filter(|(m, _)| has(*m) && tells(*m, &asked)).collect();
     let mut header = vec![String::new()];
     header.extend(columns.iter().map(|(_, title)| (*title).to_owned()));
     for metric in &asked {
@@ -55,6 +58,18 @@ pub fn table(report: &RunReport) -> Table {
         row
     });
     Table { rows: rows.collect(), header }
+}
+
+/// Whether a column says anything where these are compared.
+fn tells(metric: Metric, asked: &[Metric]) -> bool {
+    match metric {
+        Metric::Bandwidth => asked.contains(&Metric::Bandwidth),
+        Metric::Throughput => {
+            !asked.contains(&Metric::Bandwidth) && !asked.contains(&Metric::SystemCall)
+        }
+        Metric::ServerCpu => !asked.contains(&Metric::SystemCall),
+        _ => true,
+    }
 }
 
 /// Whether what one call costs says what any variant's overhead should be.
@@ -88,8 +103,10 @@ pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
     let Some(Estimate { point, .. }) = value else { return "–".into() };
     match metric {
         Metric::Throughput => rate(*point),
+        Metric::Bandwidth => format!("{}/s", bytes(*point)),
         Metric::ServerRss => bytes(*point),
         Metric::FilterCall => format!("{point:.1}ns"),
+        Metric::SystemCall if *point < 1000.0 => format!("{point:.1}ns"),
         Metric::ServerSwitches => format!("{point:.3}"),
         _ => duration(point.round() as u64),
     }
@@ -190,6 +207,7 @@ const ROOM: f64 = 0.95;
 fn words(metric: Metric, worse: bool) -> String {
     match metric {
         Metric::Throughput => if worse { "is slower by" } else { "is faster by" }.to_owned(),
+        Metric::Bandwidth => if worse { "carries less by" } else { "carries more by" }.to_owned(),
         Metric::ServerRss
         | Metric::ServerSwitches
         | Metric::ServerCpu
@@ -204,6 +222,7 @@ fn words(metric: Metric, worse: bool) -> String {
 pub fn noun(metric: Metric) -> &'static str {
     match metric {
         Metric::Throughput => "throughput",
+        Metric::Bandwidth => "bandwidth",
         Metric::LatencyMean => "mean latency",
         Metric::LatencyP50 => "p50 latency",
         Metric::LatencyP90 => "p90 latency",
@@ -217,6 +236,7 @@ pub fn noun(metric: Metric) -> &'static str {
         Metric::ServerSwitches => "context switches a request",
         Metric::ServerRss => "memory",
         Metric::FilterCall => "one call of the filter",
+        Metric::SystemCall => "one call",
     }
 }
 

@@ -43,6 +43,7 @@ fn facts() -> RunFacts {
         variants: vec![variant("none"), variant("=<b>filter</b>")],
         skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
         load: LoadFacts {
+            asked: Default::default(),
             open_loop: false,
             rate_per_s: None,
             poisson: false,

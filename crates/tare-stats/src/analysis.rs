@@ -150,6 +150,8 @@ fn totals_ratio(
             |f: fn(&crate::digest::VariantRound) -> u64| rounds.clone().map(f).sum::<u64>() as f64;
         match metric {
             Metric::Throughput => sum(|r| r.counts.good) / sum(|r| r.counts.window_ns),
+            Metric::Bandwidth => sum(|r| r.counts.body_bytes) / sum(|r| r.counts.window_ns),
+            Metric::SystemCall => sum(|r| r.counts.window_ns) / sum(|r| r.counts.calls),
             _ => sum(|r| r.server.map_or(0, |s| s.cpu_ns)) / sum(|r| r.counts.answered),
         }
     };

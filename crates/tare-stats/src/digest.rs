@@ -115,6 +115,8 @@ fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
         Basis::Quantile(series, quantile) => round.latency(series)?.quantile(quantile)? as f64,
         _ => match metric {
             Metric::Throughput => counts.good as f64 / (counts.window_ns as f64 / 1e9),
+            Metric::Bandwidth => counts.body_bytes as f64 / (counts.window_ns as f64 / 1e9),
+            Metric::SystemCall => counts.window_ns as f64 / counts.calls as f64,
             Metric::LatencyMean => round.latency(Series::Headline)?.mean_ns()?,
             Metric::ServerCpu => per_request(round.server?.cpu_ns),
             Metric::ServerCpuUser => per_request(round.server?.user_ns),
@@ -132,6 +134,8 @@ fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
 fn slice_value(metric: Metric, slice: &Slice) -> Option<f64> {
     let value = match metric {
         Metric::Throughput => slice.throughput_per_s(),
+        Metric::Bandwidth => slice.counts.body_bytes as f64 / slice.counts.window_ns as f64,
+        Metric::SystemCall => slice.counts.window_ns as f64 / slice.counts.calls as f64,
         Metric::ServerCpu => slice.server?.cpu_ns as f64 / slice.counts.answered as f64,
         _ => return None,
     };

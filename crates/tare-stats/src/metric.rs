@@ -9,6 +9,8 @@ use crate::samples::Series;
 pub enum Metric {
     /// Good replies a second, in the windows.
     Throughput,
+    /// Bytes of bodies or messages a second, in the windows.
+    Bandwidth,
     LatencyMean,
     LatencyP50,
     LatencyP90,
@@ -28,6 +30,8 @@ pub enum Metric {
     ServerRss,
     /// One call of the filter, in a process of its own.
     FilterCall,
+    /// One call into the kernel, where the endpoint makes them.
+    SystemCall,
 }
 
 /// How a metric's number for a round is made.
@@ -42,8 +46,9 @@ pub enum Basis {
 }
 
 impl Metric {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Throughput,
+        Self::Bandwidth,
         Self::LatencyMean,
         Self::LatencyP50,
         Self::LatencyP90,
@@ -57,12 +62,14 @@ impl Metric {
         Self::ServerSwitches,
         Self::ServerRss,
         Self::FilterCall,
+        Self::SystemCall,
     ];
 
     /// The key in JSON.
     pub fn key(self) -> &'static str {
         match self {
             Self::Throughput => "throughput_per_s",
+            Self::Bandwidth => "bandwidth_bytes_per_s",
             Self::LatencyMean => "latency_ns_mean",
             Self::LatencyP50 => "latency_ns_p50",
             Self::LatencyP90 => "latency_ns_p90",
@@ -76,6 +83,7 @@ impl Metric {
             Self::ServerSwitches => "server_switches_per_request",
             Self::ServerRss => "server_rss_bytes",
             Self::FilterCall => "filter_call_ns",
+            Self::SystemCall => "system_call_ns",
         }
     }
 
@@ -83,6 +91,7 @@ impl Metric {
     pub fn word(self) -> &'static str {
         match self {
             Self::Throughput => "throughput",
+            Self::Bandwidth => "bandwidth",
             Self::LatencyMean => "mean",
             Self::LatencyP50 => "p50",
             Self::LatencyP90 => "p90",
@@ -96,6 +105,7 @@ impl Metric {
             Self::ServerSwitches => "switches",
             Self::ServerRss => "rss",
             Self::FilterCall => "call",
+            Self::SystemCall => "system-call",
         }
     }
 
@@ -110,7 +120,7 @@ impl Metric {
 
     pub fn basis(self) -> Basis {
         match self {
-            Self::Throughput | Self::ServerCpu => Basis::Cycle,
+            Self::Throughput | Self::Bandwidth | Self::ServerCpu | Self::SystemCall => Basis::Cycle,
             Self::LatencyP50 => Basis::Quantile(Series::Headline, 0.5),
             Self::LatencyP90 => Basis::Quantile(Series::Headline, 0.9),
             Self::LatencyP99 => Basis::Quantile(Series::Headline, 0.99),
@@ -123,7 +133,7 @@ impl Metric {
 
     /// A larger value is better.
     pub fn more_is_better(self) -> bool {
-        self == Self::Throughput
+        matches!(self, Self::Throughput | Self::Bandwidth)
     }
 
     /// Percent by which a variant is worse than its baseline, from the ratio of the two. For

@@ -157,6 +157,9 @@ pub struct Counts {
     /// Datagrams that did not come (or come back) in time; of requests, these are among `failed`.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub lost: u64,
+    /// Calls into the kernel that were made instead of requests, in the window.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub calls: u64,
     /// Datagrams of a stream that came after a later one.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub disordered: u64,
@@ -262,6 +265,7 @@ impl Counts {
         }
         self.errors.sort();
         self.lost += other.lost;
+        self.calls += other.calls;
         self.disordered += other.disordered;
         self.retransmits += other.retransmits;
     }

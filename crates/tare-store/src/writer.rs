@@ -23,7 +23,7 @@ pub enum Entry {
 /// Takes entries, and writes them in order. The first failure ends it; what was written stays.
 #[derive(Debug)]
 pub struct Writer {
-    entries: Option<SyncSender<Entry>>,
+    entries: Option<SyncSender<(RunId, Entry)>>,
     failure: Arc<Mutex<Option<StoreError>>>,
     thread: Option<JoinHandle<Store>>,
 }
@@ -33,13 +33,13 @@ pub struct Writer {
 const WAITING_MAX: usize = 4096;
 
 impl Writer {
-    pub fn start(mut store: Store, run: RunId) -> Result<Self, StoreError> {
+    pub fn start(mut store: Store) -> Result<Self, StoreError> {
         let mut packer = Packer::new().map_err(|error| store.damaged(error))?;
         let (entries, inbox) = sync_channel(WAITING_MAX);
         let failure = Arc::new(Mutex::new(None));
         let told = failure.clone();
         let work = move || {
-            if let Err(error) = write_all(&mut store, run, &inbox, &mut packer) {
+            if let Err(error) = write_all(&mut store, &inbox, &mut packer) {
                 *told.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
             }
             store
@@ -53,8 +53,8 @@ impl Writer {
     }
 
     /// Hands an entry over. `Err` once writing has failed.
-    pub fn write(&self, entry: Entry) -> Result<(), StoreError> {
-        let sent = self.entries.as_ref().is_some_and(|entries| entries.send(entry).is_ok());
+    pub fn write(&self, run: RunId, entry: Entry) -> Result<(), StoreError> {
+        let sent = self.entries.as_ref().is_some_and(|entries| entries.send((run, entry)).is_ok());
         if sent { Ok(()) } else { Err(self.take_failure()) }
     }
 
@@ -78,11 +78,10 @@ impl Writer {
 
 fn write_all(
     store: &mut Store,
-    run: RunId,
-    inbox: &Receiver<Entry>,
+    inbox: &Receiver<(RunId, Entry)>,
     packer: &mut Packer,
 ) -> Result<(), StoreError> {
-    for entry in inbox {
+    for (run, entry) in inbox {
         match entry {
             Entry::RoundBegan { number, cycles, started_unix_ms } => {
                 store.begin_round(run, number, cycles, started_unix_ms)?;

@@ -68,20 +68,20 @@ fn written_round() -> Round {
 
 /// Writes [`written_round`] into a new run.
 fn fill(store: Store, run: RunId) -> Store {
-    let writer = Writer::start(store, run).unwrap();
+    let writer = Writer::start(store).unwrap();
     let round = written_round();
     let number = round.index;
     let began = Entry::RoundBegan { number, cycles: 2, started_unix_ms: 5 };
-    writer.write(began).unwrap();
+    writer.write(run, began).unwrap();
     for slice in round.slices {
-        writer.write(Entry::Slice { round: number, slice: Arc::new(slice) }).unwrap();
+        writer.write(run, Entry::Slice { round: number, slice: Arc::new(slice) }).unwrap();
     }
     let event = |unix_ms, text: &str| Entry::Event { unix_ms, who: "a".into(), text: text.into() };
-    writer.write(event(9, "later")).unwrap();
-    writer.write(event(8, "sooner \u{1b}[31m")).unwrap();
+    writer.write(run, event(9, "later")).unwrap();
+    writer.write(run, event(8, "sooner \u{1b}[31m")).unwrap();
     let (machine, launches) = (round.machine, round.launches);
-    writer.write(Entry::RoundEnded { number, elapsed_ns: 77, machine, launches }).unwrap();
-    writer.write(Entry::RunEnded(RunEnd { stopped_by: "precision".into() })).unwrap();
+    writer.write(run, Entry::RoundEnded { number, elapsed_ns: 77, machine, launches }).unwrap();
+    writer.write(run, Entry::RunEnded(RunEnd { stopped_by: "precision".into() })).unwrap();
     writer.finish().unwrap()
 }
 
@@ -166,11 +166,11 @@ fn a_writer_that_fails_says_so_and_keeps_what_it_wrote() {
     let path = folder.join("tare.db");
     let mut store = Store::open(&path).unwrap();
     let id = store.begin_run(&new_run("twice")).unwrap();
-    let writer = Writer::start(store, id).unwrap();
+    let writer = Writer::start(store).unwrap();
     let began = || Entry::RoundBegan { number: 0, cycles: 2, started_unix_ms: 5 };
-    writer.write(began()).unwrap();
+    writer.write(id, began()).unwrap();
     // The same round again breaks the key.
-    writer.write(began()).unwrap();
+    writer.write(id, began()).unwrap();
     let error = writer.finish().unwrap_err();
     assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
     assert_eq!(Store::open(&path).unwrap().round_numbers(id).unwrap(), [0]);

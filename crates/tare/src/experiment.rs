@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_lab::ServerSpec;
 use tare_lab::filters::FilterSpec;
-use tare_lab::servers::{CommandSpec, HttpdSpec, NginxSpec, TargetSpec};
+use tare_lab::servers::{CommandSpec, HttpdSpec, NetSpec, NginxSpec, TargetSpec};
 use tare_stats::Metric;
 use toml::Spanned;
 
@@ -42,7 +42,7 @@ struct Written {
     server: BTreeMap<String, Spanned<ServerTable>>,
     variant: Vec<VariantTable>,
     #[serde(default)]
-    sweep: BTreeMap<String, Spanned<Vec<f64>>>,
+    sweep: BTreeMap<String, Spanned<sweep::Values>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -77,6 +77,7 @@ struct ServerTable {
     nginx: Option<NginxSpec>,
     httpd: Option<HttpdSpec>,
     target: Option<TargetSpec>,
+    net: Option<NetSpec>,
     /// Where it answers; of a server without anything above: where it is up already.
     url: Option<String>,
 }
@@ -178,7 +179,13 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
 
 fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Plan>, Failure> {
     let values = std::mem::take(&mut file.sweep);
-    sweep::cells(plan(file, source)?, &values, source)
+    // What decides depends on the test, which may be swept.
+    let chooses = file.stop.metrics.is_empty();
+    let mut cells = sweep::cells(plan(file, source)?, &values, source)?;
+    for cell in cells.iter_mut().filter(|_| chooses) {
+        cell.stop.metrics = default_metrics(&cell.load);
+    }
+    Ok(cells)
 }
 
 fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
@@ -199,7 +206,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let precision = file.stop.precision.unwrap_or(PRECISION);
     let metrics = match file.stop.metrics.is_empty() {
-        true => default_metrics(load.rate),
+        true => default_metrics(&load),
         false => file.stop.metrics,
     };
     Ok(Plan {
@@ -286,6 +293,7 @@ fn server_spec(
         nginx,
         table.httpd.clone().map(ServerSpec::Httpd),
         table.target.clone().map(ServerSpec::Target),
+        table.net.clone().map(ServerSpec::Net),
     ];
     let mut kinds = kinds.into_iter().flatten();
     match (kinds.next(), kinds.next(), &table.url) {
@@ -302,7 +310,7 @@ fn server_spec(
         (None, _, Some(_)) => Ok(ServerSpec::Up),
         (None, _, None) => {
             let text = format!(
-                "server '{name}' needs one of command, nginx, httpd or target, or the url of one \
+                "server '{name}' needs one of command, nginx, httpd, target or net, or the url of one \
                  that is up already"
             );
             Err(source.at(at, &text))

@@ -11,7 +11,7 @@ use tare_stats::samples::ServerUse;
 use crate::launch::{Event, Recipe};
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -173,12 +173,12 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let stop = ToAgent::parse(br#"{"tare":1,"id":7,"do":"stop"}"#).unwrap();
+        let stop = ToAgent::parse(br#"{"tare":2,"id":7,"do":"stop"}"#).unwrap();
         assert_eq!((stop.id, stop.request), (7, Request::Stop));
         for (line, complaint) in [
-            (&br#"{"tare":2,"id":7,"do":"stop"}"#[..], "protocol 2"),
-            (b"{\"tare\":1,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":1,\"id\":7}", "missing field"),
+            (&br#"{"tare":1,"id":7,"do":"stop"}"#[..], "protocol 1"),
+            (b"{\"tare\":2,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":2,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

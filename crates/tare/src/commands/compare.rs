@@ -196,7 +196,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
             precision: PRECISION,
             tolerance: PRECISION,
             max_time: MAX_TIME,
-            metrics: default_metrics(load.rate),
+            metrics: default_metrics(&load),
             rounds: None,
         },
         slices: Slices::default(),

@@ -23,12 +23,12 @@ use crate::load::outputs::print;
 use crate::load::plan::random_seed;
 use crate::load::spec::LoadSpec;
 use crate::run::choices::PRECISION;
-use crate::run::finish::{begin, facts, measure};
+use crate::run::finish::{Begun, begin, facts, measure};
 use crate::run::live::LiveTable;
 use crate::run::outcome::Stopped;
 use crate::run::places::{divide_cpus, journal_folder, store_path};
 use crate::run::plan::{Plan, Slices, Stop, Variant, client_on_host, host};
-use crate::run::runner::Earlier;
+use crate::run::runner::Start;
 
 /// Say what can be measured on this machine, and how finely
 ///
@@ -232,14 +232,17 @@ fn noise(
     };
     let mut store = Store::open(&folder.join("noise.db"))?;
     let row = begin(&plan, &mut store)?;
-    let live = LiveTable::new(facts(&plan, &row), true);
-    let measured = measure(&plan, store, &row, Earlier::default(), live, stop)?;
-    match measured.stopped {
-        Stopped::Failed(failure) => return Err(failure),
-        Stopped::Interrupted => return Err(Failure::Interrupted),
+    let live = LiveTable::new(vec![facts(&plan, &row)], true);
+    let begun = Begun { plan: &plan, row: &row, digests: Vec::new() };
+    let measured = measure(vec![begun], store, Start::default(), live, stop)?;
+    match measured.stopped.into_iter().next() {
+        Some(Stopped::Failed(failure)) => return Err(failure),
+        Some(Stopped::Interrupted) => return Err(Failure::Interrupted),
         _ => {}
     }
-    let report = measured.report;
+    let Some(report) = measured.reports.into_iter().next() else {
+        return Err(Failure::Bug("a run without a report".into()));
+    };
     let Some(comparison) = report.comparisons.iter().find(|c| c.asked) else {
         return Ok(format!("{name}: too few rounds in {time} to tell"));
     };

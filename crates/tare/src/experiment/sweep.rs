@@ -2,32 +2,68 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use tare_io::calls::Call;
+use tare_load::net::{CallName, NetTest};
 use toml::Spanned;
 
 use super::Source;
 use crate::failure::Failure;
+use crate::net::sizes::{size, sizes};
 use crate::run::plan::Plan;
 
-type Put = fn(&mut Plan, f64) -> Result<(), String>;
+/// As they are written: a list, or sizes in one word, `"1:256K:*64"`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write a list of values, or sizes as \"1:256K:*64\"")]
+pub(super) enum Values {
+    List(Vec<Value>),
+    Sizes(String),
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged, expecting = "write numbers or words")]
+pub(super) enum Value {
+    Number(f64),
+    Word(String),
+}
+
+type Put = fn(&mut Plan, &Value) -> Result<(), String>;
 
 /// What can be swept, and how a value is put into a plan.
-const KEYS: [(&str, Put); 4] = [
+const KEYS: [(&str, Put); 8] = [
     ("connections", |plan, value| {
-        plan.load.connections = whole(value)?;
+        plan.load.connections = value.whole()?;
         Ok(())
     }),
     // As fast as replies come: the closed loop is a rate among others.
     ("rate", |plan, value| {
-        plan.load.rate = (value != CLOSED).then_some(value);
+        let rate = value.number()?;
+        plan.load.rate = (rate != CLOSED).then_some(rate);
         Ok(())
     }),
     ("threads", |plan, value| {
-        plan.load.threads = Some(whole(value)?);
+        plan.load.threads = Some(value.whole()?);
         Ok(())
     }),
     ("url_length", |plan, value| {
-        let length = whole(value)? as usize;
+        let length = value.whole()? as usize;
         plan.variants.iter_mut().try_for_each(|variant| lengthen(&mut variant.url, length))
+    }),
+    ("message_bytes", |plan, value| {
+        plan.load.message_bytes = Some(value.size()?);
+        Ok(())
+    }),
+    ("reply_bytes", |plan, value| {
+        plan.load.reply_bytes = Some(value.size()?);
+        Ok(())
+    }),
+    ("test", |plan, value| {
+        plan.load.test = Some(NetTest::parse(value.word()?)?);
+        Ok(())
+    }),
+    ("call", |plan, value| {
+        plan.load.call = Some(CallName(Call::parse(value.word()?)?));
+        Ok(())
     }),
 ];
 
@@ -36,10 +72,61 @@ const CLOSED: f64 = 0.0;
 /// As many as a person will wait for.
 const CELLS_MAX: usize = 1000;
 
+impl Value {
+    fn number(&self) -> Result<f64, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Word(word) => Err(format!("'{word}' is not a number")),
+        }
+    }
+
+    fn whole(&self) -> Result<u32, String> {
+        match self.number()? {
+            v if v.fract() == 0.0 && (1.0..=1e9).contains(&v) => Ok(v as u32),
+            _ => Err("write a whole number above 0".into()),
+        }
+    }
+
+    /// In bytes, or as "4K".
+    fn size(&self) -> Result<u32, String> {
+        match self {
+            Self::Word(word) => size(word),
+            Self::Number(_) => self.whole(),
+        }
+    }
+
+    fn word(&self) -> Result<&str, String> {
+        match self {
+            Self::Word(word) => Ok(word),
+            Self::Number(number) => Err(format!("{number} is not a word")),
+        }
+    }
+
+    /// As it stands in reports.
+    fn text(&self, key: &str) -> String {
+        match (key, self) {
+            ("rate", Self::Number(CLOSED)) => "closed loop".to_owned(),
+            (_, Self::Number(number)) => number.to_string(),
+            (_, Self::Word(word)) => word.clone(),
+        }
+    }
+}
+
+impl Values {
+    fn list(&self) -> Result<Vec<Value>, String> {
+        match self {
+            Self::List(values) => Ok(values.clone()),
+            Self::Sizes(text) => {
+                Ok(sizes(text)?.into_iter().map(|size| Value::Number(size.into())).collect())
+            }
+        }
+    }
+}
+
 /// The plans of all cells, in the file's order; the last key changes fastest.
 pub(super) fn cells(
     plan: Plan,
-    sweep: &BTreeMap<String, Spanned<Vec<f64>>>,
+    sweep: &BTreeMap<String, Spanned<Values>>,
     source: &Source<'_>,
 ) -> Result<Vec<Plan>, Failure> {
     let mut keys: Vec<_> = sweep.iter().collect();
@@ -51,19 +138,18 @@ pub(super) fn cells(
             let known = KEYS.map(|(name, _)| name).join(", ");
             return Err(source.at(at, &format!("sweep: '{key}' cannot be swept; {known} can")));
         };
-        if values.get_ref().is_empty() {
+        let wrong = |why: String| source.at(at, &format!("sweep: {name}: {why}"));
+        let list = values.get_ref().list().map_err(wrong)?;
+        if list.is_empty() {
             return Err(source.at(at, &format!("sweep: {name} has no values")));
         }
         let mut next = Vec::new();
         for cell in &cells {
-            for value in values.get_ref() {
+            for value in &list {
                 let mut cell = cell.clone();
-                put(&mut cell, *value)
-                    .map_err(|why| source.at(at, &format!("sweep: {name} = {value}: {why}")))?;
-                let word = match (*name, *value) {
-                    ("rate", CLOSED) => "closed loop".to_owned(),
-                    _ => value.to_string(),
-                };
+                let word = value.text(name);
+                put(&mut cell, value)
+                    .map_err(|why| source.at(at, &format!("sweep: {name} = {word}: {why}")))?;
                 cell.name = format!("{} ({name} {word})", cell.name);
                 cell.cell.insert((*name).to_owned(), word);
                 next.push(cell);
@@ -76,13 +162,6 @@ pub(super) fn cells(
         }
     }
     Ok(cells)
-}
-
-fn whole(value: f64) -> Result<u32, String> {
-    match value {
-        v if v.fract() == 0.0 && (1.0..=1e9).contains(&v) => Ok(v as u32),
-        _ => Err("write a whole number above 0".into()),
-    }
 }
 
 /// Makes the path that long by adding to its end.

@@ -4,25 +4,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::DurationNs;
-use tare_io::time::{monotonic_now, wall_unix_ms};
+use tare_io::time::wall_unix_ms;
 use tare_lab::ServerSpec;
 use tare_lab::machine::Machine;
+use tare_load::net::Protocol;
 use tare_report::guards::Severity;
 use tare_report::run::RunReport;
-use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
-use tare_report::run_sweep::{Sweep, SweepCell};
+use tare_report::run_build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
 use tare_report::{run_csv, run_markdown, run_sweep_text, run_text};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
 use tare_store::{Entry, NewRun, RunEnd, RunRow, Store, Writer};
 
+use super::cell::Cell;
 use super::gate::{self, Gate};
 use super::live::LiveTable;
 use super::outcome::Stopped;
 use super::plan::Plan;
-use super::runner::{Earlier, Runner};
+use super::runner::{Runner, Start};
 use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
@@ -46,48 +47,52 @@ pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
     let stop = stop_on_interrupt()?;
     let mut store = open_store(wishes)?;
     let row = begin(plan, &mut store)?;
-    let done = carry_out(plan, store, &row, Earlier::default(), wishes, &stop)?;
+    let begun = Begun { plan, row: &row, digests: Vec::new() };
+    let done = carry_out(vec![begun], store, Start::default(), wishes, &stop)?;
     conclude(plan, &done, &row, wishes, &mut outputs)
 }
 
-/// Runs the cells of a sweep one after another. Time that a cell does not need is the others'.
+/// Runs the cells of a sweep, all on the same launches.
 pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     let mut outputs = Outputs::create(wishes)?;
     let stop = stop_on_interrupt()?;
-    let begun = monotonic_now();
-    let whole = cells.first().map_or(DurationNs::ZERO, |cell| cell.stop.max_time);
-    let mut reports = Vec::new();
+    let mut store = open_store(wishes)?;
+    let rows: Result<Vec<RunRow>, Failure> =
+        cells.iter().map(|cell| begin(cell, &mut store)).collect();
+    let rows = rows?;
+    let begun = cells.iter().zip(&rows);
+    let begun = begun.map(|(plan, row)| Begun { plan, row, digests: Vec::new() }).collect();
+    let Measured { reports, stopped, written } =
+        carry_out(begun, store, Start::default(), wishes, &stop)?;
+    written?;
+    let mut kept_cells = Vec::new();
+    let mut missing = Vec::new();
     let mut judged = Ok(());
-    for (at, cell) in cells.iter().enumerate() {
-        let left = whole.as_ns().saturating_sub(monotonic_now().since(begun).as_ns());
-        let mut cell = cell.clone();
-        cell.stop.max_time = DurationNs::from_ns((left / (cells.len() - at) as u64).max(1));
-        let mut store = open_store(wishes)?;
-        let row = begin(&cell, &mut store)?;
-        let done = carry_out(&cell, store, &row, Earlier::default(), wishes, &stop)?;
-        done.written?;
-        if done.report.run.rounds > 0 {
-            outputs.show(&done.report, Some(&(kept(&row, &wishes.store) + "\n")))?;
-            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &done.report));
-            reports.push(SweepCell { values: cell.cell.clone(), report: done.report });
-        }
-        match done.stopped {
-            Stopped::Failed(failure) => return Err(failure),
-            Stopped::Interrupted => {
-                judged = Err(Failure::Interrupted);
-                break;
-            }
-            _ => {}
+    for ((cell, report), stopped) in cells.iter().zip(reports).zip(&stopped) {
+        if report.run.rounds > 0 {
+            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &report));
+            kept_cells.push(SweepCell { values: cell.cell.clone(), report });
+        } else if let Stopped::Failed(failure) = stopped {
+            let values = cell.cell.clone();
+            missing.push(MissingCell { values, reason: failure.to_string() });
         }
     }
-    let sweep = Sweep::of(reports);
+    let sweep = Sweep::of(kept_cells, missing);
     outputs.show_text(&run_sweep_text::render(&sweep))?;
     outputs.write_files(
         &sweep.json(),
         &run_sweep_text::markdown(&sweep),
         &run_sweep_text::csv(&sweep),
     )?;
-    judged
+    let failed = stopped.iter().find_map(|stopped| match stopped {
+        Stopped::Failed(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    match failed {
+        _ if stopped.contains(&Stopped::Interrupted) => Err(Failure::Interrupted),
+        Some(failure) => Err(failure),
+        None => judged,
+    }
 }
 
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
@@ -133,13 +138,13 @@ pub fn resume(
     let row = store.find_run(text)?;
     let numbers = store.round_numbers(row.id)?;
     let digests = digests_of(&store, &row, &plan)?;
-    let earlier = Earlier {
+    let start = Start {
         next_round: numbers.last().map_or(0, |last| last + 1),
         elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
-        digests,
     };
     let stop = stop_on_interrupt()?;
-    let done = carry_out(&plan, store, &row, earlier, wishes, &stop)?;
+    let begun = Begun { plan: &plan, row: &row, digests };
+    let done = carry_out(vec![begun], store, start, wishes, &stop)?;
     conclude(&plan, &done, &row, wishes, &mut outputs)
 }
 
@@ -157,16 +162,22 @@ fn open_store(wishes: &Wishes) -> Result<Store, Failure> {
     Ok(store)
 }
 
+/// A run that is in the store, and what is known of it already.
+pub struct Begun<'a> {
+    pub plan: &'a Plan,
+    pub row: &'a RunRow,
+    pub digests: Vec<RoundDigest>,
+}
+
 fn carry_out(
-    plan: &Plan,
+    begun: Vec<Begun<'_>>,
     store: Store,
-    row: &RunRow,
-    earlier: Earlier,
+    start: Start,
     wishes: &Wishes,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
-    let live = LiveTable::new(facts(plan, row), wishes.quiet);
-    measure(plan, store, row, earlier, live, stop)
+    let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
+    measure(begun, store, start, LiveTable::new(facts, wishes.quiet), stop)
 }
 
 /// Tells what a run found, and judges it.
@@ -177,7 +188,10 @@ fn conclude(
     wishes: &Wishes,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    let Measured { report, stopped, written } = measured;
+    let Measured { reports, stopped, written } = measured;
+    let (Some(report), Some(stopped)) = (reports.first(), stopped.first()) else {
+        return Err(Failure::Bug("a run without a report".into()));
+    };
     if report.run.rounds > 0 {
         outputs.write(report, Some(&kept(row, &wishes.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
@@ -192,31 +206,35 @@ fn conclude(
     }
 }
 
-/// What came of a run.
+/// What came of runs, in their order.
 pub struct Measured {
-    pub report: RunReport,
-    pub stopped: Stopped,
+    pub reports: Vec<RunReport>,
+    pub stopped: Vec<Stopped>,
     /// Whether all of it is in the store.
     pub written: Result<(), Failure>,
 }
 
-/// Measures, and makes the report from what the store holds then.
+/// Measures, and makes the reports from what the store holds then.
 pub fn measure(
-    plan: &Plan,
+    begun: Vec<Begun<'_>>,
     store: Store,
-    row: &RunRow,
-    earlier: Earlier,
+    start: Start,
     live: LiveTable,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let path = store.path().to_owned();
-    let writer = Writer::start(store, row.id)?;
-    let stopped = match Runner::new(plan, &writer, stop.clone(), live) {
-        Ok(runner) => runner.run(earlier),
+    let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
+    let cells = begun.into_iter().map(|begun| Cell::new(begun.plan, begun.row.id, begun.digests));
+    let writer = Writer::start(store)?;
+    let stopped = match Runner::new(cells.collect(), &writer, stop.clone(), live) {
+        Ok(runner) => runner.run(start),
         Err(failure) => {
-            let end = RunEnd { stopped_by: Stopped::Failed(failure.clone()).word().into() };
-            writer.write(Entry::RunEnded(end))?;
-            Stopped::Failed(failure)
+            let stopped = Stopped::Failed(failure);
+            for run in &runs {
+                let end = RunEnd { stopped_by: stopped.word().into() };
+                writer.write(*run, Entry::RunEnded(end))?;
+            }
+            vec![stopped; runs.len()]
         }
     };
     let (store, written) = match writer.finish() {
@@ -224,8 +242,9 @@ pub fn measure(
         // The store says what is in it, also where writing to it failed.
         Err(error) => (Store::open_existing(&path)?, Err(error.into())),
     };
-    let report = report_of(&store, &store.find_run(&row.id.to_string())?)?;
-    Ok(Measured { report, stopped, written })
+    let reports: Result<Vec<RunReport>, Failure> =
+        runs.iter().map(|run| report_of(&store, &store.find_run(&run.to_string())?)).collect();
+    Ok(Measured { reports: reports?, stopped, written })
 }
 
 fn kept(row: &RunRow, store: &Path) -> String {
@@ -333,6 +352,11 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         variants: variants.collect(),
         skipped: skipped.collect(),
         load: LoadFacts {
+            asked: match load.protocol() {
+                Protocol::Http | Protocol::Messages { .. } => Asked::Replies,
+                Protocol::Stream { .. } => Asked::Streams,
+                Protocol::Calls { .. } => Asked::Calls,
+            },
             open_loop: load.rate.is_some(),
             rate_per_s: load.rate,
             poisson: load.poisson,

@@ -12,7 +12,8 @@ use tare_report::run_words::{overhead, table, time};
 use tare_stats::{RoundDigest, Verdict};
 
 pub struct LiveTable {
-    facts: RunFacts,
+    /// Of each cell.
+    facts: Vec<RunFacts>,
     style: Style,
     next: Instant,
     /// Lines on the terminal that the next drawing replaces.
@@ -32,7 +33,7 @@ const LINE_EVERY: DurationNs = DurationNs::from_secs(5);
 const DRAWING_SHARE: u64 = 100;
 
 impl LiveTable {
-    pub fn new(facts: RunFacts, quiet: bool) -> Self {
+    pub fn new(facts: Vec<RunFacts>, quiet: bool) -> Self {
         let style = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Style::Silent,
             (false, true) => Style::Table,
@@ -51,23 +52,28 @@ impl LiveTable {
         }
     }
 
-    pub fn show(&mut self, digests: &[RoundDigest]) {
+    pub fn show(&mut self, cell: usize, digests: &[RoundDigest]) {
         let now = monotonic_now();
         if self.style == Style::Silent || now < self.next {
             return;
         }
-        let report = build(&self.facts, digests);
+        let report = build(&self.facts[cell], digests);
+        let is_sweep = self.facts.len() > 1;
         // Standard error may be gone; the run goes on.
         let mut err = std::io::stderr().lock();
         let every = match self.style {
             Style::Table => {
-                let lines = frame(&report);
+                let mut lines = frame(&report);
+                if is_sweep {
+                    lines.insert(0, format!("  {}", report.run.name));
+                }
                 let _ = write!(err, "{}{}", self.erase(), lines.join("\n") + "\n");
                 self.drawn = lines.len();
                 TABLE_EVERY
             }
             _ => {
-                let _ = writeln!(err, "{}", line(&report));
+                let name = if is_sweep { format!("{}: ", report.run.name) } else { String::new() };
+                let _ = writeln!(err, "{}", line(&report, &name));
                 LINE_EVERY
             }
         };
@@ -106,7 +112,7 @@ fn frame(report: &RunReport) -> Vec<String> {
 const GUARDS_SHOWN: usize = 3;
 const WIDTH: usize = 79;
 
-fn line(report: &RunReport) -> String {
+fn line(report: &RunReport, name: &str) -> String {
     let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
     let words = |c: &Comparison| {
         let (metric, verdict) = (c.metric.word(), c.verdict.word());
@@ -121,7 +127,7 @@ fn line(report: &RunReport) -> String {
         let widest = widest.map_or(String::new(), |comparison| words(comparison));
         format!("{decided} of {} resolved; widest: {widest}", asked.len())
     };
-    format!("tare: {}: {told}", progress(report))
+    format!("tare: {name}{}: {told}", progress(report))
 }
 
 /// Of more comparisons than these, a line tells only how many are resolved, and the widest.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// Every interval asked for is as narrow as asked.
     Precision,

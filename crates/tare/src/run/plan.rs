@@ -9,6 +9,7 @@ use tare_lab::filters::FilterSpec;
 use tare_lab::places::spec::HostSpec;
 use tare_lab::places::{ClientSpec, PlaceSpec};
 use tare_lab::{LabError, ServerSpec};
+use tare_load::net::Protocol;
 use tare_stats::{Metric, Question};
 
 use crate::failure::Failure;
@@ -320,9 +321,28 @@ impl Plan {
             n => return usage(format!("{n} variants are the baseline; one can be")),
         }
         self.check_ranges().map_err(Failure::Usage)?;
+        self.load.check_test()?;
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
+        let is_http = self.load.protocol() == Protocol::Http;
         for (index, variant) in self.variants.iter().enumerate() {
             self.url(index, 1)?;
+            match &variant.server {
+                ServerSpec::Net(_) if is_http => {
+                    return usage(format!(
+                        "variant '{}': an endpoint of net answers no HTTP: give load.test or \
+                         load.call, or sweep them",
+                        variant.name
+                    ));
+                }
+                ServerSpec::Up | ServerSpec::Net(_) => {}
+                _ if is_http => {}
+                _ => {
+                    return usage(format!(
+                        "variant '{}': load.test and load.call need a server of kind net",
+                        variant.name
+                    ));
+                }
+            }
             match variant.place.has_our_programs() {
                 true => variant.server.describe()?,
                 false => variant.server.describe_elsewhere()?,

@@ -3,6 +3,7 @@
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::Launched;
+use tare_lab::agent::protocol::LaneLife;
 use tare_lab::launch::Expected;
 use tare_lab::machine::{Reading, ports_used, throttled_periods};
 use tare_lab::meter::Meter;
@@ -10,11 +11,13 @@ use tare_load::LoadPlan;
 use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
 use tare_store::Entry;
 
+use super::cell::Cell;
 use super::clients::Client;
 use super::plan::Found;
 use super::proof::FilterProof;
-use super::runner::{Runner, Window, edges};
+use super::runner::Runner;
 use super::schedule;
+use super::window::{Window, edges};
 use crate::failure::Failure;
 
 /// One variant while it is up.
@@ -22,19 +25,30 @@ struct Up {
     variant: usize,
     launched: Option<Launched>,
     client: Client,
-    plan: LoadPlan,
-    probe: Option<Probe>,
+    /// Of each cell that is measured: what is asked, and what it answered.
+    lanes: Vec<LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
     meter: Option<Meter>,
     counted: Option<u64>,
-    used_before: Option<ServerUse>,
     logged_before: (u64, u64),
     throttled_before: u64,
     filter: Option<FilterProof>,
 }
 
+/// One cell's load on one variant.
+struct LanePlan {
+    plan: LoadPlan,
+    probe: Option<Probe>,
+    /// What the server used meanwhile.
+    cpu_ns: u64,
+}
+
 impl Up {
+    fn used(&self) -> Option<ServerUse> {
+        self.meter.as_ref().and_then(Meter::read)
+    }
+
     /// Periods in which a quota held its processes up, ever. Its first is its launcher in a
     /// container, its last is in the group that is limited.
     fn throttled(meter: Option<&Meter>) -> u64 {
@@ -45,77 +59,144 @@ impl Up {
 }
 
 impl Runner<'_> {
-    /// Runs a round; `None` where the user interrupted it: what it measured is in the store.
-    pub(super) fn round(&mut self, index: u32, cycles: u32) -> Result<Option<Round>, Failure> {
-        let started = monotonic_now();
+    /// Runs a round of these cells; `None` where the user interrupted it: what it measured is in
+    /// the store. A cell that failed is not among those that come back.
+    pub(super) fn round(
+        &mut self,
+        index: u32,
+        active: &[usize],
+    ) -> Result<Option<Vec<(usize, Round)>>, Failure> {
         let started_unix_ms = wall_unix_ms();
-        self.write(Entry::RoundBegan { number: index, cycles, started_unix_ms })?;
-        let mut round = Round { index, cycles, started_unix_ms, ..Round::default() };
-        let order = schedule::launches(self.plan.seed, index, self.plan.variants.len());
-        let groups: Vec<Vec<usize>> = match self.plan.is_exclusive() {
+        let mut rounds = Vec::new();
+        for cell in active {
+            let Cell { run, cycles, .. } = self.cells[*cell];
+            self.write(run, Entry::RoundBegan { number: index, cycles, started_unix_ms })?;
+            rounds.push((*cell, Round { index, cycles, started_unix_ms, ..Round::default() }));
+        }
+        let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
+        let groups: Vec<Vec<usize>> = match self.plan().is_exclusive() {
             true => order.into_iter().map(|variant| vec![variant]).collect(),
             false => vec![order],
         };
         for group in groups {
-            self.run_group(&group, &mut round)?;
+            self.run_group(&group, &mut rounds)?;
             if self.interrupted() {
                 return Ok(None);
             }
         }
-        round.launches.sort_by_key(|launch| launch.variant);
-        round.elapsed_ns = monotonic_now().since(started).as_ns();
-        self.write(Entry::RoundEnded {
-            number: index,
-            elapsed_ns: round.elapsed_ns,
-            machine: round.machine.clone(),
-            launches: round.launches.clone(),
-        })?;
-        Ok(Some(round))
+        rounds.retain(|(cell, _)| self.cells[*cell].stopped.is_none());
+        for (cell, round) in &mut rounds {
+            round.launches.sort_by_key(|launch| launch.variant);
+            self.write(
+                self.cells[*cell].run,
+                Entry::RoundEnded {
+                    number: index,
+                    elapsed_ns: round.elapsed_ns,
+                    machine: round.machine.clone(),
+                    launches: round.launches.clone(),
+                },
+            )?;
+        }
+        Ok(Some(rounds))
     }
 
-    /// Variants that are up at the same time.
-    fn run_group(&mut self, group: &[usize], round: &mut Round) -> Result<(), Failure> {
-        let mut up = self.launch_all(group, round.index)?;
+    /// Variants that are up at the same time; each cell is measured on them.
+    fn run_group(&mut self, group: &[usize], rounds: &mut [(usize, Round)]) -> Result<(), Failure> {
+        let began = monotonic_now();
+        let seed = self.plan().seed;
+        let (index, cells) = (rounds[0].1.index, rounds.len());
+        let active: Vec<usize> = rounds.iter().map(|(cell, _)| *cell).collect();
+        let mut up = self.launch_all(group, index, &active)?;
         if self.interrupted() {
             return Ok(());
         }
-        let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
-        let measured = self.measure(&mut up, round);
-        let mut machine = Reading::take().since(&before);
-        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
-        let lives = self.clients.close();
-        measured?;
-        for (name, launched) in up
-            .iter()
-            .filter_map(|up| Some((&self.plan.variants[up.variant].name, up.launched.as_ref()?)))
-        {
+        let mut lives = vec![LaneLife::default(); up.len()];
+        let mut measuring = DurationNs::ZERO;
+        for lane in schedule::cells(seed, index, cells) {
+            let (cell, round) = &mut rounds[lane];
+            let at = monotonic_now();
+            let (own, measured) = self.measure_cell(*cell, lane, &mut up, round);
+            if self.interrupted() {
+                return measured;
+            }
+            for (sum, life) in lives.iter_mut().zip(own) {
+                sum.sent += life.sent;
+                sum.closed_by_server += life.closed_by_server;
+            }
+            if let Err(failure) = measured {
+                self.fail(*cell, failure)?;
+            }
+            let took = monotonic_now().since(at);
+            round.elapsed_ns += took.as_ns();
+            measuring = measuring + took;
+        }
+        for up in up.iter().filter(|up| up.launched.is_some()) {
+            let is_alive = up.launched.as_ref().is_some_and(|l| l.server.is_alive());
             // Its workers may go on without it; that is not what was asked for.
-            if !launched.server.is_alive() {
+            if !is_alive {
+                let name = &self.plan().variants[up.variant].name;
                 return Err(Failure::Target(format!("{name}: the server died under load")));
             }
         }
-        for (up, life) in up.iter_mut().zip(lives?) {
+        for (up, life) in up.iter_mut().zip(lives) {
             let mut launch = end_of(up, life.sent, life.closed_by_server);
             launch.proofs.extend(self.lab.proofs(up.variant));
             launch.emulated = self.lab.is_emulated(up.variant);
             launch.place_starts = self.lab.place_starts(up.variant);
-            round.launches.push(launch);
+            for ((_, round), lane) in rounds.iter_mut().zip(&mut up.lanes) {
+                let probe = lane.probe.take();
+                round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, ..launch.clone() });
+            }
         }
-        // Clients and runtimes in places are ours as well as servers are.
-        let of_servers = round.launches.iter().filter(|l| group.contains(&(l.variant as usize)));
-        let of_placed = of_servers.filter(|l| l.place_starts > 0).map(|l| l.cpu_ns).sum();
-        machine.own_cpu_ns += in_places.saturating_sub(of_placed);
         self.stop_all(up)?;
-        add_use(&mut round.machine, machine);
-        if self.plan.load.new_connections {
-            let used = [round.machine.ports_used, ports_used()].into_iter().flatten();
-            round.machine.ports_used = used.reduce(f64::max);
+        // Launching and stopping are every cell's alike.
+        let shared = monotonic_now().since(began).as_ns() - measuring.as_ns();
+        for (_, round) in rounds {
+            round.elapsed_ns += shared / cells as u64;
         }
         Ok(())
     }
 
+    /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
+    fn measure_cell(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        up: &mut [Up],
+        round: &mut Round,
+    ) -> (Vec<LaneLife>, Result<(), Failure>) {
+        let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
+        let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
+        let measured = self.measure(cell, lane, up, round);
+        let mut machine = Reading::take().since(&before);
+        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
+        let lives = self.clients(cell).close();
+        for (up, before) in up.iter_mut().zip(used) {
+            let used = up.used().zip(before).map(|(after, before)| after.since(before).cpu_ns);
+            up.lanes[lane].cpu_ns = used.unwrap_or(0);
+        }
+        // Clients and runtimes in places are ours as well as servers are.
+        let placed = up.iter().filter(|up| self.lab.place_starts(up.variant) > 0);
+        let of_servers: u64 = placed.map(|up| up.lanes[lane].cpu_ns).sum();
+        machine.own_cpu_ns += in_places.saturating_sub(of_servers);
+        add_use(&mut round.machine, machine);
+        if self.cells[cell].plan.load.new_connections {
+            let used = [round.machine.ports_used, ports_used()].into_iter().flatten();
+            round.machine.ports_used = used.reduce(f64::max);
+        }
+        match lives {
+            Ok(lives) => (lives, measured),
+            Err(failure) => (Vec::new(), measured.and(Err(failure))),
+        }
+    }
+
     /// Starts them all, then waits for each until it gives a good reply.
-    fn launch_all(&mut self, group: &[usize], round: u32) -> Result<Vec<Up>, Failure> {
+    fn launch_all(
+        &mut self,
+        group: &[usize],
+        round: u32,
+        active: &[usize],
+    ) -> Result<Vec<Up>, Failure> {
         let stop = self.stop_flag();
         let mut started = Vec::new();
         for variant in group {
@@ -137,25 +218,30 @@ impl Runner<'_> {
                 return Ok(Vec::new());
             }
             let client = self.lab.client(variant, round)?;
-            let plan = self.lane_plan(variant, launched.as_ref())?;
-            self.clients.take_sent();
-            let probe = self.first_reply(variant, launched.as_mut(), &client, &plan)?;
+            self.clients(active[0]).take_sent();
+            let mut lanes = Vec::new();
+            for cell in active {
+                let plan = self.lane_plan(*cell, variant, launched.as_ref())?;
+                let probe = self.first_reply(*cell, variant, launched.as_mut(), &client, &plan)?;
+                lanes.push(LanePlan { plan, probe, cpu_ns: 0 });
+                if self.interrupted() {
+                    return Ok(Vec::new());
+                }
+            }
             let ready = monotonic_now().since(at);
             let filter = match &launched {
                 Some(launched) if !self.interrupted() => {
-                    self.filter_proof(variant, launched, &client)?
+                    self.filter_proof(active[0], variant, launched, &client)?
                 }
                 _ => None,
             };
             let meter = launched.as_ref().map(|launched| launched.server.meter());
             all.push(Up {
                 variant,
-                plan,
-                probe,
+                lanes,
                 started_unix_ms,
                 ready,
                 counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
-                used_before: meter.as_ref().and_then(Meter::read),
                 logged_before: logged(launched.as_ref()),
                 throttled_before: Up::throttled(meter.as_ref()),
                 meter,
@@ -173,48 +259,57 @@ impl Runner<'_> {
     /// Evidence about a variant's filter, as far as it can be had before load.
     fn filter_proof(
         &mut self,
+        cell: usize,
         variant: usize,
         launched: &Launched,
         client: &Client,
     ) -> Result<Option<FilterProof>, Failure> {
-        let Some(spec) = self.plan.variants[variant].filter() else { return Ok(None) };
+        let plan = self.cells[cell].plan;
+        let Some(spec) = plan.variants[variant].filter() else { return Ok(None) };
         let port = launched.recipe.address.port();
-        let mut url = self.plan.url(variant, port)?;
+        let mut url = plan.url(variant, port)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         url.target = spec.refused_path();
         let endpoint = Endpoint::Tcp(launched.recipe.address);
-        let refused = self.plan.load_of(variant).plan(&url, endpoint, self.plan.seed)?;
-        let cpus = &self.plan.server_cpus;
-        FilterProof::begin(spec, launched, &mut self.clients, client, &refused, &path, cpus)
+        let refused = plan.load_of(variant).plan(&url, endpoint, plan.seed)?;
+        let cpus = &plan.server_cpus;
+        FilterProof::begin(spec, launched, self.clients(cell), client, &refused, &path, cpus)
     }
 
     /// Where the load of a variant goes, and what it asks.
-    fn lane_plan(&self, variant: usize, launched: Option<&Launched>) -> Result<LoadPlan, Failure> {
-        let mut load = self.plan.load_of(variant);
+    fn lane_plan(
+        &self,
+        cell: usize,
+        variant: usize,
+        launched: Option<&Launched>,
+    ) -> Result<LoadPlan, Failure> {
+        let plan = self.cells[cell].plan;
+        let mut load = plan.load_of(variant);
         if !self.lab.client_has_our_cpus(variant) {
             load.cpus = None;
         }
         let (url, endpoint) = match launched {
             Some(launched) => {
                 let address = launched.recipe.address;
-                (self.plan.url(variant, address.port())?, Endpoint::Tcp(address))
+                (plan.url(variant, address.port())?, Endpoint::Tcp(address))
             }
-            None => (self.plan.url(variant, 1)?, self.endpoints[variant].clone()),
+            None => (plan.url(variant, 1)?, self.endpoints[variant].clone()),
         };
-        load.plan(&url, endpoint, self.plan.seed)
+        load.plan(&url, endpoint, plan.seed)
     }
 
     /// Probes until there is a reply that is not the server's "not yet".
     fn first_reply(
         &mut self,
+        cell: usize,
         variant: usize,
         launched: Option<&mut Launched>,
         client: &Client,
         plan: &LoadPlan,
     ) -> Result<Option<Probe>, Failure> {
-        let name = &self.plan.variants[variant].name;
+        let name = &self.plan().variants[variant].name;
         let Some(launched) = launched else {
-            return match self.clients.ask(client, plan)? {
+            return match self.clients(cell).ask(client, plan)? {
                 Ok(probe) => Ok(Some(probe)),
                 Err(why) => {
                     let address = &plan.engine.endpoint;
@@ -224,7 +319,7 @@ impl Runner<'_> {
         };
         let limit = launched.ready_limit();
         loop {
-            let answer = self.clients.ask(client, plan)?;
+            let answer = self.clients(cell).ask(client, plan)?;
             if self.interrupted() {
                 return Ok(None);
             }
@@ -247,56 +342,66 @@ impl Runner<'_> {
         }
     }
 
-    fn open_lanes(&mut self, up: &[Up]) -> Result<Vec<String>, Failure> {
-        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.plan)).collect();
-        self.clients.open(&lanes)
+    fn open_lanes(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<Vec<String>, Failure> {
+        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
+        self.clients(cell).open(&lanes)
     }
 
     /// Connections, warm-up, cycles.
-    fn measure(&mut self, up: &mut [Up], round: &mut Round) -> Result<(), Failure> {
-        let said = self.open_lanes(up)?;
-        self.note_reactors(said)?;
-        let window = match self.window {
+    fn measure(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        up: &mut [Up],
+        round: &mut Round,
+    ) -> Result<(), Failure> {
+        let said = self.open_lanes(cell, lane, up)?;
+        let run = self.cells[cell].run;
+        self.note_reactors(run, said)?;
+        let window = match self.cells[cell].window {
             Some(window) => window,
             None => {
-                let (slowest, longest) = self.trial(up)?;
-                self.settle_window(slowest, longest)?
+                let (slowest, longest) = self.trial(cell, lane, up)?;
+                self.settle_window(cell, slowest, longest)?
             }
         };
-        for (lane, up) in up.iter_mut().enumerate() {
-            self.clients.slice(lane, &up.plan, window.warmup())?;
+        for (at, up) in up.iter_mut().enumerate() {
+            self.clients(cell).slice(at, &up.lanes[lane].plan, window.warmup())?;
             // Threads and processes that load brought to life are there now.
             up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
         }
-        let order = schedule::cycles(self.plan.seed, round.index, up.len(), round.cycles);
-        let ramps = schedule::ramps(self.plan.seed, round.index, round.cycles);
-        for (cycle, (lanes, ramp)) in order.into_iter().zip(ramps).enumerate() {
+        let seed = schedule::seed_of(self.plan().seed, cell);
+        let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
+        let ramps = schedule::ramps(seed, round.index, round.cycles);
+        for (cycle, (variants, ramp)) in order.into_iter().zip(ramps).enumerate() {
             let window = window.with_longer_ramp(ramp);
-            for (position, lane) in lanes.into_iter().enumerate() {
-                let variant = up[lane].variant;
-                let Some(slice) = self.slice(&mut up[lane], lane, window)? else {
+            for (position, at) in variants.into_iter().enumerate() {
+                let variant = up[at].variant;
+                let Some(slice) = self.slice(cell, at, &mut up[at], lane, window)? else {
                     return Ok(());
                 };
                 let (cycle, position) = (cycle as u32, position as u32);
                 let slice = Slice { variant: variant as u32, cycle, position, ..slice };
                 let slice = std::sync::Arc::new(slice);
-                self.write(Entry::Slice { round: round.index, slice: slice.clone() })?;
+                self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
                 round.slices.push(std::sync::Arc::unwrap_or_clone(slice));
             }
         }
         Ok(())
     }
 
-    /// One slice; `None` where the user cut it short.
+    /// One slice on the variant that was opened at that place; `None` where the user cut it short.
     fn slice(
         &mut self,
+        cell: usize,
+        at: usize,
         up: &mut Up,
         lane: usize,
         window: Window,
     ) -> Result<Option<Slice>, Failure> {
-        let before = up.meter.as_ref().and_then(Meter::read);
-        let measured = self.clients.slice(lane, &up.plan, window.stretch())?;
-        let after = up.meter.as_ref().and_then(Meter::read);
+        let before = up.used();
+        let measured = self.clients(cell).slice(at, &up.lanes[lane].plan, window.stretch())?;
+        let after = up.used();
         if self.interrupted() {
             return Ok(None);
         }
@@ -310,40 +415,41 @@ impl Runner<'_> {
             && let Some(launched) = &up.launched
             && !launched.server.is_alive()
         {
-            let name = &self.plan.variants[up.variant].name;
+            let name = &self.plan().variants[up.variant].name;
             return Err(Failure::Target(format!("{name}: the server died under load")));
         }
         Ok(Some(slice))
     }
 
     /// Where variants run alone, all of them are tried once before the first round.
-    pub(super) fn fit_alone(&mut self) -> Result<(), Failure> {
+    pub(super) fn fit_alone(&mut self, cell: usize) -> Result<(), Failure> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
-        for variant in 0..self.plan.variants.len() {
-            let up = self.launch_all(&[variant], 0)?;
+        for variant in 0..self.plan().variants.len() {
+            let up = self.launch_all(&[variant], 0, &[cell])?;
             if self.interrupted() {
                 return Ok(());
             }
-            self.open_lanes(&up)?;
-            let (per_s, mean) = self.trial(&up)?;
+            self.open_lanes(cell, 0, &up)?;
+            let (per_s, mean) = self.trial(cell, 0, &up)?;
             slowest = slowest.min(per_s);
             longest = longest.max(mean);
-            self.clients.close()?;
+            self.clients(cell).close()?;
             self.stop_all(up)?;
         }
-        self.settle_window(slowest, longest).map(drop)
+        self.settle_window(cell, slowest, longest).map(drop)
     }
 
     /// The fewest replies a second of any lane, and the longest mean latency.
-    fn trial(&mut self, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
+    fn trial(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
-        for (lane, up) in up.iter().enumerate() {
-            let edges = edges(self.plan);
+        for (at, up) in up.iter().enumerate() {
+            let edges = edges(self.cells[cell].plan);
             let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
+            let plan = &up.lanes[lane].plan;
             loop {
-                let measured = self.clients.slice(lane, &up.plan, trial.stretch())?;
+                let measured = self.clients(cell).slice(at, plan, trial.stretch())?;
                 let (per_s, mean) = measured.rate_and_mean();
                 let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
                 if enough || trial.length >= Window::LONGEST || self.interrupted() {
@@ -359,18 +465,27 @@ impl Runner<'_> {
 
     /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that. The plan that
     /// is stored has it from now on, so that a resumed run goes on with the same.
-    fn settle_window(&mut self, slowest: f64, longest: DurationNs) -> Result<Window, Failure> {
-        let mut window = Window::first(self.plan);
-        window.fit(slowest, longest, self.plan);
-        self.window = Some(window);
-        let mut plan = self.plan.clone();
+    fn settle_window(
+        &mut self,
+        cell: usize,
+        slowest: f64,
+        longest: DurationNs,
+    ) -> Result<Window, Failure> {
+        let Cell { plan, run, .. } = self.cells[cell];
+        let mut window = Window::first(plan);
+        window.fit(slowest, longest, plan);
+        self.cells[cell].window = Some(window);
+        let mut plan = plan.clone();
         plan.slices.found =
             Some(Found { window: window.length, ramp: window.ramp, warmup: window.warmup });
-        self.write(Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))?;
-        self.note(format!(
-            "slices of {} after a ramp of {}, warm-up {}",
-            window.length, window.ramp, window.warmup
-        ))?;
+        self.write(run, Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))?;
+        self.note(
+            run,
+            format!(
+                "slices of {} after a ramp of {}, warm-up {}",
+                window.length, window.ramp, window.warmup
+            ),
+        )?;
         Ok(window)
     }
 
@@ -403,8 +518,6 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
         let now = up.launched.as_ref().and_then(|launched| launched.served(expected))?;
         Some(now.saturating_sub(before))
     });
-    let used = up.meter.as_ref().and_then(Meter::read).zip(up.used_before);
-    let used = used.map(|(after, before)| after.since(before));
     let throttled = Up::throttled(up.meter.as_ref());
     let (log_lines, log_bytes) = logged(up.launched.as_ref());
     Launch {
@@ -419,7 +532,7 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
         log_lines: log_lines.saturating_sub(up.logged_before.0),
         log_bytes: log_bytes.saturating_sub(up.logged_before.1),
         closed_by_server,
-        probe: up.probe.take(),
+        probe: None,
         call_ns: up.filter.as_ref().and_then(|filter| filter.call_ns),
         proofs: up
             .filter
@@ -430,7 +543,7 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
             .collect(),
         emulated: false,
         place_starts: 0,
-        cpu_ns: used.map_or(0, |used| used.cpu_ns),
+        cpu_ns: 0,
         throttled_periods: throttled.saturating_sub(up.throttled_before),
     }
 }

@@ -1,5 +1,6 @@
 //! Runs rounds until the stopping rule, the clock or the user says stop.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,101 +10,37 @@ use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint};
 use tare_lab::lab::Placed;
 use tare_lab::{Event, Lab, LabPlan, ServerSpec};
-use tare_load::{Edges, Stretch};
-use tare_stats::metric::Basis;
-use tare_stats::stopping::{
-    PILOT_ROUNDS, Pilot, choose_cycles, is_choice, is_look, precise_enough,
-};
-use tare_stats::{RoundDigest, analyse, digest};
-use tare_store::{Entry, RunEnd, Writer};
+use tare_stats::samples::Round;
+use tare_store::{Entry, RunEnd, RunId, Writer};
 
+use super::cell::Cell;
 use super::clients::Clients;
 use super::live::LiveTable;
 use super::outcome::Stopped;
 use super::places::journal_folder;
 use super::plan::Plan;
-use super::schedule::RAMP_JITTER;
 use crate::failure::Failure;
 use crate::load::plan::resolve;
 
-/// The shape of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub length: DurationNs,
-    pub ramp: DurationNs,
-    pub warmup: DurationNs,
-    pub edges: Edges,
-}
-
-/// Several workers must count over the same time, which only the clock gives them.
-pub(super) fn edges(plan: &Plan) -> Edges {
-    if plan.load.workers() == 1 { Edges::Replies } else { Edges::Clock }
-}
-
-impl Window {
-    const SHORTEST: DurationNs = DurationNs::from_ms(20);
-    pub(super) const LONGEST: DurationNs = DurationNs::from_secs(1);
-    /// Replies that a slice should hold.
-    const REPLIES: f64 = 200.0;
-    const SHORTEST_RAMP: DurationNs = DurationNs::from_ms(2);
-
-    pub(super) fn first(plan: &Plan) -> Self {
-        let length = plan.slices.window.unwrap_or(Self::SHORTEST);
-        let warmup = plan.slices.warmup.unwrap_or(length);
-        Self { length, ramp: Self::SHORTEST_RAMP, warmup, edges: edges(plan) }
-    }
-
-    /// For a slowest variant of so many replies a second, and a longest mean latency.
-    pub(super) fn fit(&mut self, slowest_per_s: f64, longest: DurationNs, plan: &Plan) {
-        let ms = (Self::REPLIES / slowest_per_s.max(1e-3) * 1000.0).ceil();
-        let needed = DurationNs::from_ms(ms as u64).clamp(Self::SHORTEST, Self::LONGEST);
-        self.length = plan.slices.window.unwrap_or(needed);
-        // The first replies come in step; two latencies later they do not.
-        let ramp = DurationNs::from_ns(longest.as_ns() * 2);
-        self.ramp = ramp.clamp(Self::SHORTEST_RAMP, Self::LONGEST);
-        self.warmup = plan.slices.warmup.unwrap_or(self.length);
-    }
-
-    pub(super) fn with_longer_ramp(self, share: f64) -> Self {
-        let most = self.length.as_ns() / RAMP_JITTER;
-        Self { ramp: self.ramp + DurationNs::from_ns((most as f64 * share) as u64), ..self }
-    }
-
-    pub(super) fn stretch(&self) -> Stretch {
-        Stretch {
-            ramp: self.ramp,
-            window: self.length,
-            requests: None,
-            interval: DurationNs::from_secs(3600),
-            edges: self.edges,
-        }
-    }
-
-    pub(super) fn warmup(&self) -> Stretch {
-        Stretch { window: self.warmup, ..self.stretch() }
-    }
-}
-
 /// Everything that a run holds while it runs.
 pub struct Runner<'a> {
-    pub(super) plan: &'a Plan,
+    /// What is measured on the same launches: they differ in load only.
+    pub(super) cells: Vec<Cell<'a>>,
     pub(super) lab: Lab,
-    pub(super) clients: Clients,
-    pub(super) window: Option<Window>,
+    /// By their number of workers.
+    clients: BTreeMap<u32, Clients>,
     /// Of variants that are already up.
     pub(super) endpoints: Vec<Endpoint>,
     writer: &'a Writer,
     events: Receiver<Event>,
     stop: Arc<AtomicBool>,
     live: LiveTable,
-    digests: Vec<RoundDigest>,
     reactor_noted: bool,
 }
 
-/// What an earlier part of a resumed run left.
-#[derive(Default)]
-pub struct Earlier {
-    pub digests: Vec<RoundDigest>,
+/// Where a run begins: at its beginning, or where an earlier part of it ended.
+#[derive(Clone, Copy, Default)]
+pub struct Start {
     /// The number of the next round.
     pub next_round: u32,
     pub elapsed_ns: u64,
@@ -111,39 +48,19 @@ pub struct Earlier {
 
 impl<'a> Runner<'a> {
     pub fn new(
-        plan: &'a Plan,
+        cells: Vec<Cell<'a>>,
         writer: &'a Writer,
         stop: Arc<AtomicBool>,
         live: LiveTable,
     ) -> Result<Self, Failure> {
+        let Some(plan) = cells.first().map(|cell| cell.plan) else {
+            return Err(Failure::Bug("a run of nothing".into()));
+        };
         let (sender, events) = channel();
         let state = journal_folder()?;
-        let mut servers = Vec::new();
-        let mut endpoints = Vec::new();
-        for (index, variant) in plan.variants.iter().enumerate() {
-            let fixed = !variant.url.contains("{port}");
-            // A server that is not up yet cannot be asked which of its addresses answers.
-            let url = plan.url(index, 1)?;
-            let address = match (&variant.server, fixed) {
-                (_, false) => None,
-                _ => Some(resolve(&url.host, url.port, plan.load.family())?),
-            };
-            endpoints.push(Endpoint::Tcp(
-                address.unwrap_or_else(|| std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
-            ));
-            let server = variant.server.clone();
-            let fixed = address.filter(|_| server != ServerSpec::Up);
-            servers.push(Placed {
-                name: variant.name.clone(),
-                server,
-                fixed,
-                // A URL that leaves only the port open says where to listen.
-                ip: url.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
-                filter: variant.filter().cloned(),
-                place: variant.place.clone(),
-                client: variant.client.clone(),
-            });
-        }
+        let (servers, endpoints) = placed(plan)?;
+        let connections = cells.iter().map(|cell| &cell.plan.load);
+        let connections = connections.map(|load| load.max_connections.unwrap_or(load.connections));
         let lab = Lab::open(LabPlan {
             state: &state,
             servers,
@@ -151,158 +68,142 @@ impl<'a> Runner<'a> {
             load_cpus: plan.load_cpus.clone(),
             place_launches: plan.slices.place_launches.unwrap_or(PLACE_LAUNCHES),
             stop: stop.clone(),
-            connections: plan.load.max_connections.unwrap_or(plan.load.connections),
+            connections: connections.max().unwrap_or(0),
             events: sender,
         })?;
-        let clients = Clients::start(plan.load.workers(), &plan.load_cpus, &stop)?;
-        Ok(Self {
-            plan,
-            lab,
-            clients,
-            window: None,
-            endpoints,
-            writer,
-            events,
-            stop,
-            live,
-            digests: Vec::new(),
-            reactor_noted: false,
-        })
+        let mut clients = BTreeMap::new();
+        for cell in &cells {
+            let workers = cell.plan.load.workers();
+            if !clients.contains_key(&workers) {
+                clients.insert(workers, Clients::start(workers, &plan.load_cpus, &stop)?);
+            }
+        }
+        let reactor_noted = false;
+        Ok(Self { cells, lab, clients, endpoints, writer, events, stop, live, reactor_noted })
     }
 
-    /// Runs to the end, whatever that is; what was made is removed then.
-    pub fn run(mut self, earlier: Earlier) -> Stopped {
-        let stopped = match self.rounds(earlier) {
-            Ok(stopped) => stopped,
+    /// What all cells have in common: variants, seed, CPUs.
+    pub(super) fn plan(&self) -> &'a Plan {
+        self.cells[0].plan
+    }
+
+    pub(super) fn clients(&mut self, cell: usize) -> &mut Clients {
+        let workers = self.cells[cell].plan.load.workers();
+        self.clients.get_mut(&workers).unwrap_or_else(|| unreachable!("made for each cell"))
+    }
+
+    /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
+    pub fn run(mut self, start: Start) -> Vec<Stopped> {
+        let ended = self.rounds(start);
+        let of_all = match ended {
+            Ok(()) => None,
             // What was stopped in its middle fails in some way of its own.
-            Err(_) if self.interrupted() => Stopped::Interrupted,
-            Err(failure) => Stopped::Failed(failure),
+            Err(_) if self.interrupted() => Some(Stopped::Interrupted),
+            Err(failure) => Some(Stopped::Failed(failure)),
         };
         self.live.end();
         let outside = self.cpu_outside_load();
-        let _ = self.note(format!("ended: {}; {outside}", stopped.word()));
         let _ = self.write_events();
-        let _ = self.write(Entry::RunEnded(RunEnd { stopped_by: stopped.word().into() }));
+        let mut all = Vec::new();
+        for cell in 0..self.cells.len() {
+            let own = self.cells[cell].stopped.take();
+            let stopped = own.or(of_all.clone()).unwrap_or(Stopped::Interrupted);
+            let run = self.cells[cell].run;
+            let _ = self.note(run, format!("ended: {}; {outside}", stopped.word()));
+            let end = RunEnd { stopped_by: stopped.word().into() };
+            let _ = self.write(run, Entry::RunEnded(end));
+            all.push(stopped);
+        }
         let Self { lab, clients, .. } = self;
         drop(clients);
         lab.end_orphans();
         let complaints = lab.close();
-        if complaints.is_empty() || matches!(stopped, Stopped::Failed(_)) {
-            return stopped;
+        if let (false, Some(first)) = (complaints.is_empty(), all.first_mut())
+            && !matches!(first, Stopped::Failed(_))
+        {
+            *first = Stopped::Failed(Failure::Environment(complaints.join("; ")));
         }
-        Stopped::Failed(Failure::Environment(complaints.join("; ")))
+        all
     }
 
-    fn rounds(&mut self, earlier: Earlier) -> Result<Stopped, Failure> {
+    fn rounds(&mut self, start: Start) -> Result<(), Failure> {
         let begun = monotonic_now();
-        let spent =
-            |now: tare_io::Instant| DurationNs::from_ns(earlier.elapsed_ns) + now.since(begun);
-        self.window = self.plan.slices.found.map(|found| Window {
-            length: found.window,
-            ramp: found.ramp,
-            warmup: found.warmup,
-            edges: edges(self.plan),
-        });
-        let waits = self.plan.variants.iter().filter_map(|v| v.place.to_wait_for());
+        let left = |runner: &Self| {
+            let spent = start.elapsed_ns + monotonic_now().since(begun).as_ns();
+            DurationNs::from_ns(runner.plan().stop.max_time.as_ns().saturating_sub(spent))
+        };
+        self.say_what_is_waited_for();
+        if self.plan().is_exclusive() {
+            for cell in 0..self.cells.len() {
+                if self.cells[cell].window.is_none() {
+                    self.fit_alone(cell)?;
+                }
+            }
+        }
+        let words = self.first_words();
+        for cell in 0..self.cells.len() {
+            let left = left(self);
+            self.cells[cell].choose_cycles(true, left);
+            self.note(self.cells[cell].run, words.clone())?;
+        }
+        let mut index = start.next_round;
+        loop {
+            let active = self.active();
+            if active.is_empty() {
+                return Ok(());
+            }
+            if left(self) == DurationNs::ZERO {
+                active.iter().for_each(|cell| self.cells[*cell].stopped = Some(Stopped::MaxTime));
+                return Ok(());
+            }
+            let Some(rounds) = self.round(index, &active)? else {
+                return Err(Failure::Interrupted);
+            };
+            index += 1;
+            // Time that a cell does not need is the others'.
+            let share = DurationNs::from_ns(left(self).as_ns() / active.len() as u64);
+            for (cell, round) in rounds {
+                self.take(cell, &round, share)?;
+            }
+            let shown = active[index as usize % active.len()];
+            self.live.show(shown, &self.cells[shown].digests);
+            if self.interrupted() {
+                return Err(Failure::Interrupted);
+            }
+        }
+    }
+
+    /// Cells that are still measured.
+    fn active(&self) -> Vec<usize> {
+        (0..self.cells.len()).filter(|cell| self.cells[*cell].stopped.is_none()).collect()
+    }
+
+    fn take(&mut self, cell: usize, round: &Round, left: DurationNs) -> Result<(), Failure> {
+        if round.slices.iter().any(|slice| slice.counts.good > 0) {
+            self.cells[cell].take(round, left);
+            return Ok(());
+        }
+        self.fail(cell, nothing_good(round))
+    }
+
+    /// A value that cannot be measured does not end a sweep: the others can.
+    pub(super) fn fail(&mut self, cell: usize, failure: Failure) -> Result<(), Failure> {
+        if self.cells.len() == 1 || self.interrupted() {
+            return Err(failure);
+        }
+        self.note(self.cells[cell].run, failure.to_string())?;
+        self.cells[cell].stopped = Some(Stopped::Failed(failure));
+        Ok(())
+    }
+
+    fn say_what_is_waited_for(&mut self) {
+        let waits = self.plan().variants.iter().filter_map(|v| v.place.to_wait_for());
         let mut waits: Vec<&str> = waits.collect();
         waits.sort_unstable();
         waits.dedup();
         if !waits.is_empty() {
             self.live.begin(&waits.join(", "));
         }
-        if self.window.is_none() && self.plan.is_exclusive() {
-            self.fit_alone()?;
-        }
-        self.digests = earlier.digests;
-        let mut index = earlier.next_round;
-        let mut cycles = self.choose(None, spent(monotonic_now()));
-        self.note(self.first_words())?;
-        loop {
-            if spent(monotonic_now()) >= self.plan.stop.max_time {
-                return Ok(Stopped::MaxTime);
-            }
-            let Some(round) = self.round(index, cycles)? else { return Ok(Stopped::Interrupted) };
-            if round.slices.iter().all(|slice| slice.counts.good == 0) {
-                return Err(self.nothing_good(&round));
-            }
-            let digest = digest(&round, self.plan.variants.len(), self.plan.baseline());
-            self.digests.push(digest);
-            index += 1;
-            let rounds = self.digests.len() as u32;
-            let now = spent(monotonic_now());
-            if let Some(stopped) = self.verdict_on_going_on(rounds) {
-                return Ok(stopped);
-            }
-            cycles = self.choose(Some(cycles), now);
-            self.live.show(&self.digests);
-            if self.interrupted() {
-                return Ok(Stopped::Interrupted);
-            }
-        }
-    }
-
-    fn verdict_on_going_on(&self, rounds: u32) -> Option<Stopped> {
-        if rounds == PILOT_ROUNDS && super::finish::all_void(self.plan, &self.digests) {
-            return Some(Stopped::Void);
-        }
-        if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
-            return Some(Stopped::Rounds);
-        }
-        if self.plan.stop.rounds.is_none() && is_look(rounds) {
-            let analysis = analyse(&self.digests, &self.plan.question());
-            if precise_enough(&analysis, self.plan.stop.precision) {
-                return Some(Stopped::Precision);
-            }
-        }
-        None
-    }
-
-    /// Cycles of the next round.
-    fn choose(&self, now: Option<u32>, spent: DurationNs) -> u32 {
-        if let Some(fixed) = self.plan.slices.cycles {
-            return fixed;
-        }
-        let rounds = self.digests.len() as u32;
-        let current = now.unwrap_or(tare_stats::stopping::PILOT_CYCLES);
-        let due = if now.is_none() { rounds >= PILOT_ROUNDS } else { is_choice(rounds) };
-        if !due {
-            return current;
-        }
-        let slices: f64 =
-            self.digests.iter().map(|digest| self.cycle_seconds() * f64::from(digest.cycles)).sum();
-        let total: f64 = self.digests.iter().map(|digest| digest.elapsed_ns as f64 / 1e9).sum();
-        let launch_cost = ((total - slices) / f64::from(rounds)).max(0.0);
-        let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
-        let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, self.cycle_seconds());
-        let left = self.plan.stop.max_time.as_secs_f64() - spent.as_secs_f64();
-        let chosen =
-            pilot.map_or(current, |pilot| choose_cycles(&pilot, self.plan.stop.precision, left));
-        chosen.max(self.cycles_for_tails())
-    }
-
-    /// A quantile needs ten replies beyond it in each round, of the slowest variant too.
-    fn cycles_for_tails(&self) -> u32 {
-        let beyond = self.plan.stop.metrics.iter().filter_map(|metric| match metric.basis() {
-            Basis::Quantile(_, quantile) => Some(1.0 - quantile.max(1.0 - quantile)),
-            _ => None,
-        });
-        let rarest = beyond.fold(1.0, f64::min);
-        let per_cycle = self.digests.iter().flat_map(|digest| {
-            let cycles = f64::from(digest.cycles.max(1));
-            digest.variants.iter().map(move |variant| variant.counts.good as f64 / cycles)
-        });
-        let fewest = per_cycle.fold(f64::INFINITY, f64::min).max(1.0);
-        if rarest == 1.0 || !fewest.is_finite() {
-            return 0;
-        }
-        ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(TAIL_CYCLES_MAX)
-    }
-
-    /// What one slice of every variant takes.
-    fn cycle_seconds(&self) -> f64 {
-        let window = self.window.unwrap_or_else(|| Window::first(self.plan));
-        let slice = (window.length + window.ramp + SLICE_COST).as_secs_f64();
-        slice * self.plan.variants.len() as f64
     }
 
     fn first_words(&self) -> String {
@@ -310,31 +211,16 @@ impl<'a> Runner<'a> {
             Some(note) => format!("servers are metered by process: {note}"),
             None => "servers are metered by control group".into(),
         };
-        format!(
-            "load on CPUs {:?}, servers on {:?}; {meters}",
-            self.plan.load_cpus, self.plan.server_cpus
-        )
+        let plan = self.plan();
+        format!("load on CPUs {:?}, servers on {:?}; {meters}", plan.load_cpus, plan.server_cpus)
     }
 
-    fn nothing_good(&self, round: &tare_stats::samples::Round) -> Failure {
-        let mut counts = tare_stats::samples::Counts::default();
-        round.slices.iter().for_each(|slice| counts.add(&slice.counts));
-        let why = match (counts.errors.first(), counts.status.first()) {
-            (Some((_, _, why)), _) => why.clone(),
-            (None, Some((status, _))) => {
-                format!("every reply has status {status} (see --expect-status)")
-            }
-            (None, None) => "no request was answered in the time measured".into(),
-        };
-        Failure::Target(format!("not one good reply from any variant: {why}"))
-    }
-
-    pub(super) fn note_reactors(&mut self, said: Vec<String>) -> Result<(), Failure> {
+    pub(super) fn note_reactors(&mut self, run: RunId, said: Vec<String>) -> Result<(), Failure> {
         if self.reactor_noted {
             return Ok(());
         }
         self.reactor_noted = true;
-        said.into_iter().try_for_each(|text| self.note(text))
+        said.into_iter().try_for_each(|text| self.note(run, text))
     }
 
     /// For those who wait elsewhere.
@@ -346,19 +232,19 @@ impl<'a> Runner<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub(super) fn write(&self, entry: Entry) -> Result<(), Failure> {
-        Ok(self.writer.write(entry)?)
+    pub(super) fn write(&self, run: RunId, entry: Entry) -> Result<(), Failure> {
+        Ok(self.writer.write(run, entry)?)
     }
 
-    /// Into the run's log.
-    pub(super) fn note(&self, text: String) -> Result<(), Failure> {
-        self.write(Entry::Event { unix_ms: wall_unix_ms(), who: "tare".into(), text })
+    /// Into a run's log.
+    pub(super) fn note(&self, run: RunId, text: String) -> Result<(), Failure> {
+        self.write(run, Entry::Event { unix_ms: wall_unix_ms(), who: "tare".into(), text })
     }
 
-    /// What servers said meanwhile.
+    /// What servers said meanwhile; of all cells, the first keeps it.
     pub(super) fn write_events(&self) -> Result<(), Failure> {
         for Event { unix_ms, who, text } in self.events.try_iter() {
-            self.write(Entry::Event { unix_ms, who, text })?;
+            self.write(self.cells[0].run, Entry::Event { unix_ms, who, text })?;
         }
         Ok(())
     }
@@ -374,10 +260,49 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Servers where they are to be, and the endpoints of those that are up already.
+fn placed(plan: &Plan) -> Result<(Vec<Placed>, Vec<Endpoint>), Failure> {
+    let mut servers = Vec::new();
+    let mut endpoints = Vec::new();
+    for (index, variant) in plan.variants.iter().enumerate() {
+        let fixed = !variant.url.contains("{port}");
+        // A server that is not up yet cannot be asked which of its addresses answers.
+        let url = plan.url(index, 1)?;
+        let address = match (&variant.server, fixed) {
+            (_, false) => None,
+            _ => Some(resolve(&url.host, url.port, plan.load.family())?),
+        };
+        endpoints.push(Endpoint::Tcp(
+            address.unwrap_or_else(|| std::net::SocketAddr::from(([127, 0, 0, 1], 0))),
+        ));
+        let server = variant.server.clone();
+        let fixed = address.filter(|_| server != ServerSpec::Up);
+        servers.push(Placed {
+            name: variant.name.clone(),
+            server,
+            fixed,
+            // A URL that leaves only the port open says where to listen.
+            ip: url.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
+            filter: variant.filter().cloned(),
+            place: variant.place.clone(),
+            client: variant.client.clone(),
+        });
+    }
+    Ok((servers, endpoints))
+}
+
+fn nothing_good(round: &Round) -> Failure {
+    let mut counts = tare_stats::samples::Counts::default();
+    round.slices.iter().for_each(|slice| counts.add(&slice.counts));
+    let why = match (counts.errors.first(), counts.status.first()) {
+        (Some((_, _, why)), _) => why.clone(),
+        (None, Some((status, _))) => {
+            format!("every reply has status {status} (see --expect-status)")
+        }
+        (None, None) => "no request was answered in the time measured".into(),
+    };
+    Failure::Target(format!("not one good reply from any variant: {why}"))
+}
+
 /// Starts of a place that takes long to start, over the first rounds.
 const PLACE_LAUNCHES: u32 = 3;
-/// Ten, and some room for slow rounds.
-const TAIL_REPLIES: f64 = 12.0;
-const TAIL_CYCLES_MAX: u32 = 1000;
-/// Orders, wake-ups and readings around a slice.
-const SLICE_COST: DurationNs = DurationNs::from_ms(1);

@@ -13,6 +13,19 @@ pub fn cycles(seed: u64, round: u32, variants: usize, cycles: u32) -> Vec<Vec<us
     (0..cycles).map(|_| shuffled(&mut random, variants)).collect()
 }
 
+/// The order of a sweep's cells in a round.
+pub fn cells(seed: u64, round: u32, cells: usize) -> Vec<usize> {
+    shuffled(&mut Random::stream(seed, "cell order", u64::from(round)), cells)
+}
+
+/// A cell's own seed for what follows: the first one's is the run's.
+pub fn seed_of(seed: u64, cell: usize) -> u64 {
+    match cell {
+        0 => seed,
+        cell => Random::stream(seed, "cell", cell as u64).next_u64(),
+    }
+}
+
 /// How much longer than the shortest each cycle's ramp is, as a share of `1 / RAMP_JITTER` of the
 /// window. A server of even pace answers in step with the start of load; a window that always
 /// opened at the same moment after it would always cut that pace at the same place, and count one

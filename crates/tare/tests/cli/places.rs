@@ -713,7 +713,7 @@ fn an_agent_follows_only_its_stream() {
     for (said, complaint) in [
         (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 1 here"),
         (b"hello\n", "this is not a message of protocol 1"),
-        (b"{\"tare\":1,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
+        (b"{\"tare\":2,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
         (b"", ""),
     ] {
         let mut child = start();
@@ -721,7 +721,7 @@ fn an_agent_follows_only_its_stream() {
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(err.contains(complaint) && err.lines().count() <= 1, "{err}");
-        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":1,\"hello\""));
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":2,\"hello\""));
     }
     let words = Command::new(agent()).arg("--help").output().unwrap();
     assert_eq!(words.status.code(), Some(2));
@@ -735,7 +735,7 @@ fn an_agent_follows_only_its_stream() {
     );
     let mut stdin = child.stdin.take().unwrap();
     let start = format!(
-        "{{\"tare\":1,\"id\":1,\"do\":{{\"start\":{{\"recipe\":{recipe},\"cpus\":[]}}}}}}\n"
+        "{{\"tare\":2,\"id\":1,\"do\":{{\"start\":{{\"recipe\":{recipe},\"cpus\":[]}}}}}}\n"
     );
     stdin.write_all(start.as_bytes()).unwrap();
     let running = || {

@@ -1,0 +1,65 @@
+//! How long slices are.
+
+use tare_io::DurationNs;
+use tare_load::{Edges, Stretch};
+
+use super::plan::Plan;
+use super::schedule::RAMP_JITTER;
+
+/// The shape of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub length: DurationNs,
+    pub ramp: DurationNs,
+    pub warmup: DurationNs,
+    pub edges: Edges,
+}
+
+/// Several workers must count over the same time, which only the clock gives them.
+pub fn edges(plan: &Plan) -> Edges {
+    if plan.load.workers() == 1 { Edges::Replies } else { Edges::Clock }
+}
+
+impl Window {
+    const SHORTEST: DurationNs = DurationNs::from_ms(20);
+    pub const LONGEST: DurationNs = DurationNs::from_secs(1);
+    /// Replies that a slice should hold.
+    const REPLIES: f64 = 200.0;
+    const SHORTEST_RAMP: DurationNs = DurationNs::from_ms(2);
+
+    pub fn first(plan: &Plan) -> Self {
+        let length = plan.slices.window.unwrap_or(Self::SHORTEST);
+        let warmup = plan.slices.warmup.unwrap_or(length);
+        Self { length, ramp: Self::SHORTEST_RAMP, warmup, edges: edges(plan) }
+    }
+
+    /// For a slowest variant of so many replies a second, and a longest mean latency.
+    pub fn fit(&mut self, slowest_per_s: f64, longest: DurationNs, plan: &Plan) {
+        let ms = (Self::REPLIES / slowest_per_s.max(1e-3) * 1000.0).ceil();
+        let needed = DurationNs::from_ms(ms as u64).clamp(Self::SHORTEST, Self::LONGEST);
+        self.length = plan.slices.window.unwrap_or(needed);
+        // The first replies come in step; two latencies later they do not.
+        let ramp = DurationNs::from_ns(longest.as_ns() * 2);
+        self.ramp = ramp.clamp(Self::SHORTEST_RAMP, Self::LONGEST);
+        self.warmup = plan.slices.warmup.unwrap_or(self.length);
+    }
+
+    pub fn with_longer_ramp(self, share: f64) -> Self {
+        let most = self.length.as_ns() / RAMP_JITTER;
+        Self { ramp: self.ramp + DurationNs::from_ns((most as f64 * share) as u64), ..self }
+    }
+
+    pub fn stretch(&self) -> Stretch {
+        Stretch {
+            ramp: self.ramp,
+            window: self.length,
+            requests: None,
+            interval: DurationNs::from_secs(3600),
+            edges: self.edges,
+        }
+    }
+
+    pub fn warmup(&self) -> Stretch {
+        Stretch { window: self.warmup, ..self.stretch() }
+    }
+}
