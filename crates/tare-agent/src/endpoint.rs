@@ -33,6 +33,7 @@ fn plan(flags: &[String]) -> Option<EndpointPlan> {
         sockets: SocketOptions::default(),
         connections_max: CONNECTIONS_MAX,
         calls: false,
+        obeys: false,
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };

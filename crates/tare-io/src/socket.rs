@@ -118,6 +118,11 @@ pub fn accept_within(
     socket.set_read_timeout(Some(limit))
 }
 
+/// Wakes whoever waits on a socket.
+pub fn shut_down(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
+    SockRef::from(fd).shutdown(std::net::Shutdown::Both)
+}
+
 /// Prepares an accepted connection.
 pub fn prepare_accepted(fd: &impl std::os::fd::AsFd, blocking: Blocking, options: SocketOptions) {
     let socket = SockRef::from(fd);

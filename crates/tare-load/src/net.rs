@@ -3,7 +3,7 @@
 
 pub mod calls;
 pub mod content;
-mod control;
+pub mod control;
 pub mod messages;
 pub mod stream;
 pub mod wire;

@@ -45,6 +45,9 @@ pub struct NetCell {
     pub bandwidth_bytes_per_s: Option<Estimate>,
     /// The whole way there and back; in an open loop from when it was due.
     pub latency_ns_mean: Option<Estimate>,
+    /// Over all rounds; one is enough for it.
+    #[serde(skip)]
+    pub mean_ns: Option<f64>,
     pub latency_ns_p50: Option<u64>,
     pub latency_ns_p90: Option<u64>,
     pub latency_ns_p99: Option<u64>,

@@ -8,6 +8,7 @@ mod tcp;
 mod udp;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -32,6 +33,8 @@ pub struct EndpointPlan {
     pub connections_max: u32,
     /// Whether it also makes calls into its kernel for whoever asks.
     pub calls: bool,
+    /// Whether it opens other ports and ends when a client says so, as qperf's servers do.
+    pub obeys: bool,
     /// Truths to test with: each reply waits so long, and datagrams get lost.
     pub delay: DurationNs,
     pub loss: Loss,
@@ -41,6 +44,8 @@ pub struct EndpointPlan {
 pub struct NetEndpoint {
     pub listens: SocketAddr,
     stop: Arc<AtomicBool>,
+    /// What it listens on.
+    sockets: Vec<OwnedFd>,
     threads: Vec<JoinHandle<Result<(), SetupError>>>,
 }
 
@@ -51,7 +56,10 @@ impl NetEndpoint {
         let (listener, bound) = socket::listener(&Endpoint::Tcp(plan.listen), false)?;
         let Endpoint::Tcp(listens) = bound else { unreachable!("TCP was asked for") };
         let (datagrams, _) = socket::listener(&Endpoint::Udp(listens), false)?;
-        let mut endpoint = Self { listens, stop: stop.clone(), threads: Vec::new() };
+        let cannot = |error| SetupError::new("cannot keep a socket", error);
+        let sockets =
+            vec![listener.try_clone().map_err(cannot)?, datagrams.try_clone().map_err(cannot)?];
+        let mut endpoint = Self { listens, stop: stop.clone(), sockets, threads: Vec::new() };
         let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
         endpoint.spawn(move || door.serve())?;
         let plan = plan.clone();
@@ -77,15 +85,18 @@ impl NetEndpoint {
         Ok(())
     }
 
-    /// Waits until told to stop, or until a thread fails.
+    /// Waits until told to stop, or until a thread fails. Threads may be deep in a call that some
+    /// kernels do not end in time (gVisor's accept knows no time limit): they end with the process.
     pub fn wait(&mut self) -> Result<(), SetupError> {
-        for thread in self.threads.drain(..) {
-            match thread.join() {
-                Ok(result) => result?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+        while !self.stop.load(Ordering::Relaxed) {
+            std::thread::park_timeout(STOP_CHECK);
         }
-        Ok(())
+        match self.threads.iter().position(JoinHandle::is_finished) {
+            None => Ok(()),
+            Some(ended) => self.threads.swap_remove(ended).join().unwrap_or_else(|panic| {
+                std::panic::resume_unwind(panic);
+            }),
+        }
     }
 
     /// Ends [`NetEndpoint::wait`].
@@ -97,11 +108,17 @@ impl NetEndpoint {
 impl Drop for NetEndpoint {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        // Whoever waits on these wakes up.
+        for socket in &self.sockets {
+            let _ = socket::shut_down(socket);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
+
+const STOP_CHECK: std::time::Duration = std::time::Duration::from_millis(20);
 
 fn settle_thread(cpus: &[usize]) -> Result<(), SetupError> {
     if cpus.is_empty() { Ok(()) } else { pin_to(cpus) }

@@ -6,6 +6,7 @@ mod doctor;
 mod filter;
 mod load;
 mod net;
+mod qperf;
 mod report;
 mod run;
 mod runs;
@@ -37,6 +38,7 @@ enum Command {
     Filter(filter::Filter),
     Load(Box<load::Load>),
     Net(Box<net::Net>),
+    Qperf(qperf::Qperf),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
     Doctor(doctor::Doctor),
@@ -49,6 +51,9 @@ pub fn run() -> Result<(), Failure> {
     if matches!(name, "wrk" | "wrk2") {
         return wrk::run_linked(name);
     }
+    if name == "qperf" {
+        return qperf::run_linked();
+    }
     let tare = Tare::try_parse().map_err(one_line)?;
     match tare.command {
         Command::Compare(args) => compare::run(&args),
@@ -58,6 +63,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Filter(args) => filter::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Net(args) => net::run(&args),
+        Command::Qperf(args) => qperf::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -9,6 +9,7 @@ mod experiment;
 mod failure;
 mod load;
 mod net;
+mod qperf;
 mod run;
 mod url;
 

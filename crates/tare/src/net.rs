@@ -1,5 +1,6 @@
 //! What `tare net` and `tare qperf` share: sizes in words, and measuring an endpoint.
 
 pub mod measure;
+pub mod remote;
 pub mod serve;
 pub mod sizes;

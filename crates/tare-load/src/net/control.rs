@@ -23,10 +23,20 @@ pub struct Control {
 
 impl Control {
     pub fn open(config: &EngineConfig, purpose: Purpose, session: u64) -> Result<Self, LoadError> {
-        let endpoint = address(&config.endpoint);
+        Self::reach(&config.endpoint, &config.bind, config.timeout, purpose, session)
+    }
+
+    pub fn reach(
+        endpoint: &Endpoint,
+        bind: &[IpAddr],
+        timeout: DurationNs,
+        purpose: Purpose,
+        session: u64,
+    ) -> Result<Self, LoadError> {
+        let endpoint = address(endpoint);
         let to = Endpoint::Tcp(endpoint);
-        let from = config.bind.first().copied();
-        let connected = connect(&to, from, SocketOptions::default(), config.timeout);
+        let from = bind.first().copied();
+        let connected = connect(&to, from, SocketOptions::default(), timeout);
         let mut control = match connected {
             Ok(socket) => Self { socket, endpoint, asked: 0 },
             Err(error) => return Err(no_connection(endpoint, &error)),

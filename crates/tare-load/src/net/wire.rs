@@ -14,6 +14,8 @@ pub const ASK: u8 = b'?';
 /// Start and end what is sent, on a connection for a reverse stream.
 pub const GO: u8 = b'g';
 pub const STOP: u8 = b's';
+/// What was asked is done.
+pub const DONE: u8 = b'd';
 
 /// The first bytes of a connection; of datagrams, those that begin a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +28,28 @@ pub struct Greeting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Requests and replies; the endpoint closes after the first where told.
-    Messages { request_bytes: u32, reply_bytes: u32, close: bool },
+    Messages {
+        request_bytes: u32,
+        reply_bytes: u32,
+        close: bool,
+    },
     /// The client sends a stream …
-    Receive { message_bytes: u32 },
+    Receive {
+        message_bytes: u32,
+    },
     /// … or the endpoint does.
-    Send { message_bytes: u32 },
+    Send {
+        message_bytes: u32,
+    },
     /// Counts of a session.
     Count,
     /// Calls into the kernel.
     Calls,
+    /// To serve on another port, too; to end. Answered by [`DONE`], where it obeys.
+    Listen {
+        port: u16,
+    },
+    Quit,
 }
 
 impl Greeting {
@@ -47,6 +62,8 @@ impl Greeting {
             Purpose::Send { message_bytes } => (3, 0, message_bytes, 0),
             Purpose::Count => (4, 0, 0, 0),
             Purpose::Calls => (5, 0, 0, 0),
+            Purpose::Listen { port } => (6, 0, u32::from(port), 0),
+            Purpose::Quit => (7, 0, 0, 0),
         };
         let mut bytes = [0; GREETING_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -76,6 +93,8 @@ impl Greeting {
             3 => Purpose::Send { message_bytes: sensible(one)? },
             4 => Purpose::Count,
             5 => Purpose::Calls,
+            6 => Purpose::Listen { port: u16::try_from(one).ok().filter(|port| *port > 0)? },
+            7 => Purpose::Quit,
             _ => return None,
         };
         Some(Self { purpose, session: number64(bytes, 24) })
@@ -189,6 +208,8 @@ mod tests {
             Purpose::Send { message_bytes: 4096 },
             Purpose::Count,
             Purpose::Calls,
+            Purpose::Listen { port: 4001 },
+            Purpose::Quit,
         ];
         for purpose in purposes {
             let greeting = Greeting { purpose, session: u64::MAX - 1 };

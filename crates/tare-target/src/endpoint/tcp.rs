@@ -4,33 +4,31 @@
 //! accept(2) together; whoever takes the last one's place starts another.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tare_io::socket::{self, Blocking};
 use tare_io::system::sharpen_timers;
 use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, SetupError, SocketOptions};
+use tare_io::{DurationNs, SetupError};
 use tare_load::net::content::{Checker, content};
 use tare_load::net::stream::receive_bytes;
 use tare_load::net::wire::{
-    ASK, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Order, Purpose, STOP, called,
+    ASK, DONE, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Order, Purpose, STOP, called,
 };
 
-use super::EndpointPlan;
 use super::sessions::{Session, Sessions};
+use super::{EndpointPlan, NetEndpoint};
 
 /// What all threads share.
 pub struct Door {
     listener: TcpListener,
-    sockets: SocketOptions,
-    delay: DurationNs,
-    calls: bool,
-    threads_max: usize,
-    cpus: Vec<usize>,
+    plan: EndpointPlan,
+    /// On other ports, by a client's wish.
+    others: Mutex<Vec<NetEndpoint>>,
     sessions: Arc<Sessions>,
     stop: Arc<AtomicBool>,
     /// Threads that wait for a connection, and all there are.
@@ -40,6 +38,7 @@ pub struct Door {
 
 /// Waits end at least this often, so that a stop is heeded.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+const OTHER_PORTS_MAX: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// A reply that is due within this is waited for without sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
@@ -62,11 +61,8 @@ impl Door {
             .map_err(|error| SetupError::new("cannot wait for connections", error))?;
         Ok(Arc::new(Self {
             listener,
-            sockets: plan.sockets,
-            delay: plan.delay,
-            calls: plan.calls,
-            threads_max: plan.connections_max as usize,
-            cpus: plan.cpus.clone(),
+            plan: plan.clone(),
+            others: Mutex::new(Vec::new()),
             sessions,
             stop,
             idle: AtomicUsize::new(0),
@@ -76,7 +72,7 @@ impl Door {
 
     /// Serves one connection after another until told to stop.
     pub fn serve(self: &Arc<Self>) -> Result<(), SetupError> {
-        super::settle_thread(&self.cpus)?;
+        super::settle_thread(&self.plan.cpus)?;
         sharpen_timers();
         let mut buffer = vec![0; BUFFER_BYTES];
         while !self.stop.load(Ordering::Relaxed) {
@@ -113,7 +109,7 @@ impl Door {
 
     /// Somebody must wait for the next. Beyond the limit it waits itself.
     fn add_thread(self: &Arc<Self>) {
-        if self.threads.fetch_add(1, Ordering::Relaxed) >= self.threads_max {
+        if self.threads.fetch_add(1, Ordering::Relaxed) >= self.plan.connections_max as usize {
             self.threads.fetch_sub(1, Ordering::Relaxed);
             return;
         }
@@ -127,8 +123,24 @@ impl Door {
         }
     }
 
+    /// Serves on another port of the same address, unless it does already.
+    fn listen_too(&self, port: u16) -> io::Result<()> {
+        let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
+        let own = self.plan.listen.port();
+        if port == own || others.iter().any(|other| other.listens.port() == port) {
+            return Ok(());
+        }
+        if others.len() == OTHER_PORTS_MAX {
+            return Err(ErrorKind::AddrNotAvailable.into());
+        }
+        let listen = SocketAddr::new(self.plan.listen.ip(), port);
+        let plan = EndpointPlan { listen, obeys: false, ..self.plan.clone() };
+        others.push(NetEndpoint::start(&plan).map_err(|error| error.source)?);
+        Ok(())
+    }
+
     fn converse(&self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<()> {
-        socket::prepare_accepted(stream, Blocking::Yes, self.sockets);
+        socket::prepare_accepted(stream, Blocking::Yes, self.plan.sockets);
         stream.set_read_timeout(Some(STOP_CHECK))?;
         stream.set_write_timeout(Some(STOP_CHECK))?;
         let line = Line { stream, stop: &self.stop };
@@ -153,8 +165,19 @@ impl Door {
                 send(&line, message_bytes, &session)
             }
             Purpose::Count => tell_counts(&line, &session()),
-            Purpose::Calls if self.calls => make_calls(&line),
-            Purpose::Calls => Err(ErrorKind::PermissionDenied.into()),
+            Purpose::Calls if self.plan.calls => make_calls(&line),
+            Purpose::Listen { port } if self.plan.obeys => {
+                self.listen_too(port)?;
+                line.write(&[DONE])
+            }
+            Purpose::Quit if self.plan.obeys => {
+                line.write(&[DONE])?;
+                self.stop.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Purpose::Calls | Purpose::Listen { .. } | Purpose::Quit => {
+                Err(ErrorKind::PermissionDenied.into())
+            }
         }
     }
 
@@ -189,11 +212,12 @@ impl Door {
     }
 
     fn wait_delay(&self) {
-        if self.delay == DurationNs::ZERO {
+        let delay = self.plan.delay;
+        if delay == DurationNs::ZERO {
             return;
         }
-        let due = monotonic_now() + self.delay;
-        let sleep = self.delay.as_ns().saturating_sub(SPIN.as_ns());
+        let due = monotonic_now() + delay;
+        let sleep = delay.as_ns().saturating_sub(SPIN.as_ns());
         if sleep > 0 {
             std::thread::park_timeout(Duration::from_nanos(sleep));
         }

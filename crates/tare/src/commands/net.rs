@@ -214,6 +214,7 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
         sockets: SocketOptions { nodelay, buffer_bytes: args.socket_buffer },
         connections_max: connections_max(),
         calls: args.calls,
+        obeys: false,
         delay: args.delay,
         loss: Loss { share: args.loss, seed: args.seed.unwrap_or(0) },
     };

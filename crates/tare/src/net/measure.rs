@@ -123,6 +123,7 @@ fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
         messages_per_s: Estimate::of_mean(&seen.messages_per_s, LEVEL),
         bandwidth_bytes_per_s: Estimate::of_mean(&seen.bytes_per_s, LEVEL),
         latency_ns_mean: Estimate::of_mean(&seen.mean_ns, LEVEL),
+        mean_ns: seen.latency.mean_ns(),
         latency_ns_p50: quantile(0.5),
         latency_ns_p90: quantile(0.9),
         latency_ns_p99: quantile(0.99),

@@ -1,0 +1,248 @@
+//! `tare qperf`: the tests of `tare net` behind qperf's own flags, in qperf's own shape.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use tare_io::{DurationNs, SocketOptions};
+use tare_lab::machine::Machine;
+use tare_load::net::NetTest;
+use tare_report::net::NetCell;
+use tare_target::endpoint::{EndpointPlan, Loss};
+
+use crate::failure::Failure;
+use crate::load::interrupt;
+use crate::load::outputs::print;
+use crate::load::plan::{Family, random_seed, resolve};
+use crate::load::spec::LoadSpec;
+use crate::net::measure::{Rounds, measure};
+use crate::net::remote;
+use crate::net::serve::{connections_max, serve};
+use crate::qperf::format::{Line, Value, block};
+use crate::qperf::options::{self, AskedTest, Loop, Settings, TIME, Test, Variable};
+
+/// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
+///
+/// Without a host it is the server. Flags are qperf's (-lp -ip -oo -m -t -vu -vs -uu -ub -e -sb -ca
+/// -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat, conf and quit. latency is half of the round
+/// trip's mean, as qperf has it; tare net shows the whole, and percentiles. The two sides speak
+/// tare's protocol: a server of the original qperf does not answer. Also when called through a
+/// link named qperf.
+///
+/// Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
+#[derive(Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+pub struct Qperf {
+    /// qperf's words
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Called through a link of that name.
+pub fn run_linked() -> Result<(), Failure> {
+    run_words(&std::env::args().skip(1).collect::<Vec<_>>())
+}
+
+pub fn run(args: &Qperf) -> Result<(), Failure> {
+    run_words(&args.words)
+}
+
+fn run_words(words: &[String]) -> Result<(), Failure> {
+    if words.iter().any(|word| ["-h", "--help"].contains(&word.as_str())) {
+        return said(HELP);
+    }
+    if words.iter().any(|word| ["-V", "--version"].contains(&word.as_str())) {
+        return said(&format!("tare qperf {}\n", env!("CARGO_PKG_VERSION")));
+    }
+    let asked = options::parse(words).map_err(|why| Failure::Usage(format!("qperf: {why}")))?;
+    let Some(host) = &asked.host else { return run_server(&asked) };
+    let address = resolve(host, asked.listen_port, Family::Any)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    for test in &asked.tests {
+        match test.test {
+            Test::Conf => said(&conf(address, &test.with)?)?,
+            Test::Quit => {
+                remote::quit(address)?;
+                said("quit:\n")?;
+            }
+            _ => run_loops(test, &test.with.loops, test.with.clone(), address, &stop)?,
+        }
+    }
+    Ok(())
+}
+
+/// The first loop is the outermost.
+fn run_loops(
+    asked: &AskedTest,
+    loops: &[Loop],
+    with: Settings,
+    address: SocketAddr,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let Some((first, inner)) = loops.split_first() else {
+        return run_test(asked.test, &with, address, stop);
+    };
+    for value in &first.values {
+        let mut with = with.clone();
+        match first.variable {
+            Variable::MsgSize => with.msg_size = Some(*value),
+            Variable::Time => with.time = Some(DurationNs::from_secs(u64::from(*value))),
+            Variable::SocketBuffer => with.socket_buffer = Some(*value),
+        }
+        run_loops(asked, inner, with, address, stop)?;
+    }
+    Ok(())
+}
+
+fn run_test(
+    test: Test,
+    with: &Settings,
+    address: SocketAddr,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let kind = match (test, with.flip) {
+        (Test::TcpBw, false) => NetTest::TcpStream,
+        (Test::TcpBw, true) => NetTest::TcpStreamReverse,
+        (Test::UdpBw, _) => NetTest::UdpStream,
+        (Test::UdpLat, _) => NetTest::UdpRr,
+        _ => NetTest::TcpRr,
+    };
+    let spec = LoadSpec {
+        test: Some(kind),
+        message_bytes: Some(with.msg_size.unwrap_or(default_size(test))),
+        connections: 1,
+        threads: Some(1),
+        socket_buffer: with.socket_buffer,
+        cpus: with.cpu.map(|cpu| vec![cpu]),
+        timeout: with.timeout.unwrap_or(LoadSpec::default().timeout),
+        ..LoadSpec::default()
+    };
+    spec.check_test().map_err(|failure| match failure {
+        Failure::Usage(why) => Failure::Usage(format!("qperf: {}: {why}", test.name())),
+        failure => failure,
+    })?;
+    let address = match with.ip_port {
+        Some(port) => remote::on_port(address, port)?,
+        None => address,
+    };
+    let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
+    let cells = measure(address, &[spec], rounds, stop, |_, _| {})?;
+    if interrupt::was_interrupted() {
+        return Err(Failure::Interrupted);
+    }
+    let Some(cell) = cells.first().filter(|cell| cell.messages > 0) else {
+        let why = cells.first().and_then(|cell| cell.first_error.clone());
+        let why = why.unwrap_or_else(|| "nothing came in the time given".into());
+        return Err(Failure::Target(format!("{}: {why}", test.name())));
+    };
+    said(&block(test.name(), &lines(test, with, cell), &with.show))
+}
+
+/// As qperf has them.
+fn default_size(test: Test) -> u32 {
+    match test {
+        Test::TcpBw => 64 << 10,
+        Test::UdpBw => 32 << 10,
+        _ => 1,
+    }
+}
+
+fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
+    let seconds = cell.elapsed_ns as f64 / 1e9;
+    let mut lines = Vec::new();
+    let mut add = |name, value| lines.push(Line { name, value });
+    let received = cell.bytes as f64 / seconds;
+    match test {
+        Test::UdpBw => {
+            // Lost ones were sent as well.
+            let sent = received * cell.sent as f64 / (cell.sent - cell.lost).max(1) as f64;
+            add("send_bw", Value::Bandwidth(sent));
+            add("recv_bw", Value::Bandwidth(received));
+        }
+        Test::TcpBw => add("bw", Value::Bandwidth(received)),
+        _ => add("latency", Value::Time(cell.mean_ns.unwrap_or_default() / 2e9)),
+    }
+    let is_latency = matches!(test, Test::TcpLat | Test::UdpLat);
+    if with.show.statistics {
+        // qperf counts what both ends receive.
+        let both = if is_latency { 2.0 } else { 1.0 };
+        add("msg_rate", Value::Rate(cell.messages as f64 / seconds * both));
+    }
+    if with.show.used {
+        with.msg_size.into_iter().for_each(|size| add("msg_size", Value::Size(size)));
+        with.ip_port.into_iter().for_each(|port| add("port", Value::Port(port)));
+    }
+    if with.show.time || (with.show.used && with.time.is_some()) {
+        add("time", Value::Time(with.time.unwrap_or(TIME).as_secs_f64()));
+    }
+    if with.show.statistics {
+        let name = if is_latency { "loc_cpus_used" } else { "send_cpus_used" };
+        add(name, Value::Percent(cell.client_busiest * 100.0));
+    }
+    lines
+}
+
+fn conf(address: SocketAddr, with: &Settings) -> Result<String, Failure> {
+    remote::is_there(address)?;
+    let machine = Machine::look();
+    let text = |name, text: String| Line { name, value: Value::Text(text) };
+    let lines = [
+        text("loc_node", machine.host.clone()),
+        text("loc_cpu", format!("{} Cores: {}", machine.cpus.len(), machine.cpu_model)),
+        text("loc_os", machine.kernel.clone()),
+        text("loc_qperf", format!("tare {}", env!("CARGO_PKG_VERSION"))),
+        text("rem_node", address.ip().to_string()),
+    ];
+    Ok(block("conf", &lines, &with.show))
+}
+
+fn run_server(asked: &options::Asked) -> Result<(), Failure> {
+    let listen = |ip: IpAddr| EndpointPlan {
+        listen: SocketAddr::new(ip, asked.listen_port),
+        cpus: asked.cpu.into_iter().collect(),
+        sockets: SocketOptions { nodelay: true, buffer_bytes: asked.socket_buffer },
+        connections_max: connections_max(),
+        calls: false,
+        obeys: true,
+        delay: DurationNs::ZERO,
+        loss: Loss::default(),
+    };
+    // Every address of both families, where there are both.
+    let all = match std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        Err(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    serve(&listen(all), |listens| {
+        format!("tare qperf: serving on port {}, for whoever reaches it\n", listens.port())
+    })
+}
+
+fn said(text: &str) -> Result<(), Failure> {
+    print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}
+
+const HELP: &str = "\
+tare qperf [FLAGS]                 the server
+tare qperf HOST [FLAGS] TEST...    tests against it
+
+Tests: tcp_bw tcp_lat udp_bw udp_lat conf quit
+Flags hold for the tests after them:
+  -lp PORT        the server's port (19765)
+  -ip PORT        the port that tests use; the server opens it
+  -m SIZE         message size: 64, 4K (4,096), 4k (4,000)
+  -t TIME         seconds, or with m, h, d (2)
+  -oo VAR:FIRST:LAST:STEP
+                  repeat over msg_size, time or sock_buf_size; *N multiplies; loops nest
+  -vu -vs -vt -v  show what was set; statistics; the time; all of them
+  -uu -ub -e N    unscaled units; bits; digits
+  -sb SIZE        this side's socket buffers (for the other's, start the server with it)
+  -ca CPU         this side's CPU
+  -f1             the other side sends (tcp_bw)
+  -to TIME        time limit of replies
+Both sides are tare qperf; the original's protocol is not spoken.
+latency is half of the mean round trip; tare net has the whole, percentiles and intervals.
+
+Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
+";
