@@ -20,4 +20,5 @@ pub mod run_sweep;
 pub mod run_sweep_text;
 pub mod run_text;
 pub mod run_words;
+pub mod sys;
 pub mod units;

@@ -47,14 +47,17 @@ pub fn fitted(mut table: Table, width: usize) -> Vec<String> {
     }
 }
 
-/// The first column to the left, numbers to the right, words of verdicts to the left again.
+/// Columns of words.
+const WORDS: [&str; 2] = ["verdict", "what it is"];
+
+/// The first column to the left, numbers to the right, words to the left again.
 pub fn columns(table: &Table) -> Vec<String> {
     let width = |column: usize| {
         let cells = table.rows.iter().map(|row| &row[column]).chain([&table.header[column]]);
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.header.len()).map(width).collect();
-    let is_word = |column: usize| column == 0 || table.header[column] == "verdict";
+    let is_word = |column: usize| column == 0 || WORDS.contains(&table.header[column].as_str());
     let line = |cells: &[String]| {
         let mut line = String::from("  ");
         for (column, cell) in cells.iter().enumerate() {

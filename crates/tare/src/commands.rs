@@ -10,6 +10,7 @@ mod qperf;
 mod report;
 mod run;
 mod runs;
+mod sys;
 mod target;
 mod wrk;
 
@@ -39,6 +40,7 @@ enum Command {
     Load(Box<load::Load>),
     Net(Box<net::Net>),
     Qperf(qperf::Qperf),
+    Sys(sys::Sys),
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
     Doctor(doctor::Doctor),
@@ -64,6 +66,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Load(args) => load::run(&args),
         Command::Net(args) => net::run(&args),
         Command::Qperf(args) => qperf::run(&args),
+        Command::Sys(args) => sys::run(&args),
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -1,0 +1,292 @@
+//! `tare sys`: what a system call costs here, by processes started for that.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use tare_io::calls::{Call, Counted};
+use tare_io::{DurationNs, Random};
+use tare_report::sys::{SCHEMA, SysCall, SysReport, render, unixbench};
+use tare_stats::Estimate;
+use tare_stats::estimate::trimmed_mean;
+
+use crate::failure::Failure;
+use crate::load::arguments::{cpu_list, positive_duration};
+use crate::load::interrupt;
+use crate::load::outputs::{Output, print};
+use crate::load::plan::random_seed;
+
+/// Measure what calls into the kernel cost here: getpid, pipes, page faults, fork, …
+///
+/// Each launch is a process of its own; in it every call is made for a few milliseconds at a time,
+/// in turn with the others, in random order. Intervals are over launches. In other places (in a
+/// container, in gVisor, in a VM): tare run experiments/syscalls-by-place.toml
+///
+/// Example: tare sys getpid pipe fork --unixbench
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Sys {
+    /// mix (UnixBench's), getpid, exec, pipe, futex-wake, mmap, epoll, clock-vdso, clock-call,
+    /// page-fault, fork, switch; all when left out
+    #[arg(value_name = "CALL", value_parser = Call::parse)]
+    calls: Vec<Call>,
+    /// Processes, one after another
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    launches: u32,
+    /// How long in all
+    #[arg(short, long, value_name = "DURATION", default_value = "10s",
+          value_parser = positive_duration)]
+    duration: DurationNs,
+    /// UnixBench's own line and index of its system-call mix, beside the table; mix is measured
+    /// for that
+    #[arg(long)]
+    unixbench: bool,
+    /// So many processes at a time, as UnixBench's copies; the index is of all together
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    copies: u32,
+    /// CPUs for the processes, in turn: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<std::vec::Vec<usize>>,
+    /// Write results as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seed of the order of calls; a random one is printed when left out
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Is such a process: reads orders, answers with counts
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+const SLICE: DurationNs = DurationNs::from_ms(2);
+/// The share of a launch's slices that is cut off at each end before their mean is taken.
+const TRIM: f64 = 0.2;
+const LEVEL: f64 = 0.95;
+
+pub fn run(args: &Sys) -> Result<(), Failure> {
+    if args.worker {
+        return work();
+    }
+    let mut calls = if args.calls.is_empty() { Call::ALL.to_vec() } else { args.calls.clone() };
+    if args.unixbench && !calls.contains(&Call::Mix) {
+        calls.insert(0, Call::Mix);
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    let mut json = args.json.as_deref().map(|path| Output::create("--json", path)).transpose()?;
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let cycle = SLICE.as_ns() * calls.len() as u64;
+    let cycles = args.duration.as_ns() / u64::from(args.launches) / cycle;
+    if cycles < CYCLES_MIN {
+        let needed = DurationNs::from_ns(cycle * CYCLES_MIN * u64::from(args.launches));
+        let allowed = format!("{} calls in {} launches need {needed}", calls.len(), args.launches);
+        return Err(Failure::flag("--duration", &args.duration.to_string(), allowed));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    let mut seen: Vec<Seen> = calls.iter().map(|_| Seen::default()).collect();
+    for launch in 0..args.launches {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let random = Random::stream(seed, "sys order", u64::from(launch));
+        let mut copies = Copies::start(args)?;
+        run_launch(&mut copies, &calls, cycles, random, &stop, &mut seen)?;
+    }
+    let interrupted = interrupt::was_interrupted();
+    if seen.iter().all(|seen| seen.ns.is_empty()) && interrupted {
+        return Err(Failure::Interrupted);
+    }
+    let calls: Vec<SysCall> =
+        calls.iter().zip(seen).map(|(call, seen)| described(*call, seen, args.copies)).collect();
+    let report = SysReport {
+        schema: SCHEMA.into(),
+        seed,
+        interrupted,
+        slices: cycles,
+        slice_ns: SLICE.as_ns(),
+        copies: args.copies,
+        calls,
+    };
+    if !json.as_ref().is_some_and(Output::is_stdout) {
+        let mut text = render(&report);
+        if args.unixbench {
+            text.push_str(&unixbench(&report));
+        }
+        print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    }
+    if let Some(json) = &mut json {
+        json.write(&report.json())?;
+    }
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    match report.calls.iter().find_map(|call| call.failed.as_ref().map(|why| (call, why))) {
+        Some((call, why)) => Err(Failure::Environment(format!("{}: {why}", call.call))),
+        None => Ok(()),
+    }
+}
+
+/// Fewer slices than these have no mean worth trimming.
+const CYCLES_MIN: u64 = 3;
+
+/// What launches found of one call.
+#[derive(Default)]
+struct Seen {
+    /// Nanoseconds a call: of each launch.
+    ns: Vec<f64>,
+    made: u64,
+    elapsed_ns: u64,
+    failed: Option<String>,
+}
+
+fn described(call: Call, seen: Seen, copies: u32) -> SysCall {
+    let per_s: Vec<f64> = seen.ns.iter().map(|ns| 1e9 / ns * f64::from(copies)).collect();
+    SysCall {
+        call: call.name().to_owned(),
+        what: call.text().to_owned(),
+        launches: seen.ns.len() as u32,
+        made: seen.made,
+        elapsed_ns: seen.elapsed_ns,
+        ns: Estimate::of_mean(&seen.ns, LEVEL),
+        per_s: Estimate::of_mean(&per_s, LEVEL),
+        failed: seen.failed,
+    }
+}
+
+fn run_launch(
+    copies: &mut Copies,
+    calls: &[Call],
+    cycles: u64,
+    mut random: Random,
+    stop: &AtomicBool,
+    seen: &mut [Seen],
+) -> Result<(), Failure> {
+    let mut slices: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
+    // Before the first cycle each call is made once for nothing: its code and pages are then there.
+    for cycle in 0..=cycles {
+        let mut left: Vec<usize> = (0..calls.len()).collect();
+        while !left.is_empty() && !stop.load(Ordering::Relaxed) {
+            let at = left.swap_remove(random.below(left.len() as u64) as usize);
+            if seen[at].failed.is_some() {
+                continue;
+            }
+            match copies.make(calls[at])? {
+                Err(why) => seen[at].failed = Some(why),
+                Ok(_) if cycle == 0 => {}
+                Ok(counted) => {
+                    let each = |one: &Counted| one.elapsed.as_ns() as f64 / one.calls as f64;
+                    let mean = counted.iter().map(each).sum::<f64>() / counted.len() as f64;
+                    slices[at].push(mean);
+                    for one in counted {
+                        seen[at].made += one.calls;
+                        seen[at].elapsed_ns += one.elapsed.as_ns();
+                    }
+                }
+            }
+        }
+    }
+    for (seen, slices) in seen.iter_mut().zip(slices) {
+        if slices.len() as u64 >= CYCLES_MIN {
+            seen.ns.push(trimmed_mean(&slices, TRIM));
+        }
+    }
+    Ok(())
+}
+
+/// The processes of one launch.
+struct Copies(Vec<Worker>);
+
+struct Worker {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Copies {
+    fn start(args: &Sys) -> Result<Self, Failure> {
+        let cannot = |error: std::io::Error| {
+            Failure::Environment(format!("cannot start a process to make calls in: {error}"))
+        };
+        let own = std::env::current_exe().map_err(cannot)?;
+        let mut workers = Self(Vec::new());
+        for copy in 0..args.copies as usize {
+            let mut command = Command::new(&own);
+            command.args(["sys", "--worker"]);
+            if let Some(cpus) = args.cpus.as_ref().filter(|cpus| !cpus.is_empty()) {
+                command.args(["--cpus", &cpus[copy % cpus.len()].to_string()]);
+            }
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(cannot)?;
+            let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+                return Err(Failure::Bug("a child without pipes".into()));
+            };
+            workers.0.push(Worker { child, to, from: BufReader::new(from) });
+        }
+        Ok(workers)
+    }
+
+    /// All of them make a call at the same time; or why one cannot.
+    fn make(&mut self, call: Call) -> Result<Result<Vec<Counted>, String>, Failure> {
+        let gone = || Failure::Environment("a process that makes calls has ended".into());
+        for worker in &mut self.0 {
+            let order = format!("{} {}\n", call.name(), SLICE.as_ns());
+            worker.to.write_all(order.as_bytes()).map_err(|_| gone())?;
+        }
+        let mut counted = Vec::new();
+        let mut failed = None;
+        for worker in &mut self.0 {
+            let mut line = String::new();
+            worker.from.read_line(&mut line).map_err(|_| gone())?;
+            let line = line.trim_end();
+            match line.split_once(' ').map(|(calls, ns)| (calls.parse(), ns.parse())) {
+                Some((Ok(calls), Ok(ns))) => {
+                    counted.push(Counted { calls, elapsed: DurationNs::from_ns(ns) });
+                }
+                _ if line.is_empty() => return Err(gone()),
+                _ => failed = Some(line.to_owned()),
+            }
+        }
+        Ok(failed.map_or(Ok(counted), Err))
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for Worker { child, to, .. } in self.0.drain(..) {
+            // Without orders it ends.
+            drop(to);
+            let mut child = child;
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A worker: an order a line, an answer a line.
+fn work() -> Result<(), Failure> {
+    // Where it is pinned was said by --cpus, which clap has checked: the first is taken.
+    let cpus = std::env::args().skip_while(|word| word != "--cpus").nth(1);
+    if let Some(cpus) = cpus.and_then(|text| cpu_list(&text).ok()) {
+        tare_io::process::pin_to(&cpus)?;
+    }
+    // It is nobody's without its parent.
+    let _ = tare_io::process::end_with_parent();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|error| Failure::Environment(error.to_string()))?;
+        let Some((call, ns)) = line.split_once(' ') else { break };
+        let (Ok(call), Ok(ns)) = (Call::parse(call), ns.parse()) else { break };
+        let answer = match tare_io::calls::make(call, DurationNs::from_ns(ns)) {
+            Ok(counted) => format!("{} {}\n", counted.calls, counted.elapsed.as_ns()),
+            Err(error) => format!("{error}\n"),
+        };
+        if print(&answer).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
