@@ -133,13 +133,7 @@ fn what(sweep: &Sweep) -> String {
             words.push(word);
         }
     }
-    capital(&words.join(", "))
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
+    format!("Measured: {}", words.join(", "))
 }
 
 /// The first metric that was to be resolved.
@@ -263,9 +257,7 @@ fn asides(sweep: &Sweep) -> Vec<String> {
     }
     if let Some(first) = sweep.cells.first() {
         let skipped = first.report.skipped.iter();
-        lines.extend(
-            skipped.map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason)),
-        );
+        lines.extend(skipped.map(|one| format!("{}: skipped: {}", one.name, one.reason)));
     }
     lines
 }
@@ -291,8 +283,8 @@ fn ending(sweep: &Sweep) -> String {
         sweep.cells.iter().filter(|cell| cell.report.run.stopped_by == "precision").count();
     format!(
         "{} cells of {rounds} rounds each, on the same launches, in {}; {precise} of them are as \
-         precise as asked; intervals are 95 %; seed {}\nkept as runs {} to {}; one of them in full: \
-         tare report {}",
+         precise as asked; intervals are 95 %; seed {}\nkept as runs {} to {}; one of them in \
+         full: tare report {}",
         sweep.cells.len(),
         time(elapsed as f64 / 1000.0),
         first.report.run.seed,

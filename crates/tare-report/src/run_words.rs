@@ -95,8 +95,14 @@ fn verdict_cells(comparison: &Comparison) -> [String; 2] {
 /// `+4.1 % ± 0.9`.
 pub fn overhead(bounds: &Bounds) -> String {
     let half = (bounds.upper - bounds.lower) / 2.0;
+    if half > BEYOND {
+        // Two rounds that have little to do with each other: their exponent would fill the line.
+        return format!("{} % ± {BEYOND:.0} or more", signed(bounds.point));
+    }
     format!("{} % ± {}", signed(bounds.point), digits(half))
 }
+
+const BEYOND: f64 = 99_999.0;
 
 /// A metric's value for people.
 pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {

@@ -162,7 +162,7 @@ mod tests {
         );
         assert_eq!(
             lines[6],
-            "System Benchmarks Index Score (Partial Only)                         12500.3"
+            "System Benchmarks Index Score (Partial Only)                        12500.3"
         );
         assert!(unixbench(&report(19_818_118.3)).contains(" 13212.1\n"));
     }

@@ -114,9 +114,9 @@ pub fn no_connection(endpoint: SocketAddr, error: &Error) -> LoadError {
 /// The endpoint was there, and no longer is.
 pub fn lost(endpoint: SocketAddr, error: &Error) -> LoadError {
     let why = match error.kind() {
-        ErrorKind::UnexpectedEof => {
-            "it closed the connection: it is not tare net --serve of this version, or does not \
-             serve this (calls need --calls)"
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
+            "it closed the connection: it is not tare net --serve of this version, has ended, or \
+             does not serve this (calls need --calls)"
                 .to_owned()
         }
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer within the time limit".to_owned(),

@@ -77,6 +77,7 @@ impl Value {
                 let (number, unit) = scaled(*per_s, &["", "K", "M", "G", "T"], show);
                 (number, format!("{unit}/sec"))
             }
+            Self::Size(bytes) if show.unify_units => (bytes.to_string(), "bytes".into()),
             Self::Size(bytes) => size(*bytes),
             Self::Port(port) => (grouped(u64::from(*port)), NO_UNIT.into()),
             Self::Percent(percent) => (significant(*percent, show.digits), "% cpus".into()),

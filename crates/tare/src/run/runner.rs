@@ -1,6 +1,7 @@
 //! Runs rounds until the stopping rule, the clock or the user says stop.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,8 +75,8 @@ impl<'a> Runner<'a> {
         let mut clients = BTreeMap::new();
         for cell in &cells {
             let workers = cell.plan.load.workers();
-            if !clients.contains_key(&workers) {
-                clients.insert(workers, Clients::start(workers, &plan.load_cpus, &stop)?);
+            if let btree_map::Entry::Vacant(place) = clients.entry(workers) {
+                place.insert(Clients::start(workers, &plan.load_cpus, &stop)?);
             }
         }
         let reactor_noted = false;

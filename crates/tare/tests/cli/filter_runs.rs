@@ -260,7 +260,7 @@ fn a_sweep_over_url_lengths_has_a_cell_for_each() {
     assert_eq!(labels, ["url_length 6", "url_length 1000"]);
     assert!(sweep.cells.iter().all(|cell| cell.report.run.rounds == 6));
     let text = desk.tare(&[&args[..3], &BRIEF].concat()).success().stdout;
-    assert!(text.contains("overhead, throughput (~ is unresolved):"), "{text}");
+    assert!(text.contains("Overhead, throughput (~ is unresolved):"), "{text}");
     let bad = desk.file("bad.toml", &format!("{toml}\n[sweep]\nurl_length = [3]\n"));
     desk.tare(&["run", str(&bad)]).fails(2, "bad.toml:17: sweep: url_length = 3: shorter than");
     let bad = desk.file("bad.toml", &format!("{toml}\n[sweep]\nspeed = [3]\n"));
