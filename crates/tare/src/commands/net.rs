@@ -231,7 +231,10 @@ pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16), Failure> {
         return Ok((text.to_owned(), port));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok((address.ip().to_string(), address.port()));
+        return match address.port() {
+            0 => bad(),
+            port => Ok((address.ip().to_string(), port)),
+        };
     }
     let (host, port) = match text.rsplit_once(':') {
         None => (text, port),

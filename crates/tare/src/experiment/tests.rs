@@ -133,7 +133,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "command = \"./server --port {port}\"\nenv = { A = \"b\" }",
             "",
-            "x.toml:21: server 'own' needs one of command, nginx, httpd or target",
+            "x.toml:21: server 'own' needs one of command, nginx, httpd, target or net",
         ),
         ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),

@@ -159,7 +159,7 @@ fn what_is_no_endpoint_is_told_from_one() {
     let (listener, address) = stranger();
     std::thread::spawn(move || {
         // The load opens another connection for each that fails.
-        for stream in listener.incoming().take(1000).flatten() {
+        for stream in listener.incoming().take(1_000_000).flatten() {
             let mut stream = stream;
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
