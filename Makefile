@@ -23,9 +23,10 @@ RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
-TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3
+TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3 qperf
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
-BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time
+BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time \
+                  qperf iperf3 sockperf linux-perf
 
 ROUNDS ?= 10
 AA_RUNS ?= 100
@@ -77,12 +78,14 @@ lint: setup
 bench: setup-bench build
 	bench/install-peers
 	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
+	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/method --aa-runs $(AA_RUNS)
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 
 # Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
 bench-smoke: setup-bench build
 	bench/run --rounds 1 --seconds 1 --smoke
+	bench/net --smoke
 	bench/method --smoke
 
 fuzz: setup-fuzz
