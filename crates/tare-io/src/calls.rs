@@ -108,6 +108,8 @@ pub struct Counted {
 /// Makes a call for about so long.
 pub fn make(call: Call, length: DurationNs) -> io::Result<Counted> {
     let mut made = Maker::new(call)?;
+    // Threads start, pages come.
+    made.batch(1)?;
     let begun = monotonic_now();
     let mut calls = 0;
     let mut batch = 1;

@@ -28,6 +28,8 @@ pub struct DirectReactor {
     /// The chunk that was given out has not come back yet.
     lent: bool,
     sockets: SocketOptions,
+    timeout: Duration,
+    datagrams: bool,
 }
 
 const SLOT: u32 = 0;
@@ -35,9 +37,6 @@ const SLOT: u32 = 0;
 /// ticks.
 const RECEIVE_LIMIT: Duration = Duration::from_millis(4);
 const SLEEP_MAX: DurationNs = DurationNs::from_ms(20);
-/// How long a peer may leave a send without room before it counts as gone.
-const SEND_LIMIT: Duration = Duration::from_secs(10);
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const BUFFER_BYTES: usize = 256 * 1024;
 
 impl DirectReactor {
@@ -50,6 +49,8 @@ impl DirectReactor {
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             lent: false,
             sockets: tuning.sockets,
+            timeout: Duration::from_nanos(tuning.timeout.as_ns().max(1)),
+            datagrams: false,
         }
     }
 
@@ -64,9 +65,9 @@ impl DirectReactor {
 
     fn open(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<Socket> {
         let socket = socket::outgoing(to, from, Blocking::Yes, self.sockets)?;
-        socket.connect_timeout(&socket::address(to)?, CONNECT_LIMIT)?;
+        socket.connect_timeout(&socket::address(to)?, self.timeout)?;
         socket.set_read_timeout(Some(RECEIVE_LIMIT))?;
-        socket.set_write_timeout(Some(SEND_LIMIT))?;
+        socket.set_write_timeout(Some(self.timeout))?;
         Ok(socket)
     }
 
@@ -123,6 +124,7 @@ impl Reactor for DirectReactor {
     fn connect(&mut self, slot: u32, to: &Endpoint, from: Option<IpAddr>) -> Token {
         assert!(slot == SLOT && self.socket.is_none(), "one connection at a time");
         self.generation = self.generation.wrapping_add(1);
+        self.datagrams = matches!(to, Endpoint::Udp(_));
         match self.open(to, from) {
             Ok(socket) => {
                 self.socket = Some(socket);
@@ -145,6 +147,8 @@ impl Reactor for DirectReactor {
             match socket::send(socket.as_raw_fd(), left) {
                 Ok(n) => left = &left[n..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A datagram that finds no room is lost, as on its way.
+                Err(error) if self.datagrams && socket::is_not_yet(&error) => break,
                 Err(error) => {
                     let happened = failed(&error);
                     return self.push(happened);

@@ -94,13 +94,17 @@ impl Outgoing {
 pub struct Tuning {
     pub buffers: Buffers,
     pub sockets: SocketOptions,
+    /// How long calls may take that block.
+    pub timeout: DurationNs,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { buffers: Buffers::SMALL, sockets: SocketOptions::default() }
+        Self { buffers: Buffers::SMALL, sockets: SocketOptions::default(), timeout: TIMEOUT }
     }
 }
+
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 /// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it
 /// then, or have it reported.

@@ -311,6 +311,7 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
     };
     WorkerPlan {
         index,
+        alone: workers == 1,
         engine,
         source,
         pacer,

@@ -24,7 +24,7 @@ use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Stretch};
 use crate::histogram::Histogram;
 use crate::net::Protocol;
 use crate::net::calls::CallsLane;
-use crate::net::stream::StreamLane;
+use crate::net::stream::{StreamLane, Who};
 use crate::run::{LoadError, LoadPlan, plan_of};
 use crate::tally::Tally;
 use crate::worker::{WorkerPlan, open, turn_until_finished};
@@ -261,7 +261,7 @@ impl Lane {
                 Ok(Self::Exchange(Box::new(ExchangeLane::open(plan, stop)?)))
             }
             Protocol::Stream { message_bytes, reverse } => {
-                let who = (plan.index, session);
+                let who = Who { worker: plan.index, session, alone: plan.alone };
                 let lane = StreamLane::open(plan.engine, message_bytes, reverse, plan.pacer, who)?;
                 Ok(Self::Stream(Box::new(lane)))
             }
@@ -279,7 +279,7 @@ impl Lane {
     ) -> Result<SliceReport, LoadError> {
         match self {
             Self::Exchange(lane) => Ok(lane.slice(stretch, start, stop)?),
-            Self::Stream(lane) => lane.slice(stretch, start),
+            Self::Stream(lane) => lane.slice(stretch, start, stop),
             Self::Calls(lane) => lane.slice(stretch),
         }
     }
@@ -414,7 +414,7 @@ fn tuning(config: &EngineConfig) -> Tuning {
     let large = matches!(config.endpoint, Endpoint::Udp(_))
         || config.messages().is_some_and(|messages| is_large(messages.reply_bytes));
     let buffers = if large { Buffers::LARGE } else { Buffers::SMALL };
-    Tuning { buffers, sockets: config.sockets }
+    Tuning { buffers, sockets: config.sockets, timeout: config.timeout }
 }
 
 fn slice<R: Reactor>(

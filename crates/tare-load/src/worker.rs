@@ -17,6 +17,8 @@ use crate::tally::Tally;
 
 pub(crate) struct WorkerPlan {
     pub index: u32,
+    /// There are no other workers.
+    pub alone: bool,
     pub engine: EngineConfig,
     pub source: Box<dyn FnOnce() -> Box<dyn Source> + Send>,
     pub pacer: Pacer,

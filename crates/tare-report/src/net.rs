@@ -152,7 +152,10 @@ fn stream_table(cells: &[&NetCell]) -> Table {
             bandwidth.map_or_else(|| "–".into(), |b| with_share(b, |n| format!("{}/s", bytes(n)))),
             cell.messages_per_s.as_ref().map_or("–".into(), |per_s| rate(per_s.point)),
             duration(cell.client_cpu_ns_per_message as u64),
-            if cell.is_udp() { "–".into() } else { count(cell.retransmits) },
+            match cell.is_udp() || cell.test.ends_with("reverse") {
+                true => "–".into(),
+                false => count(cell.retransmits),
+            },
             if cell.is_udp() { percent(cell.lost_share()) } else { "–".into() },
         ]
     });

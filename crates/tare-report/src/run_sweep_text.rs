@@ -88,27 +88,21 @@ fn values(sweep: &Sweep) -> (String, Table) {
     let names = variants(sweep);
     let mut header = vec![String::new()];
     header.extend(names.iter().cloned());
+    let tests = tests(sweep);
     let mut rows: Vec<(Row, Vec<Vec<String>>)> = Vec::new();
-    for cell in &sweep.cells {
-        let mut key = cell.values.clone();
-        key.remove(TEST);
-        let at = match rows.iter().position(|(own, _)| *own == key) {
-            Some(at) => at,
-            None => {
-                rows.push((key, vec![Vec::new(); names.len()]));
-                rows.len() - 1
-            }
-        };
+    let all = sweep.cells.iter().map(|cell| (&cell.values, Some(&cell.report)));
+    let all = all.chain(sweep.missing.iter().map(|missing| (&missing.values, None)));
+    for (values, report) in all {
+        let mut key = values.clone();
+        let test = key.remove(TEST);
+        let test = tests.iter().position(|own| *own == test).unwrap_or(0);
+        let at = rows.iter().position(|(own, _)| *own == key).unwrap_or_else(|| {
+            rows.push((key, vec![vec!["–".to_owned(); tests.len()]; names.len()]));
+            rows.len() - 1
+        });
+        let Some(report) = report else { continue };
         for (place, name) in rows[at].1.iter_mut().zip(&names) {
-            place.push(value_text(&cell.report, name, cell.values.contains_key("rate")));
-        }
-    }
-    for missing in &sweep.missing {
-        let mut key = missing.values.clone();
-        key.remove(TEST);
-        match rows.iter_mut().find(|(own, _)| *own == key) {
-            Some((_, places)) => places.iter_mut().for_each(|place| place.push("–".into())),
-            None => rows.push((key, vec![vec!["–".to_owned()]; names.len()])),
+            place[test] = value_text(report, name, values.contains_key("rate"));
         }
     }
     let rows = rows.into_iter().map(|(key, places)| {
@@ -117,6 +111,19 @@ fn values(sweep: &Sweep) -> (String, Table) {
         row
     });
     (what(sweep), Table { rows: rows.collect(), header })
+}
+
+/// Those that were swept, in their order.
+fn tests(sweep: &Sweep) -> Vec<Option<String>> {
+    let mut all: Vec<Option<String>> = Vec::new();
+    let values = sweep.cells.iter().map(|cell| &cell.values);
+    for values in values.chain(sweep.missing.iter().map(|missing| &missing.values)) {
+        let test = values.get(TEST).cloned();
+        if !all.contains(&test) {
+            all.push(test);
+        }
+    }
+    all
 }
 
 /// What stands in the cells.

@@ -61,7 +61,7 @@ impl NetEndpoint {
             vec![listener.try_clone().map_err(cannot)?, datagrams.try_clone().map_err(cannot)?];
         let mut endpoint = Self { listens, stop: stop.clone(), sockets, threads: Vec::new() };
         let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
-        endpoint.spawn(move || door.serve())?;
+        endpoint.spawn(move || door.serve(true))?;
         let plan = plan.clone();
         let datagrams = std::net::UdpSocket::from(datagrams);
         endpoint.spawn(move || {

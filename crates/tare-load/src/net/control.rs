@@ -114,7 +114,7 @@ pub fn no_connection(endpoint: SocketAddr, error: &Error) -> LoadError {
 /// The endpoint was there, and no longer is.
 pub fn lost(endpoint: SocketAddr, error: &Error) -> LoadError {
     let why = match error.kind() {
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
             "it closed the connection: it is not tare net --serve of this version, has ended, or \
              does not serve this (calls need --calls)"
                 .to_owned()

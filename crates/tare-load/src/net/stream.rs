@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::Socket;
 use tare_io::system::thread_cpu_time;
@@ -35,7 +36,19 @@ pub struct StreamLane {
     control: Option<Control>,
     buffer: Box<[u8]>,
     checker: Checker,
+    /// The only worker knows how much is to arrive.
+    alone: bool,
+    /// What had been counted when the last slice ended.
+    counted: Count,
     life: Life,
+}
+
+/// Which of the workers of a stream one is.
+#[derive(Clone, Copy, Debug)]
+pub struct Who {
+    pub worker: u32,
+    pub session: u64,
+    pub alone: bool,
 }
 
 /// What a slice reads at its edges.
@@ -77,13 +90,13 @@ impl StreamLane {
         message_bytes: u32,
         reverse: bool,
         pacer: Pacer,
-        (worker, session): (u32, u64),
+        who: Who,
     ) -> Result<Self, LoadError> {
         let purpose = match reverse {
-            true => Purpose::Send { message_bytes },
+            true => Purpose::Send { message_bytes, nodelay: config.sockets.nodelay },
             false => Purpose::Receive { message_bytes },
         };
-        let greeting = Greeting { purpose, session }.bytes();
+        let greeting = Greeting { purpose, session: who.session }.bytes();
         let mut sockets = Vec::new();
         for at in 0..config.connections as usize {
             let from = (!config.bind.is_empty()).then(|| config.bind[at % config.bind.len()]);
@@ -101,8 +114,8 @@ impl StreamLane {
             prepared.map_err(|error| lost(endpoint, &error))?;
             sockets.push(socket);
         }
-        let control = match worker {
-            0 => Some(Control::open(&config, Purpose::Count, session)?),
+        let control = match who.worker {
+            0 => Some(Control::open(&config, Purpose::Count, who.session)?),
             _ => None,
         };
         let done = vec![0; sockets.len()];
@@ -118,6 +131,8 @@ impl StreamLane {
             control,
             buffer,
             checker: Checker::default(),
+            alone: who.alone,
+            counted: Count::default(),
             life: Life::default(),
         })
     }
@@ -126,14 +141,17 @@ impl StreamLane {
         &self.life
     }
 
-    pub fn slice(&mut self, stretch: Stretch, start: Instant) -> Result<SliceReport, LoadError> {
-        let before = match &mut self.control {
-            Some(control) => Some(control.count()?),
-            None => None,
-        };
+    pub fn slice(
+        &mut self,
+        stretch: Stretch,
+        start: Instant,
+        stop: &AtomicBool,
+    ) -> Result<SliceReport, LoadError> {
+        let before = self.counted;
+        let bytes_before: u64 = self.done.iter().sum();
         let (sent_before, resent_before) = (self.messages(), self.retransmits());
         self.pacer.begin(start);
-        let edges = self.run(stretch, start)?;
+        let edges = self.run(stretch, start, stop)?;
         let mut report = SliceReport::default();
         let (Some(opened), Some(closed)) = (edges.opened, edges.closed) else {
             return Ok(report);
@@ -151,8 +169,12 @@ impl StreamLane {
         self.drain()?;
         report.sent = self.messages() - sent_before;
         report.retransmits = self.retransmits().saturating_sub(resent_before);
-        if let (Some(control), Some(before)) = (&mut self.control, before) {
-            let after = quiet(control)?;
+        let sent_bytes = self.done.iter().sum::<u64>() - bytes_before;
+        let expected = self.alone.then_some(before.bytes + sent_bytes);
+        let is_udp = matches!(self.config.endpoint, Endpoint::Udp(_));
+        if let Some(control) = &mut self.control {
+            let after = quiet(control, expected, is_udp)?;
+            self.counted = after;
             let wrong = after.wrong - before.wrong;
             if wrong > 0 {
                 return Err(LoadError::WrongContent { pieces: wrong });
@@ -188,19 +210,23 @@ impl StreamLane {
     }
 
     /// Ramp and window.
-    fn run(&mut self, stretch: Stretch, start: Instant) -> Result<Edges, LoadError> {
+    fn run(
+        &mut self,
+        stretch: Stretch,
+        start: Instant,
+        stop: &AtomicBool,
+    ) -> Result<Edges, LoadError> {
+        let start = if self.reverse { self.start_reverse(start)? } else { start };
         let open_at = start + stretch.ramp;
         let close_at = open_at + stretch.window;
         let mut edges = Edges::default();
-        if self.reverse {
-            self.tell(GO)?;
-        }
         loop {
             let now = monotonic_now();
-            if edges.opened.is_none() && now >= open_at {
+            let stopped = stop.load(Ordering::Relaxed);
+            if edges.opened.is_none() && (now >= open_at || stopped) {
                 edges.opened = Some(self.edge(now)?);
             }
-            if now >= close_at {
+            if now >= close_at || stopped {
                 edges.closed = Some(self.edge(now)?);
                 break;
             }
@@ -218,6 +244,14 @@ impl StreamLane {
             self.tell(STOP)?;
         }
         Ok(edges)
+    }
+
+    /// Has the endpoint send; the ramp begins when its first bytes are here.
+    fn start_reverse(&mut self, start: Instant) -> Result<Instant, LoadError> {
+        self.tell(GO)?;
+        let fds = descriptors(&self.sockets);
+        socket::wait_ready(&fds, false, DRAIN).map_err(|error| self.lost(&error))?;
+        Ok(monotonic_now().max(start))
     }
 
     fn edge(&mut self, at: Instant) -> Result<Edge, LoadError> {
@@ -359,7 +393,9 @@ impl StreamLane {
 
     fn retransmits(&self) -> u64 {
         match self.config.endpoint {
+            // In reverse it is the other side that sends again.
             Endpoint::Udp(_) => 0,
+            _ if self.reverse => 0,
             _ => self.sockets.iter().map(|socket| socket::retransmits(socket.as_raw_fd())).sum(),
         }
     }
@@ -371,6 +407,7 @@ impl StreamLane {
 
 /// Nothing came for so long: what was sent before the end has arrived.
 const QUIET: DurationNs = DurationNs::from_ms(2);
+const DATAGRAMS_QUIET: DurationNs = DurationNs::from_ms(30);
 
 /// Says what a socket is for; of datagrams until the endpoint says that it heard.
 fn greet(
@@ -402,16 +439,23 @@ fn greet(
     Err(fail(io::Error::other("no datagram comes back; is UDP let through?")))
 }
 
-/// The count when it no longer grows.
-fn quiet(control: &mut Control) -> Result<Count, LoadError> {
+/// The count once all is there that is expected, or once it has not grown for a while: a receiver
+/// that waits for its CPU still has datagrams to take.
+fn quiet(control: &mut Control, expected: Option<u64>, is_udp: bool) -> Result<Count, LoadError> {
     let limit = monotonic_now() + DRAIN;
+    let patience = if is_udp { DATAGRAMS_QUIET } else { QUIET };
     let mut last = control.count()?;
+    let mut since = monotonic_now();
     loop {
-        std::thread::park_timeout(std::time::Duration::from_nanos(DRAIN_CHECK.as_ns()));
-        let now = control.count()?;
-        if now.bytes == last.bytes || monotonic_now() > limit {
-            return Ok(now);
+        let now = monotonic_now();
+        if expected == Some(last.bytes) || now.since(since) >= patience || now > limit {
+            return Ok(last);
         }
-        last = now;
+        std::thread::park_timeout(std::time::Duration::from_nanos(DRAIN_CHECK.as_ns()));
+        let count = control.count()?;
+        if count.bytes != last.bytes {
+            since = monotonic_now();
+        }
+        last = count;
     }
 }

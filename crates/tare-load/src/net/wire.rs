@@ -40,6 +40,7 @@ pub enum Purpose {
     /// … or the endpoint does.
     Send {
         message_bytes: u32,
+        nodelay: bool,
     },
     /// Counts of a session.
     Count,
@@ -59,7 +60,7 @@ impl Greeting {
                 (1, u8::from(close), request_bytes, reply_bytes)
             }
             Purpose::Receive { message_bytes } => (2, 0, message_bytes, 0),
-            Purpose::Send { message_bytes } => (3, 0, message_bytes, 0),
+            Purpose::Send { message_bytes, nodelay } => (3, u8::from(nodelay), message_bytes, 0),
             Purpose::Count => (4, 0, 0, 0),
             Purpose::Calls => (5, 0, 0, 0),
             Purpose::Listen { port } => (6, 0, u32::from(port), 0),
@@ -90,7 +91,7 @@ impl Greeting {
                 close: bytes[9] & 1 == 1,
             },
             2 => Purpose::Receive { message_bytes: sensible(one)? },
-            3 => Purpose::Send { message_bytes: sensible(one)? },
+            3 => Purpose::Send { message_bytes: sensible(one)?, nodelay: bytes[9] & 1 == 1 },
             4 => Purpose::Count,
             5 => Purpose::Calls,
             6 => Purpose::Listen { port: u16::try_from(one).ok().filter(|port| *port > 0)? },
@@ -205,7 +206,7 @@ mod tests {
         let purposes = [
             Purpose::Messages { request_bytes: 1, reply_bytes: 4 << 20, close: true },
             Purpose::Receive { message_bytes: 64 },
-            Purpose::Send { message_bytes: 4096 },
+            Purpose::Send { message_bytes: 4096, nodelay: true },
             Purpose::Count,
             Purpose::Calls,
             Purpose::Listen { port: 4001 },

@@ -38,6 +38,7 @@ pub struct Door {
 
 /// Waits end at least this often, so that a stop is heeded.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+const IDLE_MAX: usize = 2;
 const OTHER_PORTS_MAX: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// A reply that is due within this is waited for without sleeping.
@@ -46,6 +47,7 @@ const SPIN: DurationNs = DurationNs::from_ms(1);
 /// gather, as they do before a receiver that takes them one by one, and it is their sending that is
 /// measured.
 const SMALL_MESSAGE: u32 = 1024;
+const SENDS_A_LOOK: u32 = 16;
 const LITTLE: usize = 16 * 1024;
 const REST: Duration = Duration::from_micros(40);
 
@@ -71,7 +73,7 @@ impl Door {
     }
 
     /// Serves one connection after another until told to stop.
-    pub fn serve(self: &Arc<Self>) -> Result<(), SetupError> {
+    pub fn serve(self: &Arc<Self>, is_first: bool) -> Result<(), SetupError> {
         super::settle_thread(&self.plan.cpus)?;
         sharpen_timers();
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -86,6 +88,10 @@ impl Door {
             // Whatever ends a connection is its client's to tell: it sees the end, or a reset.
             if self.converse(&stream, &mut buffer).is_err() {
                 socket::reset_on_close(&stream);
+            }
+            // Waiting costs wake-ups: a few threads do that for all.
+            if !is_first && self.idle.load(Ordering::Relaxed) >= IDLE_MAX {
+                break;
             }
         }
         self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -116,7 +122,7 @@ impl Door {
         let door = self.clone();
         let started = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
             // The first thread tells of what stops them all.
-            let _ = door.serve();
+            let _ = door.serve(false);
         });
         if started.is_err() {
             self.threads.fetch_sub(1, Ordering::Relaxed);
@@ -159,7 +165,8 @@ impl Door {
                 session.cut_by(message_bytes);
                 receive(&line, buffer, message_bytes, &session)
             }
-            Purpose::Send { message_bytes } => {
+            Purpose::Send { message_bytes, nodelay } => {
+                stream.set_nodelay(nodelay)?;
                 let session = session();
                 session.cut_by(message_bytes);
                 send(&line, message_bytes, &session)
@@ -317,10 +324,13 @@ fn send(line: &Line<'_>, message_bytes: u32, session: &Session) -> io::Result<()
         }
         let mut heard = Heard::Nothing;
         while heard == Heard::Nothing {
-            let bytes = content(sent, message_bytes as usize);
-            line.write(bytes)?;
-            sent += bytes.len() as u64;
-            session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            // Small messages are many: looking for a word after each would be a part of their cost.
+            for _ in 0..if message_bytes <= SMALL_MESSAGE { SENDS_A_LOOK } else { 1 } {
+                let bytes = content(sent, message_bytes as usize);
+                line.write(bytes)?;
+                sent += bytes.len() as u64;
+                session.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            }
             heard = hear(line)?;
         }
         if heard == Heard::End {

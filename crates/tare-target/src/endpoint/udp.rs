@@ -27,12 +27,15 @@ struct Stream {
     session: Arc<Session>,
     next_number: u64,
     checker: Checker,
+    heard: Instant,
 }
 
 const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
 const STOP_LIMIT: std::time::Duration = std::time::Duration::from_millis(50);
 /// Replies that are due within this are waited for without sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
+/// A stream that was not heard for so long is over.
+const SILENT: DurationNs = DurationNs::from_secs(60);
 const STREAMS_MAX: usize = 4096;
 const DATAGRAM_MAX: usize = 65_536;
 /// Held back at a time; what comes beyond that is answered at once.
@@ -89,6 +92,7 @@ impl Datagrams<'_> {
     fn take(&mut self, bytes: &[u8], from: SocketAddr) {
         if let Some(stream) = self.streams.get_mut(&from)
             && bytes.len() != GREETING_BYTES
+            && monotonic_now().since(stream.heard) < SILENT
         {
             if self.loss.share > 0.0 && self.random.chance(self.loss.share) {
                 return;
@@ -115,13 +119,22 @@ impl Datagrams<'_> {
     }
 
     fn begin(&mut self, greeting: Greeting, bytes: &[u8], from: SocketAddr) {
+        // Nobody says when a stream is over, and its port will be somebody else's.
+        self.forget_silent();
         if self.streams.len() == STREAMS_MAX {
-            // Nobody says when a stream is over.
-            self.streams.clear();
+            return;
         }
         let session = self.sessions.of(greeting.session);
-        self.streams.insert(from, Stream { session, next_number: 0, checker: Checker::default() });
+        self.streams.insert(
+            from,
+            Stream { session, next_number: 0, checker: Checker::default(), heard: monotonic_now() },
+        );
         let _ = self.socket.send_to(bytes, from);
+    }
+
+    fn forget_silent(&mut self) {
+        let now = monotonic_now();
+        self.streams.retain(|_, stream| now.since(stream.heard) < SILENT);
     }
 
     fn send_due(&mut self) {
@@ -144,6 +157,7 @@ impl Datagrams<'_> {
 
 impl Stream {
     fn count(&mut self, bytes: &[u8]) {
+        self.heard = monotonic_now();
         const TAG_BYTES: usize = 8;
         let content = match bytes.split_first_chunk::<TAG_BYTES>() {
             Some((tag, rest)) => {

@@ -184,6 +184,7 @@ fn cells(args: &Net) -> Result<Vec<LoadSpec>, Failure> {
                 rate: args.rate,
                 poisson: args.poisson,
                 timeout: args.timeout.unwrap_or(LoadSpec::default().timeout),
+                lost_after: args.timeout,
                 nodelay: args.nodelay,
                 socket_buffer: args.socket_buffer,
                 bind: args.bind.clone(),

@@ -117,6 +117,7 @@ fn run_test(
         socket_buffer: with.socket_buffer,
         cpus: with.cpu.map(|cpu| vec![cpu]),
         timeout: with.timeout.unwrap_or(LoadSpec::default().timeout),
+        lost_after: with.timeout,
         ..LoadSpec::default()
     };
     spec.check_test().map_err(|failure| match failure {

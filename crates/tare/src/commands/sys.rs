@@ -1,6 +1,7 @@
 //! `tare sys`: what a system call costs here, by processes started for that.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -89,6 +90,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
+    check_copies(args)?;
     let mut seen: Vec<Seen> = calls.iter().map(|_| Seen::default()).collect();
     for launch in 0..args.launches {
         if stop.load(Ordering::Relaxed) {
@@ -103,7 +105,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let calls: Vec<SysCall> =
-        calls.iter().zip(seen).map(|(call, seen)| described(*call, seen, args.copies)).collect();
+        calls.iter().zip(seen).map(|(call, seen)| described(*call, seen)).collect();
     let report = SysReport {
         schema: SCHEMA.into(),
         seed,
@@ -132,6 +134,16 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
     }
 }
 
+/// Processes that take turns on a CPU would each seem to have it all.
+fn check_copies(args: &Sys) -> Result<(), Failure> {
+    let cpus = args.cpus.clone().unwrap_or_else(tare_io::system::allowed_cpus).len();
+    if args.copies as usize > cpus.max(1) {
+        let allowed = format!("there are {cpus} CPUs for them");
+        return Err(Failure::flag("--copies", &args.copies.to_string(), allowed));
+    }
+    Ok(())
+}
+
 /// Fewer slices than these have no mean worth trimming.
 const CYCLES_MIN: u64 = 3;
 
@@ -140,13 +152,14 @@ const CYCLES_MIN: u64 = 3;
 struct Seen {
     /// Nanoseconds a call: of each launch.
     ns: Vec<f64>,
+    /// Calls a second of all copies: of each launch.
+    per_s: Vec<f64>,
     made: u64,
     elapsed_ns: u64,
     failed: Option<String>,
 }
 
-fn described(call: Call, seen: Seen, copies: u32) -> SysCall {
-    let per_s: Vec<f64> = seen.ns.iter().map(|ns| 1e9 / ns * f64::from(copies)).collect();
+fn described(call: Call, seen: Seen) -> SysCall {
     SysCall {
         call: call.name().to_owned(),
         what: call.text().to_owned(),
@@ -154,7 +167,7 @@ fn described(call: Call, seen: Seen, copies: u32) -> SysCall {
         made: seen.made,
         elapsed_ns: seen.elapsed_ns,
         ns: Estimate::of_mean(&seen.ns, LEVEL),
-        per_s: Estimate::of_mean(&per_s, LEVEL),
+        per_s: Estimate::of_mean(&seen.per_s, LEVEL),
         failed: seen.failed,
     }
 }
@@ -168,6 +181,7 @@ fn run_launch(
     seen: &mut [Seen],
 ) -> Result<(), Failure> {
     let mut slices: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
     // Before the first cycle each call is made once for nothing: its code and pages are then there.
     for cycle in 0..=cycles {
         let mut left: Vec<usize> = (0..calls.len()).collect();
@@ -183,6 +197,7 @@ fn run_launch(
                     let each = |one: &Counted| one.elapsed.as_ns() as f64 / one.calls as f64;
                     let mean = counted.iter().map(each).sum::<f64>() / counted.len() as f64;
                     slices[at].push(mean);
+                    rates[at].push(counted.iter().map(|one| 1e9 / each(one)).sum());
                     for one in counted {
                         seen[at].made += one.calls;
                         seen[at].elapsed_ns += one.elapsed.as_ns();
@@ -191,9 +206,10 @@ fn run_launch(
             }
         }
     }
-    for (seen, slices) in seen.iter_mut().zip(slices) {
+    for (seen, (slices, rates)) in seen.iter_mut().zip(slices.into_iter().zip(rates)) {
         if slices.len() as u64 >= CYCLES_MIN {
             seen.ns.push(trimmed_mean(&slices, TRIM));
+            seen.per_s.push(trimmed_mean(&rates, TRIM));
         }
     }
     Ok(())
@@ -221,8 +237,12 @@ impl Copies {
             if let Some(cpus) = args.cpus.as_ref().filter(|cpus| !cpus.is_empty()) {
                 command.args(["--cpus", &cpus[copy % cpus.len()].to_string()]);
             }
-            let mut child =
-                command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(cannot)?;
+            let mut child = command
+                .process_group(0)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(cannot)?;
             let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
                 return Err(Failure::Bug("a child without pipes".into()));
             };

@@ -92,8 +92,10 @@ impl LoadSpec {
         if self.test == Some(NetTest::TcpCrr) {
             engine.lifetime = Lifetime::PerRequest;
         }
-        if is_udp && self.timeout == LoadSpec::default().timeout {
-            engine.timeout = LOST_AFTER;
+        if is_udp {
+            let own = self.timeout != LoadSpec::default().timeout;
+            let limit = if own { self.timeout } else { LOST_AFTER };
+            engine.timeout = self.lost_after.unwrap_or(limit);
         }
         if matches!(engine.protocol, Protocol::Calls { .. }) {
             *engine = EngineConfig { connections: 1, max_connections: 1, ..engine.clone() };

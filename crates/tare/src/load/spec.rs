@@ -51,6 +51,10 @@ pub struct LoadSpec {
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket_buffer: Option<u32>,
+    /// A datagram that is not back by then is lost; decided by timeout when left out.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub lost_after: Option<DurationNs>,
     /// In files: a call into the kernel where the endpoint runs, instead of load.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,6 +35,8 @@ struct Seen {
     /// Over whole stretches, ramp and drain included: what loss is a share of.
     sent: u64,
     how: &'static str,
+    /// Why it is measured no further.
+    failed: Option<Failure>,
 }
 
 const LEVEL: f64 = 0.95;
@@ -62,11 +64,19 @@ pub fn measure(
             let at = left.swap_remove(random.below(left.len() as u64) as usize);
             progress(round, &cells[at]);
             let plan = cells[at].endpoint_plan(Endpoint::Tcp(address), rounds.seed)?;
-            slice(&mut session, &plan, rounds.window, &mut seen[at])?;
+            if seen[at].failed.is_none()
+                && let Err(failure) = slice(&mut session, &plan, rounds.window, &mut seen[at])
+            {
+                seen[at].failed = Some(failure);
+            }
         }
     }
     if seen.iter().all(|seen| seen.counts.window_ns == 0) {
-        return Err(Failure::Interrupted);
+        let failed = seen.iter_mut().find_map(|seen| seen.failed.take());
+        return Err(match failed {
+            Some(failure) if !stop.load(Ordering::Relaxed) => failure,
+            _ => Failure::Interrupted,
+        });
     }
     Ok(cells.iter().zip(seen).map(|(spec, seen)| cell(spec, seen)).collect())
 }
@@ -104,7 +114,7 @@ fn slice(
 
 fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
     let counts = &seen.counts;
-    let exchanges = !seen.mean_ns.is_empty();
+    let exchanges = spec.test.is_some_and(|test| !test.is_stream());
     let quantile = |q: f64| seen.latency.quantile(q);
     NetCell {
         test: spec.test.map_or("", |test| test.name()).to_owned(),
@@ -128,14 +138,18 @@ fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
         latency_ns_p90: quantile(0.9),
         latency_ns_p99: quantile(0.99),
         latency_ns_p99_9: quantile(0.999),
-        latency_ns_max: exchanges.then(|| seen.latency.max_ns()),
-        sent: seen.sent,
+        latency_ns_max: (seen.latency.count() > 0).then(|| seen.latency.max_ns()),
+        // Losses are counted where requests are: in the windows.
+        sent: if exchanges { counts.started } else { seen.sent },
         lost: counts.lost,
         disordered: counts.disordered,
         retransmits: counts.retransmits,
         client_cpu_ns_per_message: counts.client_cpu_ns as f64 / counts.good.max(1) as f64,
         client_busiest: counts.client_busiest,
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
-        first_error: counts.errors.first().map(|(_, _, why)| why.clone()),
+        first_error: match &seen.failed {
+            Some(failure) => Some(failure.to_string()),
+            None => counts.errors.first().map(|(_, _, why)| why.clone()),
+        },
     }
 }

@@ -72,7 +72,8 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
         if report.run.rounds > 0 {
             judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &report));
             kept_cells.push(SweepCell { values: cell.cell.clone(), report });
-        } else if let Stopped::Failed(failure) = stopped {
+        }
+        if let Stopped::Failed(failure) = stopped {
             let values = cell.cell.clone();
             missing.push(MissingCell { values, reason: failure.to_string() });
         }

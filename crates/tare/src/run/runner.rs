@@ -136,8 +136,10 @@ impl<'a> Runner<'a> {
         self.say_what_is_waited_for();
         if self.plan().is_exclusive() {
             for cell in 0..self.cells.len() {
-                if self.cells[cell].window.is_none() {
-                    self.fit_alone(cell)?;
+                if self.cells[cell].window.is_none()
+                    && let Err(failure) = self.fit_alone(cell)
+                {
+                    self.fail(cell, failure)?;
                 }
             }
         }

@@ -497,6 +497,12 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let left = std::fs::read_dir("/tmp").unwrap().flatten();
     let left = left.filter(|entry| entry.path().join("tare-agent").exists());
     assert_eq!(left.count(), 0, "agents were left on the host");
+    // No program of ours is there but the agent: it is the endpoint.
+    let network =
+        endpoints("test = \"tcp_stream\"", &[("host", ""), ("there", &format!("place = {place}"))]);
+    let report = sshd.desk.run(&network);
+    not_void(&report);
+    assert!(report.variant("there").unwrap().metrics["bandwidth_bytes_per_s"].point > 0.0);
     let killed = experiment(&[("host", ""), ("there", &format!("place = {place}"))]);
     let killed = sshd.desk.file("killed.toml", &killed.replace("rounds = 2", "rounds = 500"));
     kill_and_clean(&sshd.desk, &killed, 4, |pid| left_by(&[pid]));
@@ -504,6 +510,50 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
     let path = sshd.desk.file("nobody.toml", &text);
     sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
+}
+
+/// Variants whose servers are endpoints of `tare net`.
+fn endpoints(load: &str, variants: &[(&str, &str)]) -> String {
+    let head = HEAD.replace("threads = 1", &format!("threads = 1\n{load}"));
+    let head = head.replace("nginx = { workers = 1 }", "net = {}");
+    experiment(variants).replace(HEAD, &head)
+}
+
+#[test]
+fn endpoints_answer_in_every_place_and_make_calls_there() {
+    if !can_run("a place") {
+        return;
+    }
+    let desk = Desk::new("endpoints");
+    let variants = [
+        ("host", ""),
+        ("netns from another", "place = \"netns\"\nclient = \"netns\""),
+        ("runc", "place = { oci = \"runc\" }"),
+        ("gVisor", "place = { oci = \"runsc\" }"),
+        ("VM", "place = { vm = { memory = \"256M\" } }"),
+    ];
+    let sweep = |keys: &str, metrics: &[&str]| {
+        // An emulated machine beside other tests takes its time.
+        let toml = endpoints("", &variants).replace("20ms", "150ms") + "[sweep]\n" + keys;
+        let path = desk.file("sweep.toml", &toml);
+        let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).success().stdout;
+        let sweep: tare_report::run_sweep::Sweep = serde_json::from_str(&json).unwrap();
+        assert_eq!(sweep.cells.len(), metrics.len(), "{:?}", sweep.missing);
+        for (cell, metric) in sweep.cells.iter().zip(metrics) {
+            not_void(&cell.report);
+            for (name, _) in &variants {
+                let value = cell.report.variant(name).unwrap().metrics.get(*metric);
+                let label = cell.label();
+                assert!(value.is_some_and(|v| v.point > 0.0), "{label}: {name}: {value:?}");
+            }
+        }
+    };
+    let tests =
+        "test = [\"tcp_rr\", \"tcp_crr\", \"tcp_stream\", \"tcp_stream_reverse\", \"udp_rr\"]\n";
+    let (rate, bytes) = ("throughput_per_s", "bandwidth_bytes_per_s");
+    sweep(tests, &[rate, rate, bytes, bytes, rate]);
+    sweep("call = [\"getpid\", \"exec\", \"page-fault\"]\n", &["system_call_ns"; 3]);
+    assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
 #[test]
