@@ -62,6 +62,8 @@ pub struct NetCell {
     pub client_busiest: f64,
     pub errors: BTreeMap<String, u64>,
     pub first_error: Option<String>,
+    /// Why it was measured no further.
+    pub failed: Option<String>,
 }
 
 impl NetReport {
@@ -72,6 +74,10 @@ impl NetReport {
 }
 
 impl NetCell {
+    fn seconds(&self) -> f64 {
+        (self.elapsed_ns as f64 / 1e9).max(1e-9)
+    }
+
     fn is_udp(&self) -> bool {
         self.nodelay.is_none()
     }
@@ -122,14 +128,17 @@ fn exchange_table(cells: &[&NetCell]) -> Table {
         let mut row = vec![
             cell.test.clone(),
             size(cell),
-            mean.map_or_else(|| "–".into(), |mean| with_share(mean, |ns| duration(ns as u64))),
+            match (mean, cell.mean_ns) {
+                (Some(mean), _) => with_share(mean, |ns| duration(ns as u64)),
+                (None, mean) => of(mean.map(|ns| ns as u64)),
+            },
             of(cell.latency_ns_p50),
             of(cell.latency_ns_p90),
             of(cell.latency_ns_p99),
             of(cell.latency_ns_p99_9),
             of(cell.latency_ns_max),
             mean.map_or("–".into(), |mean| duration((mean.point / 2.0) as u64)),
-            cell.messages_per_s.as_ref().map_or("–".into(), |per_s| rate(per_s.point)),
+            rate(cell.messages as f64 / cell.seconds()),
             duration(cell.client_cpu_ns_per_message as u64),
         ];
         row.extend(udp.then(|| match cell.is_udp() {
@@ -149,8 +158,12 @@ fn stream_table(cells: &[&NetCell]) -> Table {
         vec![
             cell.test.clone(),
             size(cell),
-            bandwidth.map_or_else(|| "–".into(), |b| with_share(b, |n| format!("{}/s", bytes(n)))),
-            cell.messages_per_s.as_ref().map_or("–".into(), |per_s| rate(per_s.point)),
+            // A single round has no interval.
+            bandwidth.map_or_else(
+                || format!("{}/s", bytes(cell.bytes as f64 / cell.seconds())),
+                |b| with_share(b, |n| format!("{}/s", bytes(n))),
+            ),
+            rate(cell.messages as f64 / cell.seconds()),
             duration(cell.client_cpu_ns_per_message as u64),
             match cell.is_udp() || cell.test.ends_with("reverse") {
                 true => "–".into(),
@@ -189,6 +202,9 @@ fn size(cell: &NetCell) -> String {
 fn complaints(cell: &NetCell) -> Vec<String> {
     let mut lines = Vec::new();
     let who = format!("{} {}", cell.test, size(cell));
+    if let Some(why) = &cell.failed {
+        lines.push(format!("  failed: {who}: after {} rounds: {why}", cell.rounds));
+    }
     if let (Some(why), false) = (&cell.first_error, cell.is_udp() && cell.errors.len() == 1) {
         let all: Vec<String> = cell.errors.iter().map(|(k, n)| format!("{k} {n}")).collect();
         lines.push(format!("  warning errors: {who}: {} ({why})", all.join(", ")));
@@ -198,6 +214,10 @@ fn complaints(cell: &NetCell) -> Vec<String> {
         lines.push(format!("  note disordered: {who}: {n} datagrams came after a later one"));
     }
     lines
+}
+
+fn many(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn ending(report: &NetReport) -> String {
@@ -216,10 +236,10 @@ fn ending(report: &NetReport) -> String {
             .collect()
     };
     let mut words = vec![
-        format!("{} connections, {} threads", first.connections, first.threads),
+        format!("{}, {}", many(first.connections, "connection"), many(first.threads, "thread")),
         format!(
-            "{} rounds of {} for each, on new connections in each round",
-            first.rounds,
+            "{} of {} for each, on new connections in each round",
+            many(report.cells.iter().map(|cell| cell.rounds).max().unwrap_or(0), "round"),
             duration(first.elapsed_ns / u64::from(first.rounds.max(1)))
         ),
     ];

@@ -155,11 +155,12 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     if interrupted {
         return Err(Failure::Interrupted);
     }
-    match report.cells.iter().find(|cell| cell.messages == 0) {
+    match report.cells.iter().find(|cell| cell.messages == 0 || cell.failed.is_some()) {
         None => Ok(()),
         Some(cell) => {
-            let why = cell.first_error.as_deref().unwrap_or("nothing came in the time given");
-            Err(Failure::Target(format!("{}: not one message: {why}", cell.test)))
+            let why = cell.failed.as_deref().or(cell.first_error.as_deref());
+            let why = why.unwrap_or("not one message came in the time given");
+            Err(Failure::Target(format!("{}: {why}", cell.test)))
         }
     }
 }

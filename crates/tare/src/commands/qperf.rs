@@ -134,7 +134,7 @@ fn run_test(
         return Err(Failure::Interrupted);
     }
     let Some(cell) = cells.first().filter(|cell| cell.messages > 0) else {
-        let why = cells.first().and_then(|cell| cell.first_error.clone());
+        let why = cells.first().and_then(|cell| cell.failed.clone().or(cell.first_error.clone()));
         let why = why.unwrap_or_else(|| "nothing came in the time given".into());
         return Err(Failure::Target(format!("{}: {why}", test.name())));
     };

@@ -147,9 +147,7 @@ fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
         client_cpu_ns_per_message: counts.client_cpu_ns as f64 / counts.good.max(1) as f64,
         client_busiest: counts.client_busiest,
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
-        first_error: match &seen.failed {
-            Some(failure) => Some(failure.to_string()),
-            None => counts.errors.first().map(|(_, _, why)| why.clone()),
-        },
+        first_error: counts.errors.first().map(|(_, _, why)| why.clone()),
+        failed: seen.failed.as_ref().map(Failure::to_string),
     }
 }

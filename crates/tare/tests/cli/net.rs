@@ -198,6 +198,27 @@ fn an_endpoint_outlives_what_strangers_send_it() {
     report.cells.iter().for_each(check_counts);
 }
 
+/// What was measured before is told, and that it is not all.
+#[test]
+fn an_endpoint_that_dies_ends_the_tests_but_not_the_report() {
+    let (endpoint, address) = endpoint(plan());
+    let args =
+        ["net", &address, "tcp_rr", "tcp_stream", "-d", "4s", "--rounds", "40", "--json", "-"];
+    let running = Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    drop(endpoint);
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let report: NetReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.cells.iter().any(|cell| cell.failed.is_some()), "{report:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
+}
+
 /// What either program prints, by one reader: test, name, number, unit.
 fn parsed(text: &str) -> Vec<(String, String, f64, String)> {
     let mut test = String::new();
