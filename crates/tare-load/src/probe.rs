@@ -12,7 +12,7 @@ use crate::engine::{Edges, Lifetime, Stretch};
 use crate::http1::{Capture, Reply};
 use crate::net::Protocol;
 use crate::run::{LoadError, LoadPlan, PlannedSource};
-use crate::session::Session;
+use crate::session::{Session, SliceReport};
 use crate::source::{Asked, Source};
 use crate::tally::Tally;
 
@@ -48,12 +48,10 @@ impl Prober {
             return self.echo(load);
         }
         let plan = probe_plan(load, &seen);
-        match self.session.open(&[&plan]) {
-            Ok(_) => {}
-            Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
-            Err(error) => return Err(error),
-        }
-        let reports = self.session.slice(0, plan.stretch)?;
+        let reports = match self.two_answers(&plan)? {
+            Ok(reports) => reports,
+            Err(why) => return Ok(Err(why)),
+        };
         let lives = self.session.close()?;
         let life = lives.into_iter().flatten().next().unwrap_or_default();
         self.sent += life.sent;
@@ -79,6 +77,18 @@ impl Prober {
 }
 
 impl Prober {
+    /// On a connection of its own; or why there is none.
+    fn two_answers(
+        &mut self,
+        plan: &LoadPlan,
+    ) -> Result<Result<Vec<SliceReport>, String>, LoadError> {
+        match self.session.open(&[plan]) {
+            Ok(_) => Ok(Ok(self.session.slice(0, plan.stretch)?)),
+            Err(LoadError::NoConnection { why, .. }) => Ok(Err(why)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Two messages there and back: an endpoint answers them whatever else it is asked.
     fn echo(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let bytes = match load.engine.protocol {
@@ -91,12 +101,10 @@ impl Prober {
             messages @ Protocol::Messages { .. } => messages,
             _ => Protocol::Messages { request_bytes: bytes, reply_bytes: bytes },
         };
-        match self.session.open(&[&plan]) {
-            Ok(_) => {}
-            Err(LoadError::NoConnection { why, .. }) => return Ok(Err(why)),
-            Err(error) => return Err(error),
-        }
-        let reports = self.session.slice(0, plan.stretch)?;
+        let reports = match self.two_answers(&plan)? {
+            Ok(reports) => reports,
+            Err(why) => return Ok(Err(why)),
+        };
         let lives = self.session.close()?;
         self.sent += lives.into_iter().flatten().map(|life| life.sent).sum::<u64>();
         let tally = |of: fn(&Tally) -> u64| reports.iter().map(|r| of(&r.tally)).sum::<u64>();
