@@ -13,7 +13,7 @@ use crate::units::{bytes, count, rate};
 use crate::{run_csv, run_markdown};
 
 pub fn render(sweep: &Sweep) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n\n", name(sweep));
     for (title, table) in tables(sweep) {
         text.push_str(&format!("{title}:\n{}\n\n", narrower(&table).join("\n")));
     }
@@ -24,7 +24,7 @@ pub fn render(sweep: &Sweep) -> String {
 }
 
 pub fn markdown(sweep: &Sweep) -> String {
-    let mut text = String::new();
+    let mut text = format!("# {}\n\n", run_markdown::escaped(&[name(sweep)]).join(""));
     let row = |cells: &[String]| format!("| {} |\n", run_markdown::escaped(cells).join(" | "));
     for (title, table) in tables(sweep) {
         text.push_str(&format!("## {title}\n\n"));
@@ -48,6 +48,13 @@ pub fn csv(sweep: &Sweep) -> String {
         text.push_str(&own[skip..]);
     }
     text
+}
+
+/// The experiment's, without what tells its cells apart.
+fn name(sweep: &Sweep) -> String {
+    let Some(first) = sweep.cells.first() else { return "A sweep".into() };
+    let parts = first.values.iter().map(|(key, value)| format!(" ({key} {value})"));
+    parts.fold(first.report.run.name.clone(), |name, part| name.replace(&part, ""))
 }
 
 /// As it is or turned round, whichever is narrower, where it is too wide for most terminals.

@@ -26,7 +26,7 @@ use crate::net::sizes::{size, sizes};
 /// The endpoint is tare net --serve on the other side. Tests are tcp_rr (round trips; the whole
 /// way, and half of the mean as qperf has it), tcp_crr (connect, request, close), tcp_stream,
 /// tcp_stream_reverse (bandwidth, counted by the receiver), udp_rr and udp_stream (with losses).
-/// Every byte that arrives is compared with what was sent.
+/// What arrives is compared with what was sent.
 ///
 /// Example: tare net 10.0.0.2 tcp_rr tcp_stream -m 1:256K:*64
 #[derive(Args)]

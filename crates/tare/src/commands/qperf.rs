@@ -105,7 +105,10 @@ fn run_test(
     let kind = match (test, with.flip) {
         (Test::TcpBw, false) => NetTest::TcpStream,
         (Test::TcpBw, true) => NetTest::TcpStreamReverse,
-        (Test::UdpBw, _) => NetTest::UdpStream,
+        (Test::UdpBw, true) => {
+            return Err(Failure::Usage("qperf: -f: only tcp_bw can be turned round".into()));
+        }
+        (Test::UdpBw, false) => NetTest::UdpStream,
         (Test::UdpLat, _) => NetTest::UdpRr,
         _ => NetTest::TcpRr,
     };

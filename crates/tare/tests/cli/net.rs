@@ -362,7 +362,8 @@ fn an_experiment_sweeps_tests_and_sizes_on_the_same_launches() {
     let ports = |cell: usize| &sweep.cells[cell].report.run.started_unix_ms;
     assert!(ports(0).abs_diff(*ports(5)) < 10_000);
     let text = desk.tare(&["run", str(&path), "-q"]).success().stdout;
-    assert!(text.starts_with("Measured: tcp_rr p50, tcp_stream bandwidth, udp_rr p50:"), "{text}");
+    let begin = "n\n\nMeasured: tcp_rr p50, tcp_stream bandwidth, udp_rr p50:\n";
+    assert!(text.starts_with(begin), "{text}");
     assert!(text.contains("6 cells of 5 rounds each, on the same launches"), "{text}");
 }
 
