@@ -530,7 +530,7 @@ fn endpoints_answer_in_every_place_and_make_calls_there() {
         ("netns from another", "place = \"netns\"\nclient = \"netns\""),
         ("runc", "place = { oci = \"runc\" }"),
         ("gVisor", "place = { oci = \"runsc\" }"),
-        ("VM", "place = { vm = { memory = \"256M\" } }"),
+        ("VM", "place = \"vm\""),
     ];
     let sweep = |keys: &str, metrics: &[&str]| {
         // An emulated machine beside other tests takes its time.
