@@ -5,7 +5,6 @@ use tare_io::{DurationNs, Endpoint};
 use tare_stats::Distribution;
 use tare_stats::samples::{Counts, Series};
 
-use crate::failure::FailureKind;
 use crate::net::Protocol;
 use crate::run::LoadPlan;
 use crate::session::{Recorded, SliceReport};
@@ -122,7 +121,7 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
             .seen()
             .map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned()))
             .collect(),
-        lost: lost(plan, total, reports),
+        lost: lost(plan, reports),
         calls: match plan.engine.protocol {
             Protocol::Calls { .. } => total.good,
             _ => 0,
@@ -133,13 +132,11 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
 }
 
 /// Only datagrams are.
-fn lost(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> u64 {
+fn lost(plan: &LoadPlan, reports: &[SliceReport]) -> u64 {
     let sum = |of: fn(&SliceReport) -> u64| reports.iter().map(of).sum::<u64>();
-    match (&plan.engine.endpoint, plan.engine.protocol) {
-        (Endpoint::Udp(_), Protocol::Stream { .. }) => {
-            sum(|report| report.sent).saturating_sub(sum(|report| report.answered))
-        }
-        (Endpoint::Udp(_), _) => total.failures.count(FailureKind::TimedOut) + total.unfinished.cut,
+    match &plan.engine.endpoint {
+        // Over whole stretches: a loss is seen when its time is over, in another part of them.
+        Endpoint::Udp(_) => sum(|report| report.sent).saturating_sub(sum(|report| report.answered)),
         _ => 0,
     }
 }

@@ -57,8 +57,8 @@ impl NetEndpoint {
         let Endpoint::Tcp(listens) = bound else { unreachable!("TCP was asked for") };
         let (datagrams, _) = socket::listener(&Endpoint::Udp(listens), false)?;
         let cannot = |error| SetupError::new("cannot keep a socket", error);
-        let sockets =
-            vec![listener.try_clone().map_err(cannot)?, datagrams.try_clone().map_err(cannot)?];
+        // A socket for datagrams that is shut down gives std an address it does not expect.
+        let sockets = vec![listener.try_clone().map_err(cannot)?];
         let mut endpoint = Self { listens, stop: stop.clone(), sockets, threads: Vec::new() };
         let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
         endpoint.spawn(move || door.serve(true))?;

@@ -139,8 +139,7 @@ fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
         latency_ns_p99: quantile(0.99),
         latency_ns_p99_9: quantile(0.999),
         latency_ns_max: (seen.latency.count() > 0).then(|| seen.latency.max_ns()),
-        // Losses are counted where requests are: in the windows.
-        sent: if exchanges { counts.started } else { seen.sent },
+        sent: seen.sent,
         lost: counts.lost,
         disordered: counts.disordered,
         retransmits: counts.retransmits,

@@ -25,5 +25,8 @@ pub fn serve(plan: &EndpointPlan, words: impl FnOnce(SocketAddr) -> String) -> R
     interrupt::on_interrupt(endpoint.stopper())?;
     print(&words(endpoint.listens))
         .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
-    Ok(endpoint.wait()?)
+    let waited = endpoint.wait();
+    // Its threads end with the process; waiting for them takes long in gVisor.
+    std::mem::forget(endpoint);
+    Ok(waited?)
 }
