@@ -222,18 +222,12 @@ fn many(n: u32, what: &str) -> String {
 
 fn ending(report: &NetReport) -> String {
     let Some(first) = report.cells.first() else { return String::new() };
-    let delays: Vec<&str> = {
-        let of = |wanted: bool| report.cells.iter().any(|cell| cell.nodelay == Some(wanted));
-        let words = [(of(true), of(false))];
-        words
-            .iter()
-            .flat_map(|(on, off)| match (on, off) {
-                (true, true) => vec!["TCP_NODELAY on for exchanges, off for streams"],
-                (true, false) => vec!["TCP_NODELAY on"],
-                (false, true) => vec!["TCP_NODELAY off"],
-                (false, false) => vec![],
-            })
-            .collect()
+    let has = |wanted: bool| report.cells.iter().any(|cell| cell.nodelay == Some(wanted));
+    let nodelay = match (has(true), has(false)) {
+        (true, true) => Some("TCP_NODELAY on for exchanges, off for streams"),
+        (true, false) => Some("TCP_NODELAY on"),
+        (false, true) => Some("TCP_NODELAY off"),
+        (false, false) => None,
     };
     let mut words = vec![
         format!("{}, {}", many(first.connections, "connection"), many(first.threads, "thread")),
@@ -243,7 +237,7 @@ fn ending(report: &NetReport) -> String {
             duration(first.elapsed_ns / u64::from(first.rounds.max(1)))
         ),
     ];
-    words.extend(delays.iter().map(|word| (*word).to_owned()));
+    words.extend(nodelay.map(str::to_owned));
     words.push("intervals are over rounds, 95 %".into());
     words.push(format!("seed {}", report.seed));
     let mut text = words.join("; ");

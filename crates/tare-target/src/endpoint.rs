@@ -44,8 +44,8 @@ pub struct EndpointPlan {
 pub struct NetEndpoint {
     pub listens: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// What it listens on.
-    sockets: Vec<OwnedFd>,
+    /// Shut down, it wakes whoever waits for connections.
+    listener: OwnedFd,
     threads: Vec<JoinHandle<Result<(), SetupError>>>,
 }
 
@@ -57,9 +57,8 @@ impl NetEndpoint {
         let Endpoint::Tcp(listens) = bound else { unreachable!("TCP was asked for") };
         let (datagrams, _) = socket::listener(&Endpoint::Udp(listens), false)?;
         let cannot = |error| SetupError::new("cannot keep a socket", error);
-        // A socket for datagrams that is shut down gives std an address it does not expect.
-        let sockets = vec![listener.try_clone().map_err(cannot)?];
-        let mut endpoint = Self { listens, stop: stop.clone(), sockets, threads: Vec::new() };
+        let own = listener.try_clone().map_err(cannot)?;
+        let mut endpoint = Self { listens, stop: stop.clone(), listener: own, threads: Vec::new() };
         let door = Door::new(listener, plan, sessions.clone(), stop.clone())?;
         endpoint.spawn(move || door.serve(true))?;
         let plan = plan.clone();
@@ -108,10 +107,8 @@ impl NetEndpoint {
 impl Drop for NetEndpoint {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Whoever waits on these wakes up.
-        for socket in &self.sockets {
-            let _ = socket::shut_down(socket);
-        }
+        // Not the socket of datagrams: std does not expect what it would receive then.
+        let _ = socket::shut_down(&self.listener);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

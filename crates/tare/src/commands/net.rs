@@ -141,7 +141,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     }
     let seed = args.seed.unwrap_or_else(random_seed);
     let rounds = Rounds { rounds: args.rounds, window, seed };
-    let cells = measure(address, &cells, rounds, &stop, |_, _| {})?;
+    let cells = measure(address, &cells, rounds, &stop)?;
     let interrupted = interrupt::was_interrupted();
     let endpoint = address.to_string();
     let report = NetReport { schema: SCHEMA.into(), endpoint, seed, interrupted, cells };

@@ -132,7 +132,7 @@ fn run_test(
         None => address,
     };
     let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
-    let cells = measure(address, &[spec], rounds, stop, |_, _| {})?;
+    let cells = measure(address, &[spec], rounds, stop)?;
     if interrupt::was_interrupted() {
         return Err(Failure::Interrupted);
     }

@@ -1,7 +1,7 @@
 //! Load on an endpoint of `tare net`: the words of a [`LoadSpec`] that are not about HTTP.
 
 use tare_io::{DurationNs, Endpoint, SocketOptions};
-use tare_load::net::{MESSAGE_BYTES_MAX, NetTest, Protocol};
+use tare_load::net::{NetTest, Protocol};
 use tare_load::{EngineConfig, Lifetime, LoadPlan, PlannedSource};
 
 use super::spec::LoadSpec;
@@ -74,7 +74,6 @@ impl LoadSpec {
         if self.new_connections {
             return usage(format!("{name}: for new connections there is tcp_crr"));
         }
-        debug_assert!(most <= MESSAGE_BYTES_MAX);
         Ok(())
     }
 

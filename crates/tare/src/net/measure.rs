@@ -51,7 +51,6 @@ pub fn measure(
     cells: &[LoadSpec],
     rounds: Rounds,
     stop: &Arc<AtomicBool>,
-    mut progress: impl FnMut(u32, &LoadSpec),
 ) -> Result<Vec<NetCell>, Failure> {
     let Some(first) = cells.first() else { return Ok(Vec::new()) };
     let cpus = first.cpus.clone().unwrap_or_default();
@@ -62,7 +61,6 @@ pub fn measure(
         let mut left: Vec<usize> = (0..cells.len()).collect();
         while !left.is_empty() && !stop.load(Ordering::Relaxed) {
             let at = left.swap_remove(random.below(left.len() as u64) as usize);
-            progress(round, &cells[at]);
             let plan = cells[at].endpoint_plan(Endpoint::Tcp(address), rounds.seed)?;
             if seen[at].failed.is_none()
                 && let Err(failure) = slice(&mut session, &plan, rounds.window, &mut seen[at])
