@@ -358,13 +358,26 @@ fn an_experiment_sweeps_tests_and_sizes_on_the_same_launches() {
         let expected = if cell.values["test"] == "tcp_stream" { "bandwidth" } else { "p50" };
         assert_eq!(asked.word(), expected);
     }
-    // Launched once a round for all cells together.
-    let ports = |cell: usize| &sweep.cells[cell].report.run.started_unix_ms;
-    assert!(ports(0).abs_diff(*ports(5)) < 10_000);
     let text = desk.tare(&["run", str(&path), "-q"]).success().stdout;
     let begin = "n\n\nMeasured: tcp_rr p50, tcp_stream bandwidth, udp_rr p50:\n";
     assert!(text.starts_with(begin), "{text}");
     assert!(text.contains("6 cells of 5 rounds each, on the same launches"), "{text}");
+}
+
+/// Each start of the server leaves a line.
+#[test]
+fn cells_of_a_sweep_share_launches() {
+    let desk = Desk::new("shared");
+    let (log, own) = (desk.folder.file("starts"), env!("CARGO_BIN_EXE_tare"));
+    let command = format!("echo >> {}; exec {own} target --listen {{address}}:{{port}}", str(&log));
+    let pair = PAIR.replace("net = {}", &format!("command = \"{command}\""));
+    let toml = format!("name = \"s\"\n[sweep]\nconnections = [1, 2, 3]\n{pair}");
+    let path = desk.file("shared.toml", &toml);
+    let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).success().stdout;
+    let sweep: Sweep = serde_json::from_str(&json).unwrap();
+    assert_eq!(sweep.cells.len(), 3);
+    let starts = std::fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(starts, 2 * 5, "two variants, five rounds, however many cells");
 }
 
 #[test]
