@@ -149,22 +149,6 @@ pub fn wall_unix_ns() -> u64 {
     now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Wall time as `2026-11-21 05:40`, in UTC.
-pub fn utc(unix_ms: u64) -> String {
-    let minutes = unix_ms / 60_000;
-    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
-    // Howard Hinnant's days-to-civil: years begin in March, so that the leap day ends them.
-    let days = minutes / (60 * 24) + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,18 +168,6 @@ mod tests {
         for text in ["", "5", "ms", "1 s", "-1s", "1.2.3s", "99999999999999h", "1d"] {
             let error = DurationNs::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("'{text}' is not a duration; write")), "{error}");
-        }
-    }
-
-    #[test]
-    fn dates() {
-        for (unix_ms, text) in [
-            (0, "1970-01-01 00:00"),
-            (951_782_399_000, "2000-02-28 23:59"),
-            (951_782_400_000, "2000-02-29 00:00"),
-            (1_795_239_600_000, "2026-11-21 05:40"),
-        ] {
-            assert_eq!(utc(unix_ms), text);
         }
     }
 

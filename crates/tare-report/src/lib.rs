@@ -1,17 +1,21 @@
-//! Turns measurements into text, JSON, CSV and HDR logs. Pure functions: no sockets, no clock, no
+//! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' forms. Pure functions: no sockets, no clock, no
 //! files.
 
 #![forbid(unsafe_code)]
 
-pub mod bpftime_json;
+pub mod date;
+pub mod exports;
+pub mod form;
 pub mod guards;
 pub mod hdr_log;
+pub mod html;
 pub mod load;
 pub mod load_text;
 pub mod net;
 pub mod run;
 pub mod run_build;
 pub mod run_csv;
+pub mod run_document;
 mod run_filters;
 mod run_guards;
 pub mod run_markdown;
@@ -21,4 +25,5 @@ pub mod run_sweep_text;
 pub mod run_text;
 pub mod run_words;
 pub mod sys;
+pub mod timeline;
 pub mod units;

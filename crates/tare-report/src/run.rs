@@ -34,6 +34,8 @@ pub struct Run {
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
+    /// Typed again, it repeats the run; empty where it is not known.
+    pub command: String,
     /// Time spent in rounds.
     pub elapsed_ms: u64,
     pub rounds: u32,

@@ -16,6 +16,8 @@ pub struct RunFacts {
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
+    /// What was typed to make this run, with its seed; empty where that is not known.
+    pub command: String,
     pub stopped_by: String,
     pub machine: serde_json::Value,
     pub plan: serde_json::Value,
@@ -45,6 +47,8 @@ pub struct VariantFacts {
 /// The load, as far as guards need it.
 #[derive(Clone, Debug)]
 pub struct LoadFacts {
+    /// What is asked for.
+    pub path: String,
     pub asked: Asked,
     pub open_loop: bool,
     pub rate_per_s: Option<f64>,
@@ -171,6 +175,7 @@ fn head(evidence: &Evidence<'_>) -> Run {
         seed: facts.seed,
         tare_version: facts.tare_version.clone(),
         started_unix_ms: facts.started_unix_ms,
+        command: facts.command.clone(),
         elapsed_ms: elapsed_ns / 1_000_000,
         rounds,
         slices_per_round: last.map_or(0, |digest| digest.cycles),

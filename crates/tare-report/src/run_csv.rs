@@ -1,5 +1,6 @@
 //! A run, for spreadsheets: a row a variant and metric.
 
+use crate::exports::csv::quote;
 use crate::run::RunReport;
 
 const HEADER: &str = "run,variant,baseline,metric,value,value_lower,value_upper,level,rounds,\
@@ -43,16 +44,4 @@ pub fn render(report: &RunReport) -> String {
         }
     }
     text
-}
-
-/// RFC 4180; what a spreadsheet would take for a formula is kept from being one.
-fn quote(text: &str) -> String {
-    let text = match text.chars().next() {
-        Some('=' | '+' | '-' | '@') => format!("'{text}"),
-        _ => text.to_owned(),
-    };
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::form::{Document, Form};
 use crate::run::RunReport;
+use crate::{html, run_sweep_text};
 
 pub const SCHEMA: &str = "tare.sweep/1";
 
@@ -49,5 +51,22 @@ impl SweepCell {
     pub fn label(&self) -> String {
         let words: Vec<String> = self.values.iter().map(|(key, v)| format!("{key} {v}")).collect();
         words.join(", ")
+    }
+}
+
+impl Document for Sweep {
+    fn kind(&self) -> &'static str {
+        "a sweep"
+    }
+
+    fn form(&self, form: Form) -> Option<String> {
+        match form {
+            Form::Text => Some(run_sweep_text::render(self)),
+            Form::Json => Some(self.json()),
+            Form::Markdown => Some(run_sweep_text::markdown(self)),
+            Form::Csv => Some(run_sweep_text::csv(self)),
+            Form::Html => Some(html::sweep::render(self)),
+            _ => None,
+        }
     }
 }

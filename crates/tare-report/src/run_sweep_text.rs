@@ -51,7 +51,7 @@ pub fn csv(sweep: &Sweep) -> String {
 }
 
 /// The experiment's, without what tells its cells apart.
-fn name(sweep: &Sweep) -> String {
+pub(crate) fn name(sweep: &Sweep) -> String {
     let Some(first) = sweep.cells.first() else { return "A sweep".into() };
     let parts = first.values.iter().map(|(key, value)| format!(" ({key} {value})"));
     parts.fold(first.report.run.name.clone(), |name, part| name.replace(&part, ""))
@@ -77,7 +77,7 @@ fn narrower(table: &Table) -> Vec<String> {
 }
 
 /// What each costs, and by how much more than the baseline.
-fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
+pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
         (format!("Overhead, {} (~ is unresolved)", metric.word()), overheads(sweep, metric))
@@ -151,7 +151,7 @@ fn what(sweep: &Sweep) -> String {
 }
 
 /// The first metric that was to be resolved.
-fn headline(report: &RunReport) -> Option<Metric> {
+pub(crate) fn headline(report: &RunReport) -> Option<Metric> {
     report.comparisons.iter().find(|comparison| comparison.asked).map(|c| c.metric)
 }
 
@@ -197,7 +197,7 @@ fn metrics(sweep: &Sweep) -> Vec<Metric> {
     found
 }
 
-fn variants(sweep: &Sweep) -> Vec<String> {
+pub(crate) fn variants(sweep: &Sweep) -> Vec<String> {
     sweep.cells.first().map_or_else(Vec::new, |cell| {
         cell.report.variants.iter().map(|variant| variant.name.clone()).collect()
     })
@@ -235,7 +235,7 @@ fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
 }
 
 /// What guards say, each once, with how many of the cells say so; what could not be measured.
-fn asides(sweep: &Sweep) -> Vec<String> {
+pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
     let mut said: Vec<(&RunGuard, usize, String)> = Vec::new();
     for cell in &sweep.cells {
         for guard in &cell.report.guards {

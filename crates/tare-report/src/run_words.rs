@@ -24,10 +24,8 @@ pub struct Table {
 }
 
 pub fn table(report: &RunReport) -> Table {
-    let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
     let asked: Vec<Metric> = asked(report);
-    let columns: Vec<(Metric, &str)> =
-        COLUMNS.into_iter().filter(|(m, _)| has(*m) && tells(*m, &asked)).collect();
+    let columns = columns(report);
     let mut header = vec![String::new()];
     header.extend(columns.iter().map(|(_, title)| (*title).to_owned()));
     for metric in &asked {
@@ -60,6 +58,13 @@ pub fn table(report: &RunReport) -> Table {
     Table { rows: rows.collect(), header }
 }
 
+/// What is shown of each variant, with its title.
+pub(crate) fn columns(report: &RunReport) -> Vec<(Metric, &'static str)> {
+    let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
+    let asked = asked(report);
+    COLUMNS.into_iter().filter(|(m, _)| has(*m) && tells(*m, &asked)).collect()
+}
+
 /// Whether a column says anything where these are compared.
 fn tells(metric: Metric, asked: &[Metric]) -> bool {
     match metric {
@@ -78,7 +83,8 @@ fn is_predicted(report: &RunReport, metric: Metric) -> bool {
     all.any(|comparison| comparison.predicted_percent.is_some())
 }
 
-fn asked(report: &RunReport) -> Vec<Metric> {
+/// The metrics that were to be resolved.
+pub(crate) fn asked(report: &RunReport) -> Vec<Metric> {
     let mut found = Vec::new();
     for comparison in report.comparisons.iter().filter(|c| c.asked) {
         if !found.contains(&comparison.metric) {

@@ -18,6 +18,9 @@ pub struct RunRow {
     pub owner_pid: u32,
     pub plan: String,
     pub machine: String,
+    pub command: String,
+    /// What other tools measured: it has no rounds of ours.
+    pub is_import: bool,
     pub variants: Vec<String>,
     /// Rounds that ended, and the time they took.
     pub rounds: u32,
@@ -41,7 +44,8 @@ pub struct RunFilter {
 const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stopped_by, owner_pid,
     plan, machine,
     (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
-    (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id)";
+    (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id),
+    command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
 
 impl Store {
     /// Newest first.
@@ -82,6 +86,14 @@ impl Store {
         })?;
         run.variants = self.variants(run.id)?;
         Ok(run)
+    }
+
+    /// What other tools measured, as it was entered; `None` for a run of ours.
+    pub fn import(&self, run: RunId) -> Result<Option<String>, StoreError> {
+        self.connection
+            .query_row("SELECT found FROM import WHERE run = ?1", params![run.0], |row| row.get(0))
+            .optional()
+            .map_err(|error| self.failed(error))
     }
 
     fn variants(&self, run: RunId) -> Result<Vec<String>, StoreError> {
@@ -238,6 +250,8 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         owner_pid: row.get(6)?,
         plan: row.get(7)?,
         machine: row.get(8)?,
+        command: row.get(11)?,
+        is_import: row.get(12)?,
         variants: Vec::new(),
         rounds: row.get(9)?,
         elapsed_ns: row.get::<_, i64>(10)? as u64,

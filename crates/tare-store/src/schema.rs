@@ -8,7 +8,7 @@ use crate::{StoreError, unusable};
 
 /// Each entry takes the store from the version that is its index to the next. Entries are never
 /// changed once released; a new one is added.
-const MIGRATIONS: [&str; 1] = [V1];
+const MIGRATIONS: [&str; 2] = [V1, V2];
 
 const V1: &str = "
 CREATE TABLE run (
@@ -80,6 +80,16 @@ CREATE TABLE event (
     text TEXT NOT NULL
 );
 CREATE INDEX event_of_run ON event (run);
+";
+
+/// What was typed to make a run; what other tools measured, which has no slices.
+const V2: &str = "
+ALTER TABLE run ADD COLUMN command TEXT NOT NULL DEFAULT '';
+CREATE TABLE import (
+    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    -- JSON: what was found, and the lines it was found in.
+    found TEXT NOT NULL
+);
 ";
 
 /// Looks before anything is written: a database of somebody else must not be changed.

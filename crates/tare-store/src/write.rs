@@ -13,6 +13,8 @@ pub struct NewRun {
     pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
+    /// What was typed, so that it can be typed again.
+    pub command: String,
     /// JSON.
     pub plan: String,
     pub machine: String,
@@ -30,8 +32,8 @@ impl Store {
         let insert = || -> rusqlite::Result<i64> {
             let transaction = self.connection.unchecked_transaction()?;
             transaction.execute(
-                "INSERT INTO run (name, seed, tare_version, started_unix_ms, owner_pid, plan, machine)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO run (name, seed, tare_version, started_unix_ms, owner_pid, plan,
+                 machine, command) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     run.name,
                     run.seed as i64,
@@ -39,7 +41,8 @@ impl Store {
                     run.started_unix_ms as i64,
                     std::process::id(),
                     run.plan,
-                    run.machine
+                    run.machine,
+                    run.command
                 ],
             )?;
             let id = transaction.last_insert_rowid();
@@ -53,6 +56,28 @@ impl Store {
             Ok(id)
         };
         insert().map(RunId).map_err(|error| self.failed(error))
+    }
+
+    /// Enters what other tools measured, whole: `found` is JSON.
+    pub fn add_import(&mut self, run: &NewRun, found: &str) -> Result<RunId, StoreError> {
+        let id = self.begin_run(run)?;
+        let insert = || -> rusqlite::Result<()> {
+            let transaction = self.connection.unchecked_transaction()?;
+            transaction
+                .execute("INSERT INTO import (run, found) VALUES (?1, ?2)", params![id.0, found])?;
+            transaction
+                .execute("UPDATE run SET stopped_by = 'imported' WHERE id = ?1", params![id.0])?;
+            transaction.commit()
+        };
+        match insert() {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                let error = self.failed(error);
+                // Half an import is none.
+                self.delete_run(id)?;
+                Err(error)
+            }
+        }
     }
 
     /// Takes up a run that had stopped, with its plan as it is now.

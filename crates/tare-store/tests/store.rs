@@ -17,6 +17,7 @@ fn folder(name: &str) -> PathBuf {
 
 fn new_run(name: &str) -> NewRun {
     NewRun {
+        command: "tare run x.toml --seed 1".into(),
         name: name.into(),
         seed: u64::MAX - 7,
         tare_version: "0.1.0".into(),

@@ -6,6 +6,7 @@ use clap::Args;
 use tare_io::DurationNs;
 use tare_lab::ServerSpec;
 use tare_lab::servers::CommandSpec;
+use tare_report::form::Form;
 use tare_stats::Metric;
 
 use crate::failure::Failure;
@@ -116,6 +117,9 @@ pub struct OutputArgs {
     /// Write the report as CSV to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the report as one HTML file with pictures, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// The store that runs are kept in; default $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -142,13 +146,17 @@ impl OutputArgs {
     pub fn wishes_unchecked(&self) -> Result<Wishes, Failure> {
         Ok(Wishes {
             store: store_path(self.store.as_ref())?,
-            json: self.json.clone(),
-            markdown: self.markdown.clone(),
-            csv: self.csv.clone(),
+            forms: forms([&self.json, &self.markdown, &self.csv, &self.html]),
             gates: self.fail_if.clone(),
             quiet: self.quiet,
         })
     }
+}
+
+/// The flags' files, in the order json, markdown, csv, html.
+pub fn forms(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
+    let forms = [Form::Json, Form::Markdown, Form::Csv, Form::Html];
+    forms.into_iter().zip(paths).filter_map(|(form, path)| Some((form, path.clone()?))).collect()
 }
 
 impl Choices {

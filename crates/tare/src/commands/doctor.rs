@@ -240,9 +240,10 @@ fn noise(
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),
         _ => {}
     }
-    let Some(report) = measured.reports.into_iter().next() else {
+    let Some(document) = measured.documents.into_iter().next() else {
         return Err(Failure::Bug("a run without a report".into()));
     };
+    let report = document.report;
     let Some(comparison) = report.comparisons.iter().find(|c| c.asked) else {
         return Ok(format!("{name}: too few rounds in {time} to tell"));
     };

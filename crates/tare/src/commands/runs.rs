@@ -86,7 +86,7 @@ fn list(runs: &[RunRow], path: &std::path::Path) -> String {
         format!(
             "{:>5}  {}  {:>4} rounds  {:>7}  {state:<11}  {}\n",
             run.id,
-            tare_io::time::utc(run.started_unix_ms),
+            tare_report::date::utc(run.started_unix_ms),
             run.rounds,
             time(run.elapsed_ns as f64 / 1e9),
             printable(&run.name)

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use tare_report::form::{Document, Form};
+
 use crate::failure::Failure;
 
 /// A file (or `-`, standard output) that is written at the end.
@@ -37,6 +39,38 @@ impl Output {
             let (flag, path) = (&self.flag, self.path.display());
             Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
         })
+    }
+}
+
+/// Files that a report goes to: opened before it is made, so that a bad path costs nothing.
+pub struct Outputs(Vec<(Form, Output)>);
+
+impl Outputs {
+    pub fn create(wanted: &[(Form, PathBuf)]) -> Result<Self, Failure> {
+        if let Some(at) = (1..wanted.len()).find(|at| {
+            let (_, path) = &wanted[*at];
+            wanted[..*at].iter().any(|(_, other)| other == path)
+        }) {
+            let text = "each form needs a file of its own, and only one can be - (standard output)";
+            return Err(Failure::Usage(format!("--{}: {text}", wanted[at].0.word())));
+        }
+        let outputs = wanted.iter().map(|(form, path)| {
+            Ok((*form, Output::create(&format!("--{}", form.word()), path)?))
+        });
+        outputs.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The text goes to standard output, with where it is kept, unless another form has that.
+    pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
+        if !self.0.iter().any(|(_, output)| output.is_stdout()) {
+            let text = document.render(Form::Text).map_err(Failure::Usage)?;
+            print(&(text + kept.unwrap_or_default()))
+                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        }
+        for (form, output) in &mut self.0 {
+            output.write(&document.render(*form).map_err(Failure::Usage)?)?;
+        }
+        Ok(())
     }
 }
 

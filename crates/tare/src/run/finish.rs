@@ -9,16 +9,18 @@ use tare_lab::ServerSpec;
 use tare_lab::machine::Machine;
 use tare_load::net::Protocol;
 use tare_report::guards::Severity;
-use tare_report::run::RunReport;
+use tare_report::form::Form;
 use tare_report::run_build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run_document::RunDocument;
 use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
-use tare_report::{run_csv, run_markdown, run_sweep_text, run_text};
+use tare_report::timeline::{self, Timeline};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
 use tare_store::{Entry, NewRun, RunEnd, RunRow, Store, Writer};
 
 use super::cell::Cell;
+use super::command;
 use super::gate::{self, Gate};
 use super::live::LiveTable;
 use super::outcome::Stopped;
@@ -26,14 +28,13 @@ use super::plan::Plan;
 use super::runner::{Runner, Start};
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::{Output, print};
+use crate::load::outputs::Outputs;
 
 /// What the user wants done with a run.
 pub struct Wishes {
     pub store: PathBuf,
-    pub json: Option<PathBuf>,
-    pub markdown: Option<PathBuf>,
-    pub csv: Option<PathBuf>,
+    /// Forms of the report, and the files they go to.
+    pub forms: Vec<(Form, PathBuf)>,
     pub gates: Vec<Gate>,
     pub quiet: bool,
 }
@@ -43,7 +44,7 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 
 /// Runs a plan that is new.
 pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
-    let mut outputs = Outputs::create(wishes)?;
+    let mut outputs = Outputs::create(&wishes.forms)?;
     let stop = stop_on_interrupt()?;
     let mut store = open_store(wishes)?;
     let row = begin(plan, &mut store)?;
@@ -54,7 +55,7 @@ pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
 
 /// Runs the cells of a sweep, all on the same launches.
 pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
-    let mut outputs = Outputs::create(wishes)?;
+    let mut outputs = Outputs::create(&wishes.forms)?;
     let stop = stop_on_interrupt()?;
     let mut store = open_store(wishes)?;
     let rows: Result<Vec<RunRow>, Failure> =
@@ -62,13 +63,14 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     let rows = rows?;
     let begun = cells.iter().zip(&rows);
     let begun = begun.map(|(plan, row)| Begun { plan, row, digests: Vec::new() }).collect();
-    let Measured { reports, stopped, written } =
+    let Measured { documents, stopped, written } =
         carry_out(begun, store, Start::default(), wishes, &stop)?;
     written?;
     let mut kept_cells = Vec::new();
     let mut missing = Vec::new();
     let mut judged = Ok(());
-    for ((cell, report), stopped) in cells.iter().zip(reports).zip(&stopped) {
+    for ((cell, document), stopped) in cells.iter().zip(documents).zip(&stopped) {
+        let report = document.report;
         if report.run.rounds > 0 {
             judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &report));
             kept_cells.push(SweepCell { values: cell.cell.clone(), report });
@@ -79,12 +81,7 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
         }
     }
     let sweep = Sweep::of(kept_cells, missing);
-    outputs.show_text(&run_sweep_text::render(&sweep))?;
-    outputs.write_files(
-        &sweep.json(),
-        &run_sweep_text::markdown(&sweep),
-        &run_sweep_text::csv(&sweep),
-    )?;
+    outputs.write(&sweep, None)?;
     let failed = stopped.iter().find_map(|stopped| match stopped {
         Stopped::Failed(failure) => Some(failure.clone()),
         _ => None,
@@ -110,6 +107,7 @@ pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
         seed: plan.seed,
         tare_version: env!("CARGO_PKG_VERSION").into(),
         started_unix_ms: wall_unix_ms(),
+        command: command::with_seed(std::env::args_os(), plan.seed),
         plan: serde_json::to_string(plan).unwrap_or_default(),
         machine,
         variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
@@ -133,7 +131,7 @@ pub fn resume(
     change(&mut plan)?;
     // What the killed process left would stand in the way.
     tare_lab::journal::clean(&super::places::journal_folder()?);
-    let mut outputs = Outputs::create(wishes)?;
+    let mut outputs = Outputs::create(&wishes.forms)?;
     // The report is made from the store: it must know what was changed.
     store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
     let row = store.find_run(text)?;
@@ -189,12 +187,13 @@ fn conclude(
     wishes: &Wishes,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    let Measured { reports, stopped, written } = measured;
-    let (Some(report), Some(stopped)) = (reports.first(), stopped.first()) else {
+    let Measured { documents, stopped, written } = measured;
+    let (Some(document), Some(stopped)) = (documents.first(), stopped.first()) else {
         return Err(Failure::Bug("a run without a report".into()));
     };
+    let report = &document.report;
     if report.run.rounds > 0 {
-        outputs.write(report, Some(&kept(row, &wishes.store)))?;
+        outputs.write(document, Some(&kept(row, &wishes.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
         let kept = kept(row, &wishes.store);
         eprint!("tare: no round was finished, so nothing can be said; {kept}");
@@ -209,7 +208,7 @@ fn conclude(
 
 /// What came of runs, in their order.
 pub struct Measured {
-    pub reports: Vec<RunReport>,
+    pub documents: Vec<RunDocument>,
     pub stopped: Vec<Stopped>,
     /// Whether all of it is in the store.
     pub written: Result<(), Failure>,
@@ -243,9 +242,12 @@ pub fn measure(
         // The store says what is in it, also where writing to it failed.
         Err(error) => (Store::open_existing(&path)?, Err(error.into())),
     };
-    let reports: Result<Vec<RunReport>, Failure> =
-        runs.iter().map(|run| report_of(&store, &store.find_run(&run.to_string())?)).collect();
-    Ok(Measured { reports: reports?, stopped, written })
+    let documents = runs.iter().map(|run| {
+        let row = store.find_run(&run.to_string())?;
+        document_of(&store, &row, &plan_of(&row)?)
+    });
+    let documents: Result<Vec<RunDocument>, Failure> = documents.collect();
+    Ok(Measured { documents: documents?, stopped, written })
 }
 
 fn kept(row: &RunRow, store: &Path) -> String {
@@ -268,21 +270,37 @@ pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
-fn report_of(store: &Store, row: &RunRow) -> Result<RunReport, Failure> {
-    let plan = plan_of(row)?;
-    let digests = digests_of(store, row, &plan)?;
-    Ok(build(&facts(&plan, row), &digests))
+pub fn document_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<RunDocument, Failure> {
+    let metric = timeline::metric_of(&plan.stop.metrics);
+    let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
+    for_each_round(store, row, plan, |round| {
+        digests.push(digest(round, plan.variants.len(), plan.baseline()));
+        timeline.add(round, metric);
+    })?;
+    Ok(RunDocument::new(facts(plan, row), digests, timeline))
 }
 
-pub fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
+fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
     let mut digests = Vec::new();
+    for_each_round(store, row, plan, |round| {
+        digests.push(digest(round, plan.variants.len(), plan.baseline()));
+    })?;
+    Ok(digests)
+}
+
+/// The rounds that count, one at a time: together they would fill the memory.
+fn for_each_round(
+    store: &Store,
+    row: &RunRow,
+    plan: &Plan,
+    mut see: impl FnMut(&Round),
+) -> Result<(), Failure> {
     for number in store.round_numbers(row.id)? {
-        let round = whole_cycles(store.round(row.id, number)?, plan.variants.len());
-        if let Some(round) = round {
-            digests.push(digest(&round, plan.variants.len(), plan.baseline()));
+        if let Some(round) = whole_cycles(store.round(row.id, number)?, plan.variants.len()) {
+            see(&round);
         }
     }
-    Ok(digests)
+    Ok(())
 }
 
 /// A round that was cut short counts as far as its cycles are whole, where there are enough.
@@ -313,6 +331,8 @@ pub fn all_void(plan: &Plan, digests: &[RoundDigest]) -> bool {
         owner_pid: 0,
         plan: String::new(),
         machine: String::new(),
+        command: String::new(),
+        is_import: false,
         variants: Vec::new(),
         rounds: 0,
         elapsed_ns: 0,
@@ -345,6 +365,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         seed: plan.seed,
         tare_version: row.tare_version.clone(),
         started_unix_ms: row.started_unix_ms,
+        command: row.command.clone(),
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
         plan: serde_json::from_str(&row.plan).unwrap_or_default(),
@@ -353,6 +374,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         variants: variants.collect(),
         skipped: skipped.collect(),
         load: LoadFacts {
+            path: plan.url(plan.baseline(), 1).map_or_else(|_| String::new(), |url| url.target),
             asked: match load.protocol() {
                 Protocol::Http | Protocol::Messages { .. } => Asked::Replies,
                 Protocol::Stream { .. } => Asked::Streams,
@@ -368,60 +390,5 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
             workers: load.workers(),
         },
         exclusive: plan.is_exclusive(),
-    }
-}
-
-/// Files that the report goes to: opened before the run, so that a bad path costs nothing.
-pub struct Outputs {
-    json: Option<Output>,
-    markdown: Option<Output>,
-    csv: Option<Output>,
-}
-
-impl Outputs {
-    pub fn create(wishes: &Wishes) -> Result<Self, Failure> {
-        let create = |flag: &str, path: &Option<PathBuf>| {
-            path.as_deref().map(|path| Output::create(flag, path)).transpose()
-        };
-        let paths: Vec<_> =
-            [&wishes.json, &wishes.markdown, &wishes.csv].into_iter().flatten().collect();
-        if paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path)) {
-            let text = "--json, --markdown and --csv: each needs a file of its own, and only one \
-                        can be - (standard output)";
-            return Err(Failure::Usage(text.into()));
-        }
-        Ok(Self {
-            json: create("--json", &wishes.json)?,
-            markdown: create("--markdown", &wishes.markdown)?,
-            csv: create("--csv", &wishes.csv)?,
-        })
-    }
-
-    /// The text goes to standard output, unless something else has that.
-    pub fn write(&mut self, report: &RunReport, kept: Option<&str>) -> Result<(), Failure> {
-        self.show(report, kept)?;
-        self.write_files(&report.json(), &run_markdown::render(report), &run_csv::render(report))
-    }
-
-    fn show(&self, report: &RunReport, kept: Option<&str>) -> Result<(), Failure> {
-        self.show_text(&(run_text::render(report) + kept.unwrap_or_default()))
-    }
-
-    fn show_text(&self, text: &str) -> Result<(), Failure> {
-        let mut all = [&self.json, &self.markdown, &self.csv].into_iter().flatten();
-        if all.any(Output::is_stdout) {
-            return Ok(());
-        }
-        print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
-    }
-
-    fn write_files(&mut self, json: &str, markdown: &str, csv: &str) -> Result<(), Failure> {
-        let files = [(&mut self.json, json), (&mut self.markdown, markdown), (&mut self.csv, csv)];
-        for (output, text) in files {
-            if let Some(output) = output {
-                output.write(text)?;
-            }
-        }
-        Ok(())
     }
 }

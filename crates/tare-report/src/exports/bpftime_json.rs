@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use tare_stats::estimate::{mean, variance};
 use tare_stats::{Metric, RoundDigest};
 
-use crate::run::RunReport;
+use crate::date;
 use crate::run_build::RunFacts;
+use crate::run_document::RunDocument;
 
 /// Filters that have another name there.
 const NAMES: [(&str, &str); 5] = [
@@ -25,14 +26,9 @@ struct Iterations {
     latency_ms: Vec<f64>,
 }
 
-/// `started` is when the run began, as "2026-11-21 09:00:00"; `path` what was asked for.
-pub fn render(
-    report: &RunReport,
-    facts: &RunFacts,
-    digests: &[RoundDigest],
-    started: &str,
-    path: &str,
-) -> String {
+pub fn render(document: &RunDocument) -> String {
+    let RunDocument { report, facts, digests, .. } = document;
+    let started = date::utc_with_seconds(report.run.started_unix_ms);
     let all: Vec<Iterations> = (0..facts.variants.len()).map(|at| of(facts, digests, at)).collect();
     let mut average = Map::new();
     let mut deviation = Map::new();
@@ -61,7 +57,7 @@ pub fn render(
             "duration": report.run.elapsed_ms / 1000,
             "connections": facts.load.connections,
             "threads": facts.load.workers,
-            "url_path": path,
+            "url_path": facts.load.path,
             "iterations": report.run.rounds,
         },
         "average_results": average,

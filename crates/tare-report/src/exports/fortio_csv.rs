@@ -1,0 +1,56 @@
+//! The table of Istio's benchmark runner: a row a variant, in its units (whole microseconds, milli-
+//! CPUs, MiB). Its CPU and memory are those of the server's processes, and called so: what runs in
+//! tare's variants is not known to be a proxy.
+
+use tare_stats::Metric;
+
+use super::csv::quote;
+use crate::form;
+use crate::run::Variant;
+use crate::run_document::RunDocument;
+
+pub const HEADER: &str = "StartTime,ActualDuration,Labels,NumThreads,ActualQPS,p50,p90,p99,p999,\
+cpu_mili_avg_server,mem_Mi_avg_server\n";
+
+pub fn render(document: &RunDocument) -> String {
+    HEADER.to_owned() + &rows(document, "")
+}
+
+/// `suffix` tells the cells of a sweep apart.
+pub fn rows(document: &RunDocument, suffix: &str) -> String {
+    let report = &document.report;
+    let row = |(at, variant): (usize, &Variant)| {
+        let seconds = document.counts(at).window_ns as f64 / 1e9;
+        let per_s = point(variant, Metric::Throughput);
+        let us = |metric| whole(point(variant, metric).map(|ns| ns / 1e3));
+        let mili_cpus = point(variant, Metric::ServerCpu)
+            .zip(per_s)
+            .map(|(ns, per_s)| ns * per_s / 1e9 * 1e3);
+        let mebibytes = point(variant, Metric::ServerRss).map(|bytes| bytes / f64::from(1 << 20));
+        [
+            form::started(report.run.started_unix_ms),
+            format!("{seconds:.3}"),
+            quote(&format!("{}{suffix}", variant.name)),
+            document.facts.load.connections.to_string(),
+            whole(per_s),
+            us(Metric::LatencyP50),
+            us(Metric::LatencyP90),
+            us(Metric::LatencyP99),
+            us(Metric::LatencyP999),
+            whole(mili_cpus),
+            whole(mebibytes),
+        ]
+        .join(",")
+            + "\n"
+    };
+    report.variants.iter().enumerate().map(row).collect()
+}
+
+fn point(variant: &Variant, metric: Metric) -> Option<f64> {
+    variant.metric(metric).map(|estimate| estimate.point)
+}
+
+/// A dash where there is nothing, as that table has it.
+fn whole(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.0}"))
+}

@@ -1,0 +1,86 @@
+//! The forms that reports come in. What measures makes a [`Document`]; what writes asks it for a
+//! [`Form`]; a new form is a line here and an arm in the documents that have it.
+
+use crate::date;
+
+/// A form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    Text,
+    Json,
+    Markdown,
+    Csv,
+    Html,
+    /// Prometheus' text, as OpenMetrics has it.
+    OpenMetrics,
+    /// The table of Istio's benchmark runner, made of fortio's results.
+    FortioCsv,
+    /// A summary of k6 as a table.
+    K6Csv,
+    /// Service Mesh Performance.
+    Smp,
+    /// The result file of bpftime's nginx benchmark.
+    BpftimeJson,
+}
+
+impl Form {
+    pub const ALL: [Self; 10] = [
+        Self::Text,
+        Self::Json,
+        Self::Markdown,
+        Self::Csv,
+        Self::Html,
+        Self::OpenMetrics,
+        Self::FortioCsv,
+        Self::K6Csv,
+        Self::Smp,
+        Self::BpftimeJson,
+    ];
+
+    /// Its word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Markdown => "markdown",
+            Self::Csv => "csv",
+            Self::Html => "html",
+            Self::OpenMetrics => "openmetrics",
+            Self::FortioCsv => "fortio-csv",
+            Self::K6Csv => "k6-csv",
+            Self::Smp => "smp",
+            Self::BpftimeJson => "bpftime-json",
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|form| form.word() == text);
+        found.ok_or_else(|| {
+            let words: Vec<&str> = Self::ALL.iter().map(|form| form.word()).collect();
+            format!("choose among {}", words.join(", "))
+        })
+    }
+}
+
+/// Something measured, that can be told.
+pub trait Document {
+    /// What it is, for the one line that says it has no such form.
+    fn kind(&self) -> &'static str;
+
+    /// `None` where it has no such form.
+    fn form(&self, form: Form) -> Option<String>;
+
+    /// In one line why not, where it has no such form.
+    fn render(&self, form: Form) -> Result<String, String> {
+        self.form(form).ok_or_else(|| {
+            let has = Form::ALL.into_iter().filter(|form| self.form(*form).is_some());
+            let words: Vec<&str> = has.map(Form::word).collect();
+            format!("{} has no form {}; it has {}", self.kind(), form.word(), words.join(", "))
+        })
+    }
+}
+
+/// The beginning of a run, for forms that other tools read.
+pub(crate) fn started(unix_ms: u64) -> String {
+    date::rfc3339(unix_ms)
+}

@@ -1,0 +1,111 @@
+//! What a run rests on: guards and proofs in words, the machine, the plan, and how to repeat it.
+
+use serde_json::Value;
+
+use super::page::{definitions, details, escape, list, paragraph};
+use crate::date;
+use crate::guards::Severity;
+use crate::run::{RunGuard, RunReport, Variant};
+use crate::run_words::ending;
+use crate::units::{bytes, count};
+
+/// Guards, gravest first; a run without any says so.
+pub fn guards(guards: &[RunGuard]) -> String {
+    if guards.is_empty() {
+        return paragraph("No guard tripped: nothing that tare looks for speaks against these numbers.");
+    }
+    let mut sorted: Vec<&RunGuard> = guards.iter().collect();
+    sorted.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
+    let item = |guard: &&RunGuard| {
+        let (class, word) = match guard.severity {
+            Severity::Note => ("note", "note"),
+            Severity::Warn => ("warn", "warning"),
+            Severity::Void => ("void", "void"),
+        };
+        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+        format!(
+            "<span class=\"badge {class}\">{word}</span> <code>{}</code> {}",
+            escape(&guard.code),
+            escape(&format!("{whom}{}", guard.text))
+        )
+    };
+    list("guards", &sorted.iter().map(item).collect::<Vec<_>>())
+}
+
+/// What shows that each variant is what its name says, and that all did the same work.
+pub fn proofs(report: &RunReport) -> String {
+    let item = |variant: &Variant| {
+        let mut told: Vec<String> = Vec::new();
+        if variant.place != "host" || variant.client != "host" {
+            told.push(format!("server in {}, client in {}", variant.place, variant.client));
+        }
+        if let Some(probe) = &variant.probe {
+            let hash: String = probe.body_sha256.chars().take(12).collect();
+            let kept = if probe.connection_kept { "kept" } else { "closed" };
+            told.push(format!(
+                "the probe was answered {}, {} bytes (SHA-256 {hash}…), connection {kept}{}; \
+                 headers: {}",
+                probe.status,
+                count(probe.body_bytes),
+                probe.tls.as_ref().map_or(String::new(), |tls| format!(", {tls}")),
+                probe.header_names.join(", ")
+            ));
+        }
+        told.extend(variant.proofs.iter().cloned());
+        let errors: Vec<String> =
+            variant.errors.iter().map(|(kind, n)| format!("{} {kind}", count(*n))).collect();
+        let failed = match errors.is_empty() {
+            true => "none failed".to_owned(),
+            false => format!("failed: {}", errors.join(", ")),
+        };
+        told.push(format!("{} requests in slices, {failed}", count(variant.requests)));
+        let told: Vec<String> = told.iter().map(|text| escape(text)).collect();
+        format!("<strong>{}</strong>: {}", escape(&variant.name), told.join("; "))
+    };
+    list("proofs", &report.variants.iter().map(item).collect::<Vec<_>>())
+}
+
+/// How the run went, on what, and how it is repeated.
+pub fn facts(report: &RunReport) -> String {
+    let run = &report.run;
+    let mut pairs = vec![
+        ("Run".to_owned(), format!("{} of its store", run.id)),
+        ("Began".into(), format!("{} UTC", date::utc_with_seconds(run.started_unix_ms))),
+        ("How it went".into(), ending(report)),
+        ("Seed".into(), run.seed.to_string()),
+        ("tare".into(), run.tare_version.clone()),
+    ];
+    pairs.extend(machine(&report.machine));
+    let again = match run.command.is_empty() {
+        true => paragraph("What was typed to make this run was not kept; its plan, below, was."),
+        false => format!("<p>Repeated by:</p><pre class=\"command\">{}</pre>", escape(&run.command)),
+    };
+    let plan = serde_json::to_string_pretty(&report.plan).unwrap_or_default();
+    let plan = format!("<pre>{}</pre>", escape(&plan));
+    definitions(&pairs) + &again + &details("The plan, with every default resolved", &plan)
+}
+
+fn machine(machine: &Value) -> Vec<(String, String)> {
+    let text = |key: &str| machine.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut pairs = Vec::new();
+    let mut put = |name: &str, what: String| {
+        if !what.is_empty() {
+            pairs.push((name.to_owned(), what));
+        }
+    };
+    let cpus = machine.get("cpus").and_then(Value::as_array).map_or(0, Vec::len);
+    let model = match (cpus, text("cpu_model")) {
+        (0, model) => model,
+        (n, model) => format!("{n} × {model}"),
+    };
+    put("Machine", text("host"));
+    put("CPUs", model);
+    let memory = machine.get("memory_bytes").and_then(Value::as_f64).filter(|n| *n > 0.0);
+    put("Memory", memory.map_or(String::new(), bytes));
+    put("System", [text("system"), text("kernel")].join(", ").trim_matches([',', ' ']).to_owned());
+    put("Frequency governor", text("governor"));
+    if machine.get("virtual_machine").and_then(Value::as_bool) == Some(true) {
+        put("It is", "a virtual machine itself".into());
+    }
+    pairs
+}

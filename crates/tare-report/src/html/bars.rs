@@ -1,0 +1,92 @@
+//! What was measured of each variant, as bars from zero with the interval at their end.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use tare_stats::{Estimate, Metric};
+
+use super::page;
+use super::plot::{ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped};
+use crate::run_words::{Table, cell, noun};
+
+pub struct Bar {
+    pub name: String,
+    pub value: Estimate,
+}
+
+pub fn figure(metric: Metric, bars: &[Bar]) -> String {
+    if bars.is_empty() {
+        return String::new();
+    }
+    let title = match metric {
+        Metric::Throughput => "Replies a second".to_owned(),
+        _ => capital(noun(metric)),
+    };
+    let told = |bar: &Bar| format!("{}: {}", bar.name, cell(metric, Some(&bar.value)));
+    let all: Vec<String> = bars.iter().map(told).collect();
+    let alt = format!("{title}. {}", all.join("; "));
+    let better = if metric.more_is_better() { "Longer is better." } else { "Shorter is better." };
+    let note = format!("{better} The line at a bar's end is its 95 % interval over rounds.");
+    let figure =
+        Figure { title: &title, alt: &alt, note: &note, numbers: numbers(&title, metric, bars) };
+    let lines = |bar: &Bar, size: Size| wrapped(&told(bar), fitting(size.width - 20, TEXT));
+    let height = |size: Size| {
+        bars.iter().map(|bar| lines(bar, size).len() as u32 * LINE + BAR).sum::<u32>() + AXIS
+    };
+    figure.render(height, |area, canvas| {
+        let (width, tall) = area.dim_in_pixel();
+        let most = bars.iter().map(|bar| bar.value.upper.max(bar.value.point));
+        let most = most.filter(|most| most.is_finite()).fold(f64::MIN_POSITIVE, f64::max) * 1.04;
+        let (left, bottom) = (8, (tall - AXIS) as i32);
+        let room = f64::from(width) - 16.0;
+        let x = |value: f64| left + (value.clamp(0.0, most) / most * room).round() as i32;
+        let marks = ticks(0.0, most, if canvas.size.narrow { 3 } else { 6 });
+        for tick in &marks {
+            let shown = Estimate { point: *tick, lower: *tick, upper: *tick, level: 0.0, n: 1 };
+            let label = if *tick == 0.0 { "0".into() } else { cell(metric, Some(&shown)) };
+            // At an edge its middle would leave no room for the rest.
+            let align = match x(*tick) {
+                at if at < 36 => HPos::Left,
+                at if at > width as i32 - 36 => HPos::Right,
+                _ => HPos::Center,
+            };
+            text(area, (x(*tick), bottom + 12), &label, align, SMALL, &FAINT)?;
+        }
+        let mut y = 0;
+        for bar in bars {
+            for line in lines(bar, canvas.size) {
+                text(area, (left, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
+                y += LINE as i32;
+            }
+            for tick in &marks {
+                let line = vec![(x(*tick), y), (x(*tick), y + BAR as i32)];
+                area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
+            }
+            let end = x(bar.value.point);
+            area.draw(&Rectangle::new([(left, y), (end, y + 12)], ACCENT.mix(0.75).filled()))?;
+            let whisker = vec![(x(bar.value.lower), y + 6), (x(bar.value.upper), y + 6)];
+            area.draw(&PathElement::new(whisker, INK.stroke_width(2)))?;
+            canvas.hit((end, y + 6), told(bar));
+            y += BAR as i32;
+        }
+        Ok(())
+    })
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+const LINE: u32 = 18;
+const BAR: u32 = 22;
+const AXIS: u32 = 24;
+
+fn numbers(title: &str, metric: Metric, bars: &[Bar]) -> String {
+    let header = ["", "value", "lower", "upper", "rounds"].map(str::to_owned).to_vec();
+    let row = |bar: &Bar| {
+        let of = |point: f64| cell(metric, Some(&Estimate { point, ..bar.value }));
+        let Estimate { point, lower, upper, n, .. } = bar.value;
+        vec![bar.name.clone(), of(point), of(lower), of(upper), n.to_string()]
+    };
+    page::table(title, &Table { header, rows: bars.iter().map(row).collect() })
+}

@@ -1,0 +1,182 @@
+//! Overheads with their intervals, a line a variant: zero and the tolerance are drawn.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use tare_stats::Verdict;
+
+use super::page;
+use super::plot::{
+    Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, NEUTRAL, SMALL, Size, TEXT, WORSE, fitting, text,
+    ticks, wrapped,
+};
+use crate::run_words::{Table, overhead};
+
+/// One line of the picture.
+pub struct Row {
+    pub name: String,
+    pub point: f64,
+    pub lower: f64,
+    pub upper: f64,
+    pub verdict: Verdict,
+}
+
+/// Overheads in one metric, in percent. `tolerance` is in percent too.
+pub fn figure(title: &str, rows: &[Row], tolerance: Option<f64>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let alt = alt(title, rows);
+    let note = match tolerance {
+        Some(tolerance) => format!(
+            "Dot: the estimate. Bar: its interval. Solid line: no overhead; to its right is worse. \
+             Shaded: ± {tolerance} %, which counts as the same."
+        ),
+        None => "Dot: the estimate. Bar: its interval. Solid line: no overhead; to its right is \
+                 worse."
+            .into(),
+    };
+    let figure = Figure { title, alt: &alt, note: &note, numbers: numbers(title, rows) };
+    let height = |size: Size| rows.iter().map(|row| row_height(row, size)).sum::<u32>() + AXIS;
+    figure.render(height, |area, canvas| {
+        let (width, tall) = area.dim_in_pixel();
+        let (low, high) = range(rows, tolerance);
+        // Names and numbers stand beside the picture where there is room, else above their bars.
+        let (left, right) = match canvas.size.narrow {
+            true => (14, width as i32 - 14),
+            false => (NAMES as i32, (width - TOLD) as i32),
+        };
+        let plot = f64::from(right - left);
+        let x = |percent: f64| left + ((percent - low) / (high - low) * plot).round() as i32;
+        let marks = ticks(low, high, if canvas.size.narrow { 4 } else { 7 });
+        let mut y = 0;
+        for row in rows {
+            let bottom = y + row_height(row, canvas.size) as i32;
+            for (line, at, align) in labels(row, canvas.size, y) {
+                text(area, at, &line, align, TEXT, &INK)?;
+            }
+            let top = bottom - if canvas.size.narrow { BAR as i32 } else { bottom - y };
+            if let Some(tolerance) = tolerance {
+                let band = [(x(-tolerance), top), (x(tolerance), bottom)];
+                area.draw(&Rectangle::new(band, BAND.filled()))?;
+            }
+            for tick in &marks {
+                let line = vec![(x(*tick), top), (x(*tick), bottom)];
+                area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
+            }
+            let zero = vec![(x(0.0), top), (x(0.0), bottom)];
+            area.draw(&PathElement::new(zero, INK.stroke_width(1)))?;
+            let middle = (top + bottom) / 2;
+            let inside = |percent: f64| x(percent.clamp(low, high));
+            interval(area, [inside(row.lower), inside(row.upper)], middle, &colour(row.verdict))?;
+            let at = (inside(row.point), middle);
+            area.draw(&Circle::new(at, 4, colour(row.verdict).filled()))?;
+            canvas.hit(at, format!("{}: {}", row.name, told(row)));
+            y = bottom;
+        }
+        for tick in &marks {
+            let at = (x(*tick), y + 12);
+            text(area, at, &percent(*tick), HPos::Center, SMALL, &FAINT)?;
+        }
+        let at = ((left + right) / 2, tall as i32 - 12);
+        text(area, at, "overhead; positive is worse", HPos::Center, SMALL, &FAINT)
+    })
+}
+
+fn interval(area: &Area<'_>, ends: [i32; 2], middle: i32, colour: &RGBColor) -> Drawn {
+    let line = vec![(ends[0], middle), (ends[1], middle)];
+    area.draw(&PathElement::new(line, colour.stroke_width(3)))?;
+    for end in ends {
+        let tick = vec![(end, middle - 6), (end, middle + 6)];
+        area.draw(&PathElement::new(tick, colour.stroke_width(2)))?;
+    }
+    Ok(())
+}
+
+const LINE: u32 = 18;
+const BAR: u32 = 24;
+const AXIS: u32 = 46;
+/// Columns of a wide picture.
+const NAMES: u32 = 230;
+const TOLD: u32 = 190;
+
+fn row_height(row: &Row, size: Size) -> u32 {
+    let lines = labels(row, size, 0).iter().map(|(_, (_, y), _)| *y).max().unwrap_or(0) as u32;
+    match size.narrow {
+        true => lines + LINE / 2 + BAR,
+        false => (lines + LINE / 2).max(BAR) + 6,
+    }
+}
+
+/// What is written of a row, and where, when it begins at `top`.
+fn labels(row: &Row, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
+    let line = |at: usize| top + (LINE / 2) as i32 + 3 + (at as u32 * LINE) as i32;
+    let told = told(row);
+    if !size.narrow {
+        let names = wrapped(&row.name, fitting(NAMES - 24, TEXT)).into_iter().enumerate();
+        let mut all: Vec<_> =
+            names.map(|(at, name)| (name, (NAMES as i32 - 14, line(at)), HPos::Right)).collect();
+        let told = wrapped(&told, fitting(TOLD - 16, TEXT)).into_iter().enumerate();
+        let left = (size.width - TOLD + 14) as i32;
+        all.extend(told.map(|(at, told)| (told, (left, line(at)), HPos::Left)));
+        return all;
+    }
+    let width = fitting(size.width - 28, TEXT);
+    let whole = format!("{}:  {told}", row.name);
+    let lines = match whole.chars().count() <= width {
+        true => vec![whole],
+        false => [wrapped(&row.name, width), wrapped(&told, width)].concat(),
+    };
+    lines.into_iter().enumerate().map(|(at, text)| (text, (14, line(at)), HPos::Left)).collect()
+}
+
+fn told(row: &Row) -> String {
+    let bounds = crate::run::Bounds { point: row.point, lower: row.lower, upper: row.upper };
+    format!("{} %, {}", overhead(&bounds).replace(" % ±", " ±"), row.verdict.word())
+}
+
+fn colour(verdict: Verdict) -> RGBColor {
+    match verdict {
+        Verdict::Slower => WORSE,
+        Verdict::Faster => BETTER,
+        Verdict::Same => INK,
+        Verdict::Unresolved | Verdict::Void => NEUTRAL,
+    }
+}
+
+/// Holds zero, the band and every interval, with some room; an interval that is wider than a
+/// hundred times the median one would leave nothing to see of the others.
+fn range(rows: &[Row], tolerance: Option<f64>) -> (f64, f64) {
+    let mut far: Vec<f64> = rows.iter().map(|row| row.lower.abs().max(row.upper.abs())).collect();
+    far.sort_by(f64::total_cmp);
+    let most = far.get(far.len() / 2).copied().unwrap_or(1.0).max(1.0) * 100.0;
+    let edge = tolerance.unwrap_or(0.5).max(0.05) * 1.3;
+    let bounded = |value: f64| value.clamp(-most, most);
+    let low = rows.iter().map(|row| bounded(row.lower)).fold(-edge, f64::min);
+    let high = rows.iter().map(|row| bounded(row.upper)).fold(edge, f64::max);
+    let room = (high - low) * 0.06;
+    (low - room, high + room)
+}
+
+pub fn percent(value: f64) -> String {
+    let rounded = (value * 1000.0).round() / 1000.0;
+    let sign = if rounded < 0.0 { "−" } else { "" };
+    format!("{sign}{} %", rounded.abs())
+}
+
+fn alt(title: &str, rows: &[Row]) -> String {
+    let told: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.name, told(row))).collect();
+    format!("{title}. {}", told.join("; "))
+}
+
+fn numbers(title: &str, rows: &[Row]) -> String {
+    let row = |row: &Row| {
+        let cell = |value: f64| format!("{value:+.3} %").replace('-', "−");
+        let cells = [cell(row.point), cell(row.lower), cell(row.upper)];
+        let mut all = vec![row.name.clone()];
+        all.extend(cells);
+        all.push(row.verdict.word().into());
+        all
+    };
+    let header = ["", "overhead", "lower", "upper", "verdict"].map(str::to_owned).to_vec();
+    page::table(title, &Table { header, rows: rows.iter().map(row).collect() })
+}

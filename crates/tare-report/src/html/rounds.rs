@@ -1,0 +1,140 @@
+//! Each round's ratio to the baseline: what one launch does to a variant becomes visible.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use tare_stats::Metric;
+
+use super::forest::percent;
+use super::page;
+use super::plot::{
+    ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped,
+};
+use crate::run::{Bounds, Comparison};
+use crate::run_document::RunDocument;
+use crate::run_words::{Table, noun};
+
+/// A variant's rounds.
+struct Strip<'a> {
+    comparison: &'a Comparison,
+    /// Round, and overhead in percent.
+    dots: Vec<(u32, f64)>,
+}
+
+pub fn figure(document: &RunDocument, metric: Metric) -> String {
+    let strips = strips(document, metric);
+    if strips.is_empty() {
+        return String::new();
+    }
+    let title = format!("Every round, {}", noun(metric));
+    let alt = format!("{title}: a dot a round and variant; the numbers are in the table below");
+    let note = "Dot: one round, in which every server was started afresh. Line: the estimate over \
+                all rounds; shaded: its interval. Two levels of dots are two kinds of launches.";
+    let figure = Figure { title: &title, alt: &alt, note, numbers: numbers(&title, &strips) };
+    let heading = |strip: &Strip<'_>, size: Size| {
+        wrapped(&strip.comparison.variant, fitting(size.width - 20, TEXT)).len() as u32 * LINE
+    };
+    let height =
+        |size: Size| strips.iter().map(|s| heading(s, size) + STRIP + GAP).sum::<u32>() + AXIS;
+    figure.render(height, |area, canvas| {
+        let (width, tall) = area.dim_in_pixel();
+        let left = 58;
+        let last = strips.iter().flat_map(|s| &s.dots).map(|(at, _)| *at).max().unwrap_or(0);
+        let room = f64::from(width) - f64::from(left) - 12.0;
+        let x = |round: f64| left + (round / f64::from(last.max(1)) * room).round() as i32;
+        let mut y = 0;
+        for strip in &strips {
+            let width = fitting(canvas.size.width - 20, TEXT);
+            for line in wrapped(&strip.comparison.variant, width) {
+                text(area, (4, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
+                y += LINE as i32;
+            }
+            draw(area, canvas, strip, y + GAP as i32 / 2, &x, last)?;
+            y += (STRIP + GAP) as i32;
+        }
+        let bottom = (tall - AXIS) as i32;
+        for tick in ticks(0.0, f64::from(last), 6).into_iter().filter(|tick| tick.fract() == 0.0) {
+            let label = format!("{}", tick as u32 + 1);
+            text(area, (x(tick), bottom + 6), &label, HPos::Center, SMALL, &FAINT)?;
+        }
+        let middle = left + (room / 2.0) as i32;
+        text(area, (middle, bottom + 24), "round", HPos::Center, SMALL, &FAINT)
+    })
+}
+
+const LINE: u32 = 18;
+const STRIP: u32 = 74;
+const GAP: u32 = 20;
+const AXIS: u32 = 36;
+
+fn draw(
+    area: &super::plot::Area<'_>,
+    canvas: &mut super::plot::Canvas,
+    strip: &Strip<'_>,
+    top: i32,
+    x: &impl Fn(f64) -> i32,
+    last: u32,
+) -> super::plot::Drawn {
+    let Bounds { point, lower, upper } = strip.comparison.overhead_percent;
+    let values = || strip.dots.iter().map(|(_, value)| *value);
+    let low = values().fold(point.min(0.0), f64::min);
+    let high = values().fold(point.max(0.0), f64::max);
+    let room = ((high - low) * 0.06).max(0.05);
+    let (low, high) = (low - room, high + room);
+    let tall = f64::from(STRIP);
+    let y = |value: f64| {
+        top + ((high - value.clamp(low, high)) / (high - low) * tall).round() as i32
+    };
+    let edges = [x(0.0) - 6, x(f64::from(last)) + 6];
+    area.draw(&Rectangle::new([(edges[0], y(upper)), (edges[1], y(lower))], BAND.filled()))?;
+    for tick in ticks(low, high, 3) {
+        let line = vec![(edges[0], y(tick)), (edges[1], y(tick))];
+        area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
+        text(area, (edges[0] - 4, y(tick)), &percent(tick), HPos::Right, SMALL, &FAINT)?;
+    }
+    let zero = vec![(edges[0], y(0.0)), (edges[1], y(0.0))];
+    area.draw(&PathElement::new(zero, INK.stroke_width(1)))?;
+    let line = vec![(edges[0], y(point)), (edges[1], y(point))];
+    area.draw(&PathElement::new(line, ACCENT.stroke_width(1)))?;
+    let radius = if strip.dots.len() > 150 { 2 } else { 3 };
+    for (round, value) in &strip.dots {
+        let at = (x(f64::from(*round)), y(*value));
+        area.draw(&Circle::new(at, radius, ACCENT.mix(0.75).filled()))?;
+        let told = format!("round {}: {}", round + 1, percent((value * 100.0).round() / 100.0));
+        canvas.hit(at, told);
+    }
+    Ok(())
+}
+
+fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
+    let of = |comparison| {
+        let at = document.report.variants.iter().position(|v| {
+            let comparison: &Comparison = comparison;
+            v.name == comparison.variant
+        })?;
+        let dots = document.digests.iter().enumerate().filter_map(|(round, digest)| {
+            let ratio = digest.variants[at].log_ratio(metric)?.exp();
+            Some((round as u32, metric.overhead_percent(ratio)))
+        });
+        Some(Strip { comparison, dots: dots.collect() })
+    };
+    let all = document.report.comparisons.iter().filter(|c| c.metric == metric);
+    all.filter_map(of).filter(|strip| !strip.dots.is_empty()).collect()
+}
+
+/// A row a round where that is readable; else the quartiles.
+fn numbers(title: &str, strips: &[Strip<'_>]) -> String {
+    let header = ["", "rounds", "least", "quarter", "half", "three quarters", "most"];
+    let row = |strip: &Strip<'_>| {
+        let mut values: Vec<f64> = strip.dots.iter().map(|(_, value)| *value).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let index = ((values.len() - 1) as f64 * share).round() as usize;
+            format!("{:+.2} %", values[index]).replace('-', "−")
+        };
+        let mut row = vec![strip.comparison.variant.clone(), values.len().to_string()];
+        row.extend([0.0, 0.25, 0.5, 0.75, 1.0].map(at));
+        row
+    };
+    let rows = strips.iter().map(row).collect();
+    page::table(title, &Table { header: header.map(str::to_owned).to_vec(), rows })
+}

@@ -1,0 +1,86 @@
+//! The page of one run: the question and the answer first, then the pictures that show it, then
+//! what it rests on.
+
+use tare_stats::metric::Basis;
+use tare_stats::{Metric, Verdict};
+
+use super::bars::{self, Bar};
+use super::forest::{self, Row};
+use super::page::{Page, details, escape, list, table};
+use super::{about, percentiles, rounds, timeline};
+use crate::run::{Comparison, RunReport};
+use crate::run_document::RunDocument;
+use crate::run_words::{self, asked, columns, noun, sentences};
+
+pub fn render(document: &RunDocument) -> String {
+    let report = &document.report;
+    let mut page = Page::new(&report.run.name);
+    page.opening(&answer(report));
+    page.section("What each costs", &forests(report));
+    page.section("The numbers", &table("Measured", &run_words::table(report)));
+    page.section("Latency", &percentiles::figure(document));
+    let asked = asked(report);
+    let dots: String = asked.iter().map(|metric| rounds::figure(document, *metric)).collect();
+    page.section("Rounds", &dots);
+    page.section("What each does and takes", &bars_of(report));
+    let guards = about::guards(&report.guards);
+    page.section("May these numbers be compared?", &(guards + &about::proofs(report)));
+    page.section("The run", &timeline::figure(document));
+    page.section("How it was measured", &about::facts(report));
+    page.finish()
+}
+
+/// The verdict on each variant, a sentence each.
+pub(super) fn answer(report: &RunReport) -> String {
+    let items: Vec<String> = sentences(report).iter().map(|text| escape(text)).collect();
+    list("verdicts", &items)
+}
+
+/// What was to be resolved; behind it, what was measured beside.
+pub(super) fn forests(report: &RunReport) -> String {
+    let tolerance = report.run.tolerance * 100.0;
+    let of = |metric: Metric, tolerance: Option<f64>| {
+        let all = report.comparisons.iter().filter(|c| c.metric == metric);
+        let rows: Vec<Row> = all.map(row).collect();
+        forest::figure(&format!("Overhead in {}", noun(metric)), &rows, tolerance)
+    };
+    let asked = asked(report);
+    let first: String = asked.iter().map(|metric| of(*metric, Some(tolerance))).collect();
+    let others = Metric::ALL.into_iter().filter(|metric| !asked.contains(metric));
+    let others: String = others.map(|metric| of(metric, None)).collect();
+    match others.is_empty() {
+        true => first,
+        false => first + &details("In what else was measured", &others),
+    }
+}
+
+fn row(comparison: &Comparison) -> Row {
+    let bounds = comparison.overhead_percent;
+    Row {
+        name: comparison.variant.clone(),
+        point: bounds.point,
+        lower: bounds.lower,
+        upper: bounds.upper,
+        // Only what was to be resolved has a verdict that holds for the table as a whole.
+        verdict: comparison.verdict,
+    }
+}
+
+fn bars_of(report: &RunReport) -> String {
+    let of = |metric: Metric| {
+        let bars = report.variants.iter().filter_map(|variant| {
+            Some(Bar { name: variant.name.clone(), value: *variant.metric(metric)? })
+        });
+        bars::figure(metric, &bars.collect::<Vec<_>>())
+    };
+    // Latencies have a picture of their own.
+    let is_latency = |metric: Metric| matches!(metric.basis(), Basis::Quantile(..));
+    let shown = columns(report).into_iter().map(|(metric, _)| metric);
+    shown.filter(|metric| !is_latency(*metric)).map(of).collect()
+}
+
+/// Used where a page judges several reports.
+pub(super) fn is_void(report: &RunReport) -> bool {
+    let mut asked = report.comparisons.iter().filter(|c| c.asked);
+    asked.any(|comparison| comparison.verdict == Verdict::Void)
+}

@@ -1,0 +1,66 @@
+//! A run with all that its reports are made from, and the forms it has.
+
+use tare_stats::samples::{Counts, Series};
+use tare_stats::{Distribution, RoundDigest};
+
+use crate::form::{Document, Form};
+use crate::run::RunReport;
+use crate::run_build::{RunFacts, build};
+use crate::timeline::Timeline;
+use crate::{exports, html, run_csv, run_markdown, run_text};
+
+#[derive(Clone, Debug)]
+pub struct RunDocument {
+    pub report: RunReport,
+    pub facts: RunFacts,
+    pub digests: Vec<RoundDigest>,
+    pub timeline: Timeline,
+}
+
+impl RunDocument {
+    pub fn new(facts: RunFacts, digests: Vec<RoundDigest>, timeline: Timeline) -> Self {
+        Self { report: build(&facts, &digests), facts, digests, timeline }
+    }
+}
+
+impl Document for RunDocument {
+    fn kind(&self) -> &'static str {
+        "a run"
+    }
+
+    fn form(&self, form: Form) -> Option<String> {
+        Some(match form {
+            Form::Text => run_text::render(&self.report),
+            Form::Json => self.report.json(),
+            Form::Markdown => run_markdown::render(&self.report),
+            Form::Csv => run_csv::render(&self.report),
+            Form::Html => html::run::render(self),
+            Form::OpenMetrics => exports::open_metrics::render(&self.report),
+            Form::FortioCsv => exports::fortio_csv::render(self),
+            Form::K6Csv => exports::k6_csv::render(self),
+            Form::Smp => exports::smp::render(self),
+            Form::BpftimeJson => exports::bpftime_json::render(self),
+        })
+    }
+}
+
+impl RunDocument {
+    /// Of one variant, over all rounds.
+    pub(crate) fn counts(&self, variant: usize) -> Counts {
+        let mut counts = Counts::default();
+        for digest in &self.digests {
+            counts.add(&digest.variants[variant].counts);
+        }
+        counts
+    }
+
+    /// Of one variant, over all rounds.
+    pub(crate) fn latency(&self, variant: usize, series: Series) -> Option<Distribution> {
+        let mut all: Option<Distribution> = None;
+        for digest in &self.digests {
+            let Some(more) = digest.variants[variant].latency(series) else { continue };
+            all.get_or_insert_default().merge(more);
+        }
+        all
+    }
+}

@@ -1,0 +1,39 @@
+//! What was typed, so that it can be typed again.
+
+use std::ffi::OsString;
+
+/// The command line as a shell reads it, with the run's seed: the random choices are then the same.
+pub fn with_seed(args: impl Iterator<Item = OsString>, seed: u64) -> String {
+    let mut words: Vec<String> =
+        args.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
+    if !has_seed && matches!(words.first().map(String::as_str), Some("run" | "compare")) {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    format!("tare {}", words.join(" ")).trim_end().to_owned()
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+~".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_can_be_typed_again() {
+        let told = |words: &[&str]| with_seed(words.iter().map(OsString::from), 7);
+        assert_eq!(told(&["/x/tare", "run", "a b.toml"]), "tare run 'a b.toml' --seed 7");
+        assert_eq!(
+            told(&["tare", "compare", "a=http://h/?x&y", "--seed", "9", "-H", "it's: x"]),
+            "tare compare 'a=http://h/?x&y' --seed 9 -H 'it'\\''s: x'"
+        );
+        assert_eq!(told(&["tare", "doctor"]), "tare doctor");
+    }
+}
