@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use tare_stats::Severity;
+
 use crate::load::LoadReport;
 use crate::units::{count, duration, percent, rate};
 
@@ -11,17 +13,6 @@ pub struct Guard {
     pub code: String,
     pub severity: Severity,
     pub text: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing.
-    Note,
-    /// The numbers may not mean what they seem to.
-    Warn,
-    /// The numbers must not be used.
-    Void,
 }
 
 /// The guards that a run of load trips, gravest first.

@@ -5,6 +5,7 @@
 //! plotters, in two sizes and in the page's colours; each other file is one picture or one kind of
 //! report.
 
+pub mod import;
 pub mod run;
 pub mod sweep;
 

@@ -9,6 +9,7 @@ pub mod form;
 pub mod guards;
 pub mod hdr_log;
 pub mod html;
+pub mod import_document;
 pub mod load;
 pub mod load_text;
 pub mod net;

@@ -47,7 +47,7 @@ pub fn escaped(cells: &[String]) -> Vec<String> {
 }
 
 /// Text from outside must not become markup.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
         match c {

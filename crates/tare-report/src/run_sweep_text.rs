@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use tare_stats::{Estimate, Metric, Verdict};
 
-use crate::guards::Severity;
 use crate::run::{RunGuard, RunReport, Variant};
 use crate::run_sweep::Sweep;
 use crate::run_text::{PAPER, columns};
@@ -252,11 +251,7 @@ pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
     let mut lines: Vec<String> = said
         .into_iter()
         .map(|(guard, times, first)| {
-            let word = match guard.severity {
-                Severity::Note => "note",
-                Severity::Warn => "warning",
-                Severity::Void => "void",
-            };
+            let word = guard.severity.word();
             let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
             let scope = match times {
                 n if n == total => String::new(),

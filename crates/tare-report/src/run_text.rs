@@ -1,6 +1,5 @@
 //! A run, for a person at a terminal.
 
-use crate::guards::Severity;
 use crate::run::RunReport;
 use crate::run_words::{Table, ending, sentences, table};
 
@@ -10,11 +9,7 @@ pub fn render(report: &RunReport) -> String {
     lines.push(String::new());
     lines.extend(sentences(report));
     let all = report.guards.iter().map(|guard| {
-        let word = match guard.severity {
-            Severity::Note => "note",
-            Severity::Warn => "warning",
-            Severity::Void => "void",
-        };
+        let word = guard.severity.word();
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
         format!("  {word} {}: {whom}{}", guard.code, guard.text)
     });

@@ -269,7 +269,7 @@ fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
     }
 }
 
-fn signed(value: f64) -> String {
+pub(crate) fn signed(value: f64) -> String {
     let sign = if value < 0.0 { "−" } else { "+" };
     format!("{sign}{}", digits(value.abs()))
 }

@@ -15,10 +15,11 @@ pub mod samples;
 pub mod shape;
 pub mod stopping;
 pub mod verdict;
+pub mod welch;
 
 pub use analysis::{Analysis, Comparison, Question, analyse};
 pub use digest::{RoundDigest, digest};
 pub use distribution::Distribution;
 pub use estimate::Estimate;
 pub use metric::Metric;
-pub use verdict::Verdict;
+pub use verdict::{Severity, Verdict};

@@ -19,6 +19,29 @@ pub enum Verdict {
     Void,
 }
 
+/// How grave it is what speaks against a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// The numbers may not mean what they seem to.
+    Warn,
+    /// The numbers must not be used.
+    Void,
+}
+
+impl Severity {
+    /// As reports have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warn => "warning",
+            Self::Void => "void",
+        }
+    }
+}
+
 /// Rounds before which nothing is concluded: t intervals of fewer are wide, and their coverage
 /// under repeated looks is poor.
 pub const ROUNDS_MIN: u32 = 20;

@@ -4,6 +4,7 @@ mod clean;
 mod compare;
 mod doctor;
 mod filter;
+mod import;
 mod load;
 mod net;
 mod qperf;
@@ -36,6 +37,7 @@ enum Command {
     Run(Box<run::Run>),
     Report(report::Report),
     Runs(runs::Runs),
+    Import(import::Import),
     Filter(filter::Filter),
     Load(Box<load::Load>),
     Net(Box<net::Net>),
@@ -62,6 +64,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Runs(args) => runs::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Net(args) => net::run(&args),

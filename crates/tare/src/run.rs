@@ -8,7 +8,7 @@
 pub mod cell;
 pub mod choices;
 mod clients;
-mod command;
+pub mod command;
 pub mod filter_memory;
 pub mod finish;
 pub mod gate;

@@ -17,19 +17,24 @@ pub fn guards(guards: &[RunGuard]) -> String {
     let mut sorted: Vec<&RunGuard> = guards.iter().collect();
     sorted.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
     let item = |guard: &&RunGuard| {
-        let (class, word) = match guard.severity {
-            Severity::Note => ("note", "note"),
-            Severity::Warn => ("warn", "warning"),
-            Severity::Void => ("void", "void"),
-        };
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
         format!(
-            "<span class=\"badge {class}\">{word}</span> <code>{}</code> {}",
+            "{} <code>{}</code> {}",
+            badge(guard.severity),
             escape(&guard.code),
             escape(&format!("{whom}{}", guard.text))
         )
     };
     list("guards", &sorted.iter().map(item).collect::<Vec<_>>())
+}
+
+pub fn badge(severity: Severity) -> String {
+    let class = match severity {
+        Severity::Note => "note",
+        Severity::Warn => "warn",
+        Severity::Void => "void",
+    };
+    format!("<span class=\"badge {class}\">{}</span>", severity.word())
 }
 
 /// What shows that each variant is what its name says, and that all did the same work.

@@ -7,6 +7,7 @@ use tare_report::form::{Document, Form};
 use tare_store::Store;
 
 use super::compare::forms;
+use super::import;
 use crate::failure::Failure;
 use crate::load::outputs::{Outputs, print};
 use crate::run::finish::{document_of, plan_of};
@@ -57,6 +58,13 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     let path = store_path(args.store.as_ref())?;
     let store = Store::open_existing(&path)?;
     let row = store.find_run(&args.run)?;
+    if let Some(found) = store.import(row.id)? {
+        if !args.fail_if.is_empty() {
+            let text = format!("--fail-if: run {} was imported; gates judge tare's own runs", row.id);
+            return Err(Failure::Usage(text));
+        }
+        return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
+    }
     let mut plan = plan_of(&row)?;
     if let Some(name) = &args.baseline {
         plan.rebase(name)?;

@@ -4,12 +4,24 @@ use std::ffi::OsString;
 
 /// The command line as a shell reads it, with the run's seed: the random choices are then the same.
 pub fn with_seed(args: impl Iterator<Item = OsString>, seed: u64) -> String {
-    let mut words: Vec<String> =
-        args.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut words = words(args);
     let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
     if !has_seed && matches!(words.first().map(String::as_str), Some("run" | "compare")) {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
+    told(&words)
+}
+
+/// The command line as a shell reads it.
+pub fn typed(args: impl Iterator<Item = OsString>) -> String {
+    told(&words(args))
+}
+
+fn words(args: impl Iterator<Item = OsString>) -> Vec<String> {
+    args.skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn told(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     format!("tare {}", words.join(" ")).trim_end().to_owned()
 }

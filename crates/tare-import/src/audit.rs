@@ -1,0 +1,101 @@
+//! What speaks against imported numbers: a mistake a function, each with what was seen and what it
+//! means.
+
+mod load;
+mod results;
+mod shape;
+
+use serde::{Deserialize, Serialize};
+use tare_stats::{Metric, Severity};
+
+use crate::import::Import;
+use crate::sample::Sample;
+
+/// One mistake, or something worth knowing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    pub code: String,
+    pub severity: Severity,
+    /// Whom it concerns; null is all.
+    pub variant: Option<String>,
+    pub case: Option<String>,
+    /// What a void finding voids; none is everything.
+    pub metrics: Vec<Metric>,
+    /// What was seen.
+    pub text: String,
+    pub means: String,
+    /// "results.md:12-20".
+    pub place: Option<String>,
+}
+
+impl Finding {
+    fn new(code: &str, severity: Severity, text: String, means: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            severity,
+            variant: None,
+            case: None,
+            metrics: Vec::new(),
+            text,
+            means: means.to_owned(),
+            place: None,
+        }
+    }
+
+    /// About one output.
+    fn of(mut self, sample: &Sample) -> Self {
+        self.variant = Some(sample.variant.clone());
+        self.case = Some(sample.case.clone());
+        self.place = Some(sample.place());
+        self
+    }
+
+    fn only(mut self, metrics: &[Metric]) -> Self {
+        self.metrics = metrics.to_vec();
+        self
+    }
+}
+
+/// Everything that latencies are compared by.
+const LATENCIES: [Metric; 5] = [
+    Metric::LatencyMean,
+    Metric::LatencyP50,
+    Metric::LatencyP90,
+    Metric::LatencyP99,
+    Metric::LatencyP999,
+];
+
+/// Gravest first.
+pub fn audit(import: &Import) -> Vec<Finding> {
+    let of_samples: [fn(&Sample) -> Option<Finding>; 13] = [
+        results::bad_status,
+        results::errors,
+        results::littles_law,
+        results::few_in_flight,
+        results::reconnects,
+        load::rate_missed,
+        load::cut_short,
+        load::connections_lost,
+        load::other_address,
+        shape::beyond_the_sample,
+        shape::coarse,
+        shape::half_round_trip,
+        shape::left_out,
+    ];
+    let of_all: [fn(&Import) -> Vec<Finding>; 7] = [
+        shape::unread,
+        results::unequal_replies,
+        load::unequal_load,
+        load::different_tools,
+        load::wrong_headings,
+        shape::single_runs,
+        shape::one_after_another,
+    ];
+    let mut found: Vec<Finding> = of_all.iter().flat_map(|check| check(import)).collect();
+    for sample in &import.samples {
+        found.extend(of_samples.iter().filter_map(|check| check(sample)));
+    }
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity as u8));
+    found
+}

@@ -1,0 +1,146 @@
+//! Mistakes that the results themselves show.
+
+use tare_stats::{Metric, Severity};
+
+use super::{Finding, LATENCIES};
+use crate::import::Import;
+use crate::sample::{Sample, Tool};
+
+/// Failures are void from this share on, as in tare's own runs.
+const ERRORS_VOID: f64 = 0.001;
+/// Room for the rounding of what tools print.
+const LITTLES_LAW_SLACK: f64 = 1.03;
+/// Below this share of its connections, a closed loop was busy with something else.
+const IN_FLIGHT_MIN: f64 = 0.6;
+/// Replies whose sizes differ by more were not the same replies.
+const REPLY_VOID: f64 = 1.10;
+const REPLY_WARN: f64 = 1.01;
+
+/// Statuses of failure, which all of these tools count as requests done.
+pub fn bad_status(sample: &Sample) -> Option<Finding> {
+    let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
+    let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
+    let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+    let text = format!("{bad} replies ({:.2} %) have a status of failure", share * 100.0);
+    let means = "the tool counts them in its requests a second and its latencies; a server that \
+                 refuses is usually faster than one that answers";
+    Some(Finding::new("errors", severity, text, means).of(sample))
+}
+
+pub fn errors(sample: &Sample) -> Option<Finding> {
+    let errors = &sample.seen.errors;
+    let total: u64 = errors.values().fold(0, |sum, n| sum.saturating_add(*n));
+    if total == 0 {
+        return None;
+    }
+    let share = total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
+    let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+    let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+    let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
+    let means = match sample.tool {
+        Tool::Wrk | Tool::Wrk2 if errors.contains_key("timeout") => {
+            "requests that took longer than the time-out are in no percentile of the tool's as what \
+             they were: the tail is cut off"
+        }
+        Tool::K6 if errors.contains_key("dropped iterations") => {
+            "requests that were due were never sent: the latencies leave out what was slowest"
+        }
+        _ => "failed requests are missing from throughput and latencies: the variants did not do \
+              the same work",
+    };
+    Some(Finding::new("errors", severity, text, means).of(sample))
+}
+
+/// More requests under way than connections: for wrk a known rewriting, for others impossible.
+pub fn littles_law(sample: &Sample) -> Option<Finding> {
+    let connections = sample.connections()?;
+    let at_once = in_flight(sample)?;
+    if at_once <= connections * LITTLES_LAW_SLACK {
+        return None;
+    }
+    let text = format!(
+        "throughput × mean latency is {at_once:.1} requests at once on {connections} connections"
+    );
+    // bpftime's benchmark drives wrk.
+    if matches!(sample.tool, Tool::Wrk | Tool::BpftimeBenchmark) {
+        let means = "wrk rewrites its latencies after the run, without saying so: it adds samples \
+                     that were never measured; its mean and percentiles cannot be used";
+        let finding = Finding::new("corrected", Severity::Void, text, means);
+        return Some(finding.only(&LATENCIES).of(sample));
+    }
+    if sample.tool == Tool::Wrk2 {
+        let means = "wrk2 counts from when a request should have been sent: what waited for a \
+                     connection is in its latencies, which are not the server's alone";
+        return Some(Finding::new("corrected", Severity::Note, text, means).of(sample));
+    }
+    let means = "that cannot be: the latency, the throughput or the number of connections is not \
+                 what it is said to be";
+    Some(Finding::new("littles-law", Severity::Void, text, means).of(sample))
+}
+
+fn in_flight(sample: &Sample) -> Option<f64> {
+    let per_s = sample.value(Metric::Throughput)?;
+    let mean = sample.value(Metric::LatencyMean)?;
+    Some(per_s * mean / 1e9).filter(|n| n.is_finite())
+}
+
+/// A closed loop keeps every connection busy; where it does not, the client was.
+pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
+    let (connections, at_once) = (sample.connections()?, in_flight(sample)?);
+    // Times printed as zero say nothing.
+    if !sample.tool.is_closed_loop() || at_once <= 0.0 || at_once >= connections * IN_FLIGHT_MIN {
+        return None;
+    }
+    // Short runs are mostly beginning and end.
+    if sample.seen.seconds.is_none_or(|seconds| seconds < 1.0) {
+        return None;
+    }
+    let text = format!(
+        "throughput × mean latency is {at_once:.1} requests at once, of {connections} connections"
+    );
+    let means = "the other connections waited for the load generator, or were being opened: the \
+                 client may be what was measured";
+    Some(Finding::new("client-bound", Severity::Warn, text, means).of(sample))
+}
+
+/// More connections than were asked for: the server closed them.
+pub fn reconnects(sample: &Sample) -> Option<Finding> {
+    let (opened, asked) = (sample.seen.opened?, sample.asked.connections?);
+    if sample.asked.keep == Some(false) || opened <= asked || asked == 0 {
+        return None;
+    }
+    let text = format!("{opened} connections were opened, {asked} were asked for");
+    let means = "the server closed connections that should be kept (nginx does after 1,000 \
+                 requests, keepalive_requests); opening them again is in the numbers";
+    Some(Finding::new("reconnects", Severity::Warn, text, means).of(sample))
+}
+
+/// Bytes of a reply, against the baseline's of the same case.
+pub fn unequal_replies(import: &Import) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for case in import.cases() {
+        let base = import.of(case, &import.baseline).find_map(|s| Some((s, s.reply_bytes()?)));
+        let Some((base, expected)) = base.filter(|(_, bytes)| *bytes > 0.0) else { continue };
+        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant) {
+            let Some(own) = sample.reply_bytes().filter(|bytes| *bytes > 0.0) else { continue };
+            // Bodies and whole replies do not compare.
+            if sample.seen.bytes_are_bodies != base.seen.bytes_are_bodies {
+                continue;
+            }
+            let ratio = (own / expected).max(expected / own);
+            if ratio < REPLY_WARN {
+                continue;
+            }
+            let severity = if ratio >= REPLY_VOID { Severity::Void } else { Severity::Warn };
+            let times = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
+            let text = format!(
+                "{own:.0} bytes a reply, {expected:.0} in {}{times}",
+                import.baseline
+            );
+            let means = "the variants did not answer the same: another page, an error page, or \
+                         other headers; their throughputs do not compare";
+            found.push(Finding::new("unequal-reply", severity, text, means).of(sample));
+        }
+    }
+    found
+}

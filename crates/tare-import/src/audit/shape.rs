@@ -1,0 +1,138 @@
+//! What the shape of the numbers cannot carry: single runs, tails beyond the sample, numbers that
+//! mean something else than they seem to.
+
+use tare_stats::{Metric, Severity};
+
+use super::Finding;
+use crate::compare::values;
+use crate::import::Import;
+use crate::sample::{Sample, Tool};
+
+/// Fewer values than these beyond a percentile say nothing about it.
+const BEYOND_MIN: f64 = 10.0;
+/// A bucket wider than this share of a value says little about it.
+const BUCKET_MAX: f64 = 0.25;
+
+/// What looked like an output and was none.
+pub fn unread(import: &Import) -> Vec<Finding> {
+    let of = |unread: &crate::sample::Unread| {
+        let means = "this output is not among the numbers";
+        let mut finding = Finding::new("unread", Severity::Warn, unread.why.clone(), means);
+        finding.place = Some(format!("{}:{}", unread.file, unread.line));
+        finding
+    };
+    import.unread.iter().map(of).collect()
+}
+
+pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
+    let requests = sample.seen.requests? as f64;
+    let lacking = |percent: f64| requests * (1.0 - percent / 100.0) < BEYOND_MIN - 1e-6;
+    let beyond = sample.percentiles.iter().filter(|p| p.percent < 100.0 && lacking(p.percent));
+    let lowest = beyond.map(|p| p.percent).fold(f64::INFINITY, f64::min);
+    if !lowest.is_finite() {
+        return None;
+    }
+    let text = format!(
+        "p{lowest} of {requests} requests rests on {:.1} of them",
+        requests * (1.0 - lowest / 100.0)
+    );
+    let means = "from that percentile on, the tail is a handful of requests: run longer, or leave \
+                 it out";
+    let finding = Finding::new("few-samples", Severity::Note, text, means);
+    Some(finding.of(sample))
+}
+
+/// Buckets and whole milliseconds.
+pub fn coarse(sample: &Sample) -> Option<Finding> {
+    let highest = sample.percentiles.iter().filter(|p| p.percent < 100.0).map(|p| p.ns);
+    let highest = highest.fold(0.0, f64::max);
+    let (text, means) = match (sample.tool, sample.seen.bucket_ns) {
+        (Tool::Fortio, Some(bucket)) if highest > 0.0 && bucket > highest * BUCKET_MAX => (
+            format!("the highest percentile lies in a bucket {:.3} ms wide", bucket / 1e6),
+            "fortio draws a straight line inside its buckets: percentiles in a wide one are made \
+             up (-r makes them narrower)",
+        ),
+        (Tool::Ab, _) if !sample.percentiles.is_empty() && highest < 10e6 => (
+            format!("percentiles in whole milliseconds, up to {:.0} ms", highest / 1e6),
+            "ab prints whole milliseconds: what lies below, or differs by less, cannot be seen",
+        ),
+        (Tool::Hey, _) if highest > 0.0 && highest < 2e6 => (
+            format!("latencies to 0.1 ms, up to {:.1} ms", highest / 1e6),
+            "hey prints tenths of milliseconds: differences below that cannot be seen",
+        ),
+        _ => return None,
+    };
+    Some(Finding::new("coarse", Severity::Note, text, means).of(sample))
+}
+
+pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
+    if sample.tool != Tool::Qperf || sample.value(Metric::LatencyMean).is_none() {
+        return None;
+    }
+    let text = "its latency is the mean of half a round trip".to_owned();
+    let means = "double it to compare with ping, netperf or sockperf; a mean hides the tail, and a \
+                 lost datagram stops the clock until the test's end";
+    Some(Finding::new("half-round-trip", Severity::Note, text, means).of(sample))
+}
+
+/// k6's duration leaves connecting and TLS out.
+pub fn left_out(sample: &Sample) -> Option<Finding> {
+    let left_out = sample.seen.left_out_ns?;
+    let mean = sample.value(Metric::LatencyMean)?;
+    if left_out < mean * 0.05 {
+        return None;
+    }
+    let text = format!(
+        "{:.3} ms a request on average went by before its {:.3} ms began to count",
+        left_out / 1e6,
+        mean / 1e6
+    );
+    let means = "k6's http_req_duration leaves out waiting for a connection, connecting and TLS \
+                 (http_req_blocked): what a user waits is the sum";
+    Some(Finding::new("left-out", Severity::Warn, text, means).of(sample))
+}
+
+/// Said once for the whole import where nothing was repeated.
+pub fn single_runs(import: &Import) -> Vec<Finding> {
+    let runs = |case: &str, variant: &str| {
+        let samples: Vec<&Sample> = import.of(case, variant).collect();
+        let metrics = [Metric::Throughput, Metric::Bandwidth, Metric::LatencyMean];
+        metrics.iter().map(|metric| values(&samples, *metric).len()).max().unwrap_or(0)
+    };
+    let mut single: Vec<&str> = Vec::new();
+    let mut repeated = false;
+    for variant in import.variants() {
+        let most = import.cases().iter().map(|case| runs(case, variant)).max().unwrap_or(0);
+        repeated |= most > 1;
+        if most == 1 {
+            single.push(variant);
+        }
+    }
+    if single.is_empty() {
+        return Vec::new();
+    }
+    let whom = match repeated {
+        true => single.join(", "),
+        false => "every variant".to_owned(),
+    };
+    let text = format!("{whom} was run once");
+    let means = "runs of the same server differ, by several percent from one start of it to the \
+                 next; from one run nobody can say by how much, so there is no interval and no \
+                 verdict";
+    vec![Finding::new("single-run", Severity::Warn, text, means)]
+}
+
+/// Repetitions are worth what their order is worth.
+pub fn one_after_another(import: &Import) -> Vec<Finding> {
+    let repeated = import.samples.iter().any(|sample| !sample.repeats.is_empty())
+        || import.variants().iter().any(|variant| {
+            import.cases().iter().any(|case| import.of(case, variant).count() > 1)
+        });
+    if !repeated || import.variants().len() < 2 {
+        return Vec::new();
+    }
+    let text = "the runs of a variant are taken as independent of each other and of the others'";
+    let means = "nothing says that they took turns: what drifted between them is in the \
+                 differences and not in the intervals, which are too narrow by that";
+    vec![Finding::new("sequential", Severity::Note, text.into(), means)]
+}

@@ -1,0 +1,267 @@
+//! Command lines of load generators: what they asked for.
+
+use crate::numbers::{seconds, si, whole};
+use crate::sample::{Asked, Draft, Tool};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    pub tool: Tool,
+    pub text: String,
+    pub asked: Asked,
+}
+
+/// Words that start a tool, and which.
+const NAMES: [(&str, Tool); 12] = [
+    ("wrk", Tool::Wrk),
+    ("wrk2", Tool::Wrk2),
+    ("qperf", Tool::Qperf),
+    ("fortio", Tool::Fortio),
+    ("k6", Tool::K6),
+    ("oha", Tool::Oha),
+    ("h2load", Tool::H2load),
+    ("ab", Tool::Ab),
+    ("hey", Tool::Hey),
+    ("iperf3", Tool::Iperf3),
+    ("Run", Tool::Unixbench),
+    ("run_benchmark.py", Tool::BpftimeBenchmark),
+];
+
+/// A flag's long name, its letter, and what it sets.
+type Flag = (&'static str, &'static str, Set);
+
+#[derive(Clone, Copy)]
+enum Set {
+    Threads,
+    Connections,
+    Seconds,
+    Rate,
+    Requests,
+    /// Takes no value.
+    Keep,
+    /// Takes no value.
+    Close,
+}
+
+fn flags(tool: Tool) -> &'static [Flag] {
+    use Set::*;
+    match tool {
+        Tool::Wrk | Tool::Wrk2 => &[
+            ("threads", "t", Threads),
+            ("connections", "c", Connections),
+            ("duration", "d", Seconds),
+            ("rate", "R", Rate),
+        ],
+        Tool::Ab => &[("", "n", Requests), ("", "c", Connections), ("", "t", Seconds), ("", "k", Keep)],
+        Tool::Hey => &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds)],
+        Tool::Oha => &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds), ("", "q", Rate)],
+        Tool::H2load => &[
+            ("requests", "n", Requests),
+            ("clients", "c", Connections),
+            ("threads", "t", Threads),
+            ("duration", "D", Seconds),
+        ],
+        Tool::Fortio => &[
+            ("qps", "", Rate),
+            ("c", "", Connections),
+            ("t", "", Seconds),
+            ("n", "", Requests),
+            ("keepalive=false", "", Close),
+        ],
+        Tool::K6 => &[("vus", "u", Connections), ("duration", "d", Seconds)],
+        Tool::Iperf3 => &[("time", "t", Seconds), ("parallel", "P", Connections)],
+        _ => &[],
+    }
+}
+
+impl Command {
+    /// A command in the first of these lines (and those it is continued on): after a prompt, in a
+    /// fence, or between backticks; and how many lines it takes.
+    pub fn found(lines: &[&str], in_fence: bool) -> Option<(Self, usize)> {
+        let first = lines.first()?;
+        let mut text = first.trim().to_owned();
+        let mut taken = 1;
+        while text.ends_with('\\') && taken < lines.len().min(20) {
+            text.pop();
+            text.push(' ');
+            text.push_str(lines[taken].trim());
+            taken += 1;
+        }
+        if let Some(command) = Self::parse(without_prompt(&text, in_fence)?) {
+            return Some((command, taken));
+        }
+        if in_fence {
+            return None;
+        }
+        let mut spans = first.split('`').skip(1).step_by(2);
+        spans.find_map(Self::parse).map(|command| (command, 1))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        /// Words before a tool: sudo, taskset, numactl and their flags.
+        const BEFORE: usize = 12;
+        if text.len() > 4000 {
+            return None;
+        }
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (at, tool) = words.iter().take(BEFORE).enumerate().find_map(|(at, word)| {
+            let name = word.rsplit('/').next()?;
+            let (_, tool) = NAMES.iter().find(|(known, _)| *known == name)?;
+            Some((at, *tool))
+        })?;
+        let rest = &words[at + 1..];
+        let is_flag = |word: &&str| word.starts_with('-') || word.contains("://");
+        let is_host = |word: &&str| word.split('.').count() == 4 || *word == "run" || *word == "syscall";
+        if !rest.iter().any(|word| is_flag(word) || is_host(word)) {
+            return None;
+        }
+        let asked = read(tool, rest);
+        // wrk2's program is called wrk too: only it has a rate.
+        let tool = if tool == Tool::Wrk && asked.rate_per_s.is_some() { Tool::Wrk2 } else { tool };
+        Some(Self { tool, text: text.to_owned(), asked })
+    }
+
+    /// Whether this may be what made an output of that tool.
+    pub fn made(&self, tool: Tool) -> bool {
+        let either = |tool| matches!(tool, Tool::Wrk | Tool::Wrk2);
+        self.tool == tool || (either(self.tool) && either(tool))
+    }
+
+    /// Adds what the output does not say itself.
+    pub fn complete(&self, draft: &mut Draft) {
+        let (own, known) = (&mut draft.asked, &self.asked);
+        draft.command = Some(self.text.clone());
+        // That the two differ is for the audit to say: the output's own word stands.
+        own.url = own.url.take().or_else(|| known.url.clone());
+        own.threads = own.threads.or(known.threads);
+        own.connections = own.connections.or(known.connections);
+        own.seconds = own.seconds.or(known.seconds);
+        own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
+        own.requests = own.requests.or(known.requests);
+        own.keep = own.keep.or(known.keep);
+        if draft.tool == Tool::Wrk && known.rate_per_s.is_some() {
+            draft.tool = Tool::Wrk2;
+        }
+    }
+
+    /// The address that the command names.
+    pub fn url_in(text: &str) -> Option<String> {
+        Self::parse(text)?.asked.url
+    }
+}
+
+/// `$ `, `# `, `user@host:~$ `; outside of fences only after such a mark.
+fn without_prompt(text: &str, in_fence: bool) -> Option<&str> {
+    for mark in ["$ ", "# ", "% "] {
+        if let Some((before, after)) = text.split_once(mark) {
+            let is_prompt = before.is_empty() || before.contains('@') || before.ends_with(['~', ']']);
+            if is_prompt && before.len() < 80 && Command::parse(after).is_some() {
+                return Some(after);
+            }
+        }
+    }
+    let indented_or_fenced = in_fence || NAMES.iter().any(|(name, _)| {
+        text.strip_prefix(name).is_some_and(|rest| rest.starts_with(" -") || rest.starts_with(" http"))
+    });
+    Some(if indented_or_fenced { text } else { "" })
+}
+
+fn read(tool: Tool, words: &[&str]) -> Asked {
+    let mut asked = Asked::default();
+    let mut at = 0;
+    while at < words.len() {
+        let word = words[at].trim_matches(['"', '\'']);
+        at += 1;
+        if matches!(word, "|" | ">" | ">>" | "2>&1" | "&&" | ";" | "&") {
+            break;
+        }
+        if word.contains("://") && !word.starts_with('-') {
+            asked.url.get_or_insert_with(|| word.to_owned());
+            continue;
+        }
+        let Some(flag) = word.strip_prefix("--").or(word.strip_prefix('-')) else { continue };
+        for (long, short, set) in flags(tool) {
+            let is_switch = matches!(set, Set::Keep | Set::Close);
+            let value = match flag {
+                own if own == *long || (own == *short && !short.is_empty()) => {
+                    if is_switch {
+                        Some(String::new())
+                    } else {
+                        let value = words.get(at).map(|word| (*word).to_owned());
+                        at += 1;
+                        value
+                    }
+                }
+                own => {
+                    let equals = own.strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
+                    let attached = own.strip_prefix(short).filter(|rest| {
+                        !short.is_empty() && rest.starts_with(|c: char| c.is_ascii_digit())
+                    });
+                    equals.filter(|_| !long.is_empty()).or(attached).map(str::to_owned)
+                }
+            };
+            if let Some(value) = value {
+                assign(&mut asked, *set, &value);
+                break;
+            }
+        }
+    }
+    asked
+}
+
+fn assign(asked: &mut Asked, set: Set, value: &str) {
+    let count = || si(value).map(|n| n as u64).or_else(|| whole(value));
+    match set {
+        Set::Threads => asked.threads = count(),
+        Set::Connections => asked.connections = count(),
+        Set::Requests => asked.requests = count(),
+        Set::Seconds => asked.seconds = seconds(value),
+        // Zero and "max" are "as fast as they come".
+        Set::Rate => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
+        Set::Keep => asked.keep = Some(true),
+        Set::Close => asked.keep = Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Command {
+        Command::found(&[line], true).unwrap_or_else(|| panic!("{line}")).0
+    }
+
+    #[test]
+    fn flags_are_read_in_every_spelling() {
+        let url = Some("http://h:8080/".to_owned());
+        for line in [
+            "$ wrk -t4 -c100 -d30s http://h:8080/",
+            "root@h:~# ./wrk --threads 4 --connections=100 --duration 30 http://h:8080/",
+            "sudo taskset -c 1 wrk -t 4 -c 100 -d 30s --latency 'http://h:8080/' > out",
+        ] {
+            let command = parsed(line);
+            assert_eq!(command.tool, Tool::Wrk, "{line}");
+            let asked = command.asked;
+            assert_eq!(
+                (asked.threads, asked.connections, asked.seconds, asked.url),
+                (Some(4), Some(100), Some(30.0), url.clone()),
+                "{line}"
+            );
+        }
+        let wrk2 = parsed("wrk -t2 -c100 -d30 -R5k -L http://h/");
+        assert_eq!((wrk2.tool, wrk2.asked.rate_per_s), (Tool::Wrk2, Some(5000.0)));
+        let fortio = parsed("fortio load -c 8 -qps=100 -t 240s http://h/");
+        assert_eq!((fortio.asked.connections, fortio.asked.rate_per_s), (Some(8), Some(100.0)));
+    }
+
+    #[test]
+    fn prose_is_no_command() {
+        for line in ["We use wrk for this.", "The wrk results are below", "ab initio", "# wrk2"] {
+            assert_eq!(Command::found(&[line], false), None, "{line}");
+        }
+        let (found, _) = Command::found(&["Load: `wrk -t4 -c8 http://h/`, then"], false).unwrap();
+        assert_eq!(found.asked.connections, Some(8));
+        let lines = ["wrk -t4 \\", "  -c8 http://h/"];
+        let (found, taken) = Command::found(&lines, true).unwrap();
+        assert_eq!((found.asked.connections, taken), (Some(8), 2));
+    }
+}

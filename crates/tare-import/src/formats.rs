@@ -1,0 +1,59 @@
+//! The outputs that are known: a file a tool. Text outputs may stand between prose; JSON is told
+//! apart by its keys.
+
+mod ab;
+mod bpftime;
+mod fortio;
+mod h2load;
+mod hey;
+mod iperf3;
+pub mod json;
+mod k6;
+pub mod k6_csv;
+mod oha;
+mod qperf;
+mod unixbench;
+mod wrk;
+
+use crate::sample::Draft;
+use crate::source::Trouble;
+use crate::text::Block;
+
+/// An output of lines.
+pub struct TextFormat {
+    /// Whether one begins at the first of these lines.
+    pub begins: fn(&[&str]) -> bool,
+    /// How many of these lines it takes, the first included.
+    pub length: fn(&[&str]) -> usize,
+    /// A line that would begin one, but stands inside.
+    pub is_inside: fn(&str) -> bool,
+    pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
+}
+
+pub const TEXT: [&TextFormat; 6] =
+    [&wrk::FORMAT, &qperf::FORMAT, &h2load::FORMAT, &ab::FORMAT, &hey::FORMAT, &unixbench::FORMAT];
+
+/// Up to the first line that `is_last`, or all.
+fn through(lines: &[&str], is_last: impl Fn(&str) -> bool) -> usize {
+    lines.iter().position(|line| is_last(line.trim())).map_or(lines.len(), |at| at + 1)
+}
+
+/// A number that must be there.
+fn needed<T>(
+    found: Option<(usize, &str)>,
+    first: usize,
+    (tool, label): (&str, &str),
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<T, Trouble> {
+    let Some((line, text)) = found else {
+        return Err(Trouble::at(
+            first,
+            format!("a {tool} output begins here and ends without its '{label}'"),
+        ));
+    };
+    let word = text.trim();
+    read(word).ok_or_else(|| {
+        let word: String = word.chars().take(40).collect();
+        Trouble::at(line, format!("'{word}' is no number for {tool}'s '{label}'"))
+    })
+}

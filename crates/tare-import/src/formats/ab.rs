@@ -1,0 +1,84 @@
+//! ApacheBench's key and value lines.
+
+use tare_stats::Metric;
+
+use super::{TextFormat, needed};
+use crate::numbers::{plain, whole};
+use crate::sample::{Draft, Tool};
+use crate::source::Trouble;
+use crate::text::Block;
+
+pub const FORMAT: TextFormat = TextFormat {
+    begins: |lines| {
+        lines[0].trim_start().starts_with("This is ApacheBench") || is_result(lines[0])
+    },
+    length: |lines| super::through(lines, |line| line.starts_with("100%")),
+    is_inside: is_result,
+    read: |block| read(block).map(|draft| vec![draft]),
+};
+
+fn is_result(line: &str) -> bool {
+    line.trim_start().starts_with("Server Software:")
+}
+
+fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
+    let mut draft = Draft::new(Tool::Ab);
+    let first_word = |text: &str| plain(text.split_whitespace().next()?);
+    let label = ("ab", "Requests per second:");
+    let per_s = needed(block.after(label.1), block.first, label, first_word)?;
+    draft.put(Metric::Throughput, per_s);
+    let number = |label: &str| block.after(label).and_then(|(_, text)| first_word(text));
+    let integer = |label: &str| number(label).map(|n| n as u64);
+    let word = |label: &str| block.after(label).map(|(_, text)| text.trim().to_owned());
+    if let (Some(host), Some(port)) = (word("Server Hostname:"), integer("Server Port:")) {
+        let scheme = if word("SSL/TLS Protocol:").is_some() { "https" } else { "http" };
+        let path = word("Document Path:").unwrap_or_else(|| "/".into());
+        draft.asked.url = Some(format!("{scheme}://{host}:{port}{path}"));
+    }
+    draft.asked.connections = integer("Concurrency Level:");
+    draft.seen.seconds = number("Time taken for tests:");
+    draft.seen.requests = integer("Complete requests:");
+    draft.seen.bytes = number("Total transferred:");
+    draft.seen.bad_status = integer("Non-2xx responses:");
+    let kept = integer("Keep-Alive requests:");
+    draft.asked.keep = Some(kept.is_some());
+    draft.seen.opened = match (kept, draft.seen.requests) {
+        (Some(kept), Some(requests)) => Some(requests.saturating_sub(kept)),
+        (None, requests) => requests,
+        _ => None,
+    };
+    failures(block, &mut draft);
+    // The first of the two lines: of one request, as one of the concurrent clients saw it.
+    if let Some(ms) = number("Time per request:") {
+        draft.put(Metric::LatencyMean, ms * 1e6);
+    }
+    for (_, line) in block.numbered() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [percent, ms, ..] = words.as_slice()
+            && let Some(percent) = percent.strip_suffix('%').and_then(plain)
+            && let Some(ms) = whole(ms)
+        {
+            match percent {
+                100.0 => draft.seen.latency_max_ns = Some(ms as f64 * 1e6),
+                percent => draft.put_percentile(percent, ms as f64 * 1e6),
+            }
+        }
+    }
+    Ok(draft)
+}
+
+/// "Failed requests: 3" and below it "(Connect: 0, Receive: 0, Length: 3, Exceptions: 0)".
+fn failures(block: &Block<'_>, draft: &mut Draft) {
+    let errors = &mut draft.seen.errors;
+    let failed = block.after("Failed requests:").and_then(|(_, text)| whole(text.trim()));
+    if let Some((_, kinds)) = block.after("(Connect:") {
+        let kinds = format!("Connect:{}", kinds.trim_end_matches(')'));
+        for (kind, n) in kinds.split(", ").filter_map(|part| part.split_once(':')) {
+            if let Some(n) = whole(n.trim()).filter(|n| *n > 0) {
+                errors.insert(kind.trim().to_lowercase(), n);
+            }
+        }
+    } else if let Some(failed) = failed.filter(|n| *n > 0) {
+        errors.insert("failed".into(), failed);
+    }
+}

@@ -1,0 +1,52 @@
+//! The result file of bpftime's nginx benchmark: every iteration's numbers, a variant a key.
+
+use serde_json::Value;
+use tare_stats::Metric;
+
+use super::json::{number, text};
+use crate::sample::{Draft, Tool};
+
+pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
+    let Some(averages) = value.get("average_results").and_then(Value::as_object) else {
+        return Err("is bpftime's JSON without an object at 'average_results'".into());
+    };
+    let info = |key: &str| number(value, &["benchmark_info", key]);
+    let mut drafts = Vec::new();
+    // The order of keys is the file's own only for the first; the one without a module leads.
+    let mut names: Vec<&String> = averages.keys().collect();
+    names.sort_by_key(|name| *name != "no_module");
+    for name in names {
+        let mut draft = Draft::new(Tool::BpftimeBenchmark);
+        draft.own_name = Some(name.clone());
+        draft.asked.threads = info("threads").map(|n| n as u64);
+        draft.asked.connections = info("connections").map(|n| n as u64);
+        draft.asked.seconds = info("duration");
+        draft.asked.url = text(value, &["benchmark_info", "url_path"]);
+        let list = |key: &str| -> Vec<f64> {
+            let list = value.get("iterations").and_then(|all| all.get(name));
+            let list = list.and_then(|own| own.get(key)).and_then(Value::as_array);
+            let numbers = list.into_iter().flatten().filter_map(Value::as_f64);
+            numbers.filter(|n| n.is_finite() && *n > 0.0).collect()
+        };
+        let rps = list("requests_per_sec");
+        let latency: Vec<f64> = list("latency_avg_ms").into_iter().map(|ms| ms * 1e6).collect();
+        let average = number(value, &["average_results", name, "rps"]);
+        for (metric, values, average) in [
+            (Metric::Throughput, rps, average),
+            (Metric::LatencyMean, latency, None),
+        ] {
+            let mean = (!values.is_empty()).then(|| tare_stats::estimate::mean(&values));
+            mean.or(average).into_iter().for_each(|value| draft.put(metric, value));
+            if values.len() > 1 {
+                draft.repeats.insert(metric.key().to_owned(), values);
+            }
+        }
+        if !draft.values.is_empty() {
+            drafts.push(draft);
+        }
+    }
+    if drafts.is_empty() {
+        return Err("is bpftime's JSON without a result of any variant".into());
+    }
+    Ok(drafts)
+}

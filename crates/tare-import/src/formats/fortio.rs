@@ -1,0 +1,66 @@
+//! fortio's JSON: seconds, and nanoseconds for the run's own time.
+
+use serde_json::Value;
+use tare_stats::Metric;
+
+use super::json::{needed, number, text};
+use crate::numbers::{plain, seconds};
+use crate::sample::{Draft, Tool};
+
+pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
+    let mut draft = Draft::new(Tool::Fortio);
+    draft.put(Metric::Throughput, needed("fortio", value, &["ActualQPS"])?);
+    let mean = needed("fortio", value, &["DurationHistogram", "Avg"])?;
+    draft.put(Metric::LatencyMean, mean * 1e9);
+    draft.own_name = text(value, &["Labels"]).filter(|labels| !labels.trim().is_empty());
+    let asked = &mut draft.asked;
+    asked.url = text(value, &["URL"]).or_else(|| text(value, &["Destination"]));
+    // A "thread" of fortio is a connection.
+    asked.connections = number(value, &["NumThreads"]).map(|n| n as u64);
+    asked.rate_per_s =
+        text(value, &["RequestedQPS"]).and_then(|qps| plain(&qps)).filter(|rate| *rate > 0.0);
+    asked.seconds = text(value, &["RequestedDuration"]).and_then(|time| seconds(&time));
+    asked.keep = value.get("DisableKeepAlive").and_then(Value::as_bool).map(|off| !off);
+    let seen = &mut draft.seen;
+    seen.seconds = number(value, &["ActualDuration"]).map(|ns| ns / 1e9);
+    seen.requests = number(value, &["DurationHistogram", "Count"]).map(|n| n as u64);
+    seen.bytes = number(value, &["Sizes", "Sum"]);
+    seen.opened = number(value, &["SocketCount"]).map(|n| n as u64);
+    seen.latency_max_ns = number(value, &["DurationHistogram", "Max"]).map(|s| s * 1e9);
+    codes(value, &mut draft);
+    let histogram = value.get("DurationHistogram");
+    let list = |key: &str| {
+        histogram.and_then(|h| h.get(key)).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    for one in list("Percentiles") {
+        if let (Some(percent), Some(s)) = (number(&one, &["Percentile"]), number(&one, &["Value"])) {
+            draft.put_percentile(percent, s * 1e9);
+        }
+    }
+    // Percentiles are interpolated inside buckets.
+    let highest = draft.percentiles.iter().map(|p| p.ns / 1e9).fold(0.0, f64::max);
+    let bucket = list("Data").into_iter().find_map(|bucket| {
+        let (start, end) = (number(&bucket, &["Start"])?, number(&bucket, &["End"])?);
+        (start..=end).contains(&highest).then_some((end - start) * 1e9)
+    });
+    draft.seen.bucket_ns = bucket.filter(|_| highest > 0.0);
+    Ok(vec![draft])
+}
+
+/// 2xx and 418 are what fortio takes for success; TCP and UDP say "OK".
+fn codes(value: &Value, draft: &mut Draft) {
+    let Some(codes) = value.get("RetCodes").and_then(Value::as_object) else { return };
+    let mut bad = 0;
+    for (code, n) in codes {
+        let n = n.as_u64().unwrap_or(0);
+        match code.as_str() {
+            "OK" | "SERVING" => {}
+            code if code.starts_with('2') || code.starts_with('3') => {}
+            // All errors of sockets.
+            "-1" => drop(draft.seen.errors.insert("socket".into(), n)),
+            code if code.parse::<u16>().is_ok() => bad += n,
+            other => drop(draft.seen.errors.insert(other.chars().take(80).collect(), n)),
+        }
+    }
+    draft.seen.bad_status = Some(bad);
+}

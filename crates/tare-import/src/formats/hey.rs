@@ -1,0 +1,70 @@
+//! hey's summary. Its percentages are printed with two percent signs.
+
+use tare_stats::Metric;
+
+use super::{TextFormat, needed};
+use crate::numbers::{plain, whole};
+use crate::sample::{Draft, Tool};
+use crate::source::Trouble;
+use crate::text::Block;
+
+pub const FORMAT: TextFormat = TextFormat {
+    begins: |lines| {
+        let next = lines.get(1).map_or("", |line| line.trim());
+        lines[0].trim() == "Summary:" && next.starts_with("Total:")
+    },
+    length,
+    is_inside: |_| false,
+    read: |block| read(block).map(|draft| vec![draft]),
+};
+
+/// To the end of the lists of status codes and errors.
+fn length(lines: &[&str]) -> usize {
+    let is_list = |line: &str| line.ends_with("distribution:") && !line.starts_with("Latency");
+    let Some(at) = lines.iter().rposition(|line| is_list(line.trim())) else { return lines.len() };
+    at + 1 + lines[at + 1..].iter().take_while(|line| line.trim().starts_with('[')).count()
+}
+
+fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
+    let mut draft = Draft::new(Tool::Hey);
+    let first_word = |text: &str| plain(text.split_whitespace().next()?);
+    let label = ("hey", "Requests/sec:");
+    let per_s = needed(block.after(label.1), block.first, label, first_word)?;
+    draft.put(Metric::Throughput, per_s);
+    let number = |label: &str| block.after(label).and_then(|(_, text)| first_word(text));
+    draft.seen.seconds = number("Total:");
+    draft.seen.latency_max_ns = number("Slowest:").map(|s| s * 1e9);
+    draft.seen.bytes = number("Total data:");
+    draft.seen.bytes_are_bodies = true;
+    number("Average:").into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
+    let (mut replies, mut bad) = (0u64, 0u64);
+    let mut in_errors = false;
+    for (_, line) in block.numbered() {
+        let line = line.trim();
+        in_errors |= line == "Error distribution:";
+        if let Some((percent, time)) = line.split_once(" in ") {
+            let percent = plain(percent.trim_end_matches('%'));
+            let time = time.strip_suffix(" secs").and_then(plain);
+            if let (Some(percent), Some(seconds)) = (percent, time) {
+                draft.put_percentile(percent, seconds * 1e9);
+            }
+        }
+        let Some((key, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+            continue;
+        };
+        if in_errors {
+            let n = whole(key).filter(|n| *n > 0);
+            let kind: String = rest.trim().chars().take(100).collect();
+            draft.seen.errors.extend(n.map(|n| (kind, n)));
+        } else if let Some(n) = rest.trim().strip_suffix(" responses").and_then(whole) {
+            replies = replies.saturating_add(n);
+            let is_good = key.starts_with('2') || key.starts_with('3');
+            bad = bad.saturating_add(if is_good { 0 } else { n });
+        }
+    }
+    if replies > 0 {
+        draft.seen.requests = Some(replies);
+        draft.seen.bad_status = Some(bad);
+    }
+    Ok(draft)
+}

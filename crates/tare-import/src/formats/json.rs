@@ -1,0 +1,70 @@
+//! JSON: which tool's it is, told by its keys.
+
+use serde_json::Value;
+
+use super::{bpftime, fortio, iperf3, k6, oha};
+use crate::sample::Draft;
+use crate::source::Trouble;
+use crate::text::kept;
+
+pub const UNKNOWN: &str = "is JSON of no known tool";
+/// More results than these are no paper.
+const RESULTS_MAX: usize = 10_000;
+
+/// `text` begins at a line of its file.
+pub fn read(text: &str, file: &str, first_line: usize) -> Result<Vec<Draft>, Trouble> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let line = first_line + error.line().max(1) - 1;
+        let text = error.to_string();
+        let why = text.split(" at line ").next().unwrap_or(&text);
+        Trouble::at(line, format!("is no JSON that can be read: {why}"))
+    })?;
+    let values = match value {
+        Value::Array(values) => values,
+        value => vec![value],
+    };
+    let mut drafts = Vec::new();
+    for value in values.iter().take(RESULTS_MAX) {
+        drafts.extend(one(value).map_err(|why| Trouble::at(first_line, why))?);
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    for draft in &mut drafts {
+        draft.source.file = file.to_owned();
+        draft.source.first_line = first_line as u32;
+        draft.source.last_line = (first_line + lines.len().max(1) - 1) as u32;
+        draft.source.text = kept(&lines);
+    }
+    Ok(drafts)
+}
+
+fn one(value: &Value) -> Result<Vec<Draft>, String> {
+    let has = |key: &str| value.get(key).is_some();
+    if has("DurationHistogram") {
+        fortio::read(value)
+    } else if has("average_results") {
+        bpftime::read(value)
+    } else if has("summary") && has("latencyPercentiles") {
+        oha::read(value)
+    } else if has("end") && has("start") {
+        iperf3::read(value)
+    } else if (has("metrics") && has("root_group")) || (has("results") && has("config")) {
+        k6::read(value)
+    } else {
+        Err(format!("{UNKNOWN} (fortio, k6, oha, iperf3, bpftime's benchmark)"))
+    }
+}
+
+/// The number at a path of keys.
+pub fn number(value: &Value, path: &[&str]) -> Option<f64> {
+    path.iter().try_fold(value, |value, key| value.get(key))?.as_f64()
+}
+
+pub fn text(value: &Value, path: &[&str]) -> Option<String> {
+    path.iter().try_fold(value, |value, key| value.get(key))?.as_str().map(str::to_owned)
+}
+
+/// A number without which the result says nothing.
+pub fn needed(tool: &str, value: &Value, path: &[&str]) -> Result<f64, String> {
+    number(value, path)
+        .ok_or_else(|| format!("is {tool}'s JSON without a number at '{}'", path.join(".")))
+}

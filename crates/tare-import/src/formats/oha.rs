@@ -1,0 +1,44 @@
+//! oha's JSON, in seconds. Its success rate counts any reply; requests cut off at the deadline are
+//! in none of its numbers but the errors.
+
+use serde_json::Value;
+use tare_stats::Metric;
+
+use super::json::{needed, number};
+use crate::numbers::plain;
+use crate::sample::{Draft, Tool};
+
+pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
+    let mut draft = Draft::new(Tool::Oha);
+    draft.put(Metric::Throughput, needed("oha", value, &["summary", "requestsPerSec"])?);
+    let s = |path: &[&str]| number(value, path).map(|s| s * 1e9);
+    s(&["summary", "average"]).into_iter().for_each(|ns| draft.put(Metric::LatencyMean, ns));
+    draft.seen.latency_max_ns = s(&["summary", "slowest"]);
+    draft.seen.seconds = number(value, &["summary", "total"]);
+    draft.seen.bytes = number(value, &["summary", "totalData"]);
+    draft.seen.bytes_are_bodies = true;
+    let per_s = number(value, &["summary", "sizePerSec"]);
+    per_s.into_iter().for_each(|bytes| draft.put(Metric::Bandwidth, bytes));
+    let object = |key: &str| value.get(key).and_then(Value::as_object);
+    for (key, seconds) in object("latencyPercentiles").into_iter().flatten() {
+        let percent = key.strip_prefix('p').and_then(plain);
+        if let (Some(percent), Some(seconds)) = (percent, seconds.as_f64()) {
+            draft.put_percentile(percent, seconds * 1e9);
+        }
+    }
+    draft.percentiles.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+    let (mut replies, mut bad) = (0, 0);
+    for (code, n) in object("statusCodeDistribution").into_iter().flatten() {
+        let n = n.as_u64().unwrap_or(0);
+        replies += n;
+        bad += if code.starts_with(['2', '3']) { 0 } else { n };
+    }
+    draft.seen.requests = Some(replies);
+    draft.seen.bad_status = Some(bad);
+    for (kind, n) in object("errorDistribution").into_iter().flatten() {
+        if let Some(n) = n.as_u64().filter(|n| *n > 0) {
+            draft.seen.errors.insert(kind.chars().take(100).collect(), n);
+        }
+    }
+    Ok(vec![draft])
+}

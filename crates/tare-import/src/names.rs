@@ -1,0 +1,165 @@
+//! Which variant an output is of, and which of its cases: from what the output says itself, the
+//! headings and labels above it, its file, and at last its address.
+
+use crate::sample::Draft;
+
+/// A draft's place among the variants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub variant: String,
+    pub case: String,
+}
+
+/// Headings that say what follows, not whose it is.
+const GENERIC: [&str; 24] = [
+    "results", "result", "output", "outputs", "run", "runs", "command", "commands", "benchmark",
+    "benchmarks", "test", "tests", "raw output", "raw results", "example", "log", "logs", "wrk",
+    "wrk2", "qperf", "h2load", "ab", "hey", "unixbench",
+];
+
+/// Names for the drafts of one file. `given` is what the user calls them.
+pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
+    let cases: Vec<String> = drafts.iter().map(case).collect();
+    let found = found(drafts, &cases);
+    let several = found.iter().any(|name| *name != found[0]);
+    let names = found.into_iter().zip(cases).map(|(found, case)| {
+        let variant = match (given, found) {
+            (Some(given), Some(found)) if several => format!("{given}: {found}"),
+            (Some(given), _) => given.to_owned(),
+            (None, Some(found)) => found,
+            (None, None) => stem.to_owned(),
+        };
+        Name { variant, case }
+    });
+    names.collect()
+}
+
+fn case(draft: &Draft) -> String {
+    match (&draft.own_case, draft.asked.rate_per_s) {
+        (Some(case), _) => case.clone(),
+        (None, Some(rate)) => format!("rate {rate}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
+    let own: Vec<Option<String>> = drafts.iter().map(own_name).collect();
+    if own.iter().any(Option::is_some) {
+        return own;
+    }
+    let by_heading = by_heading(drafts, cases);
+    if by_heading.iter().any(Option::is_some) {
+        return by_heading;
+    }
+    let urls: Vec<Option<&String>> = drafts.iter().map(|draft| draft.asked.url.as_ref()).collect();
+    match urls.iter().any(|url| *url != urls[0]) {
+        true => urls.into_iter().map(|url| url.cloned()).collect(),
+        false => vec![None; drafts.len()],
+    }
+}
+
+/// fortio names what nobody has named by address and host: that tells no variants apart.
+fn own_name(draft: &Draft) -> Option<String> {
+    draft.own_name.clone().filter(|name| !name.contains(" , "))
+}
+
+/// The headings in which drafts differ, and in more than their case.
+fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
+    let at = |draft: &Draft, level: u8| {
+        let own = draft.headings.iter().find(|(own, _)| *own == level);
+        own.map(|(_, text)| text.clone()).filter(|text| {
+            !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str())
+        })
+    };
+    let mut levels: Vec<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(level, _)| *level).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let mut columns: Vec<Vec<Option<String>>> = levels
+        .iter()
+        .map(|level| drafts.iter().map(|draft| at(draft, *level)).collect())
+        .collect();
+    let is_same = |column: &Vec<Option<String>>| column.iter().all(|text| *text == column[0]);
+    if drafts.len() > 1 {
+        let last = columns.iter().rfind(|column| column.iter().any(Option::is_some)).cloned();
+        columns.retain(|column| !is_same(column));
+        // All the same: runs of one variant, which the innermost heading names.
+        if columns.is_empty() {
+            columns.extend(last);
+        }
+    } else {
+        // Alone, it is named by the innermost heading.
+        let innermost = columns.iter().rposition(|column| column.iter().any(Option::is_some));
+        columns = innermost.map(|at| columns.swap_remove(at)).into_iter().collect();
+    }
+    let tells_more = columns.iter().filter(|column| !is_the_case(column, cases)).count();
+    if tells_more > 0 {
+        columns.retain(|column| !is_the_case(column, cases));
+    }
+    let join = |at: usize| {
+        let parts: Vec<String> = columns.iter().filter_map(|column| column[at].clone()).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    };
+    (0..drafts.len()).map(join).collect()
+}
+
+/// Each text stands for one case, and each case has one text.
+fn is_the_case(column: &[Option<String>], cases: &[String]) -> bool {
+    let pairs = || column.iter().zip(cases);
+    let is_one_to_one = pairs().all(|(text, case)| {
+        pairs().all(|(other, of)| (text == other) == (case == of))
+    });
+    is_one_to_one && column.iter().all(Option::is_some) && cases.iter().any(|case| *case != cases[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Tool;
+
+    fn draft(headings: &[(u8, &str)], rate: Option<f64>) -> Draft {
+        let mut draft = Draft::new(Tool::Wrk);
+        draft.headings = headings.iter().map(|(level, text)| (*level, (*text).to_owned())).collect();
+        draft.asked.rate_per_s = rate;
+        draft
+    }
+
+    fn names(drafts: &[Draft]) -> Vec<String> {
+        let names = of_file(drafts, "file", None);
+        names.into_iter().map(|name| format!("{}|{}", name.variant, name.case)).collect()
+    }
+
+    #[test]
+    fn headings_that_differ_name_variants() {
+        let all = [
+            draft(&[(1, "Study"), (2, "Host"), (3, "wrk")], None),
+            draft(&[(1, "Study"), (2, "VM"), (3, "wrk"), (7, "plain")], None),
+        ];
+        assert_eq!(names(&all), ["Host|", "VM, plain|"]);
+        assert_eq!(names(&all[..1]), ["Host|"]);
+    }
+
+    #[test]
+    fn a_heading_that_is_the_rate_is_a_case() {
+        let all = [
+            draft(&[(2, "Host"), (3, "1k")], Some(1000.0)),
+            draft(&[(2, "Host"), (3, "3k")], Some(3000.0)),
+            draft(&[(2, "runc"), (3, "1k")], Some(1000.0)),
+            draft(&[(2, "runc"), (3, "3k")], Some(3000.0)),
+        ];
+        assert_eq!(
+            names(&all),
+            ["Host|rate 1000", "Host|rate 3000", "runc|rate 1000", "runc|rate 3000"]
+        );
+    }
+
+    #[test]
+    fn without_headings_the_address_or_the_file_names() {
+        let mut all = [draft(&[], None), draft(&[], None)];
+        assert_eq!(names(&all), ["file|", "file|"]);
+        all[0].asked.url = Some("http://h:1/".into());
+        all[1].asked.url = Some("http://h:2/".into());
+        assert_eq!(names(&all), ["http://h:1/|", "http://h:2/|"]);
+        let given = of_file(&all, "file", Some("mine"));
+        assert_eq!(given[1].variant, "mine: http://h:2/");
+    }
+}

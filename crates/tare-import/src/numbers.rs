@@ -1,0 +1,126 @@
+//! Numbers as tools print them: typed, so that "1.02s" is never 1.02 ms.
+
+/// Only what a tool prints: digits, a point, perhaps an exponent; never "inf".
+pub fn plain(text: &str) -> Option<f64> {
+    let usual = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
+    if text.is_empty() || !text.chars().all(usual) {
+        return None;
+    }
+    text.parse().ok().filter(|n: &f64| n.is_finite())
+}
+
+pub fn whole(text: &str) -> Option<u64> {
+    text.replace(',', "").parse().ok()
+}
+
+/// A number and the unit that follows it, with or without a space: "1.02s", "14.2 us".
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '-')));
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    Some((plain(&digits.replace(',', ""))?, unit.trim()))
+}
+
+/// "87.00us", "1.02s", "2.00m", in nanoseconds.
+pub fn duration_ns(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" | "sec" | "secs" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// wrk's counts, by 1,000: "17.80k", "4.50M".
+pub fn count(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// wrk's and h2load's bytes, by 1,024: "49.63GB", "862.63MB", "1.33MB".
+pub fn binary_bytes(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let power = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
+        "B" => 0,
+        "KB" | "K" => 1,
+        "MB" | "M" => 2,
+        "GB" | "G" => 3,
+        "TB" | "T" => 4,
+        "PB" | "P" => 5,
+        _ => return None,
+    };
+    Some(number * 1024f64.powi(power))
+}
+
+/// qperf's rates, by 1,000, of bits or bytes: "1.36 MB/sec", "10.9 Gb/sec"; in bytes a second.
+pub fn qperf_rate(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let unit = unit.strip_suffix("/sec")?;
+    let (prefix, divisor) = match unit.strip_suffix("bytes").or(unit.strip_suffix('B')) {
+        Some(prefix) => (prefix.trim(), 1.0),
+        None => (unit.strip_suffix("bits").or(unit.strip_suffix('b'))?.trim(), 8.0),
+    };
+    let factor = match prefix {
+        "" => 1.0,
+        "K" | "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return None,
+    };
+    Some(number * factor / divisor)
+}
+
+/// A rate of messages of wrk2's flags: "5000", "5k", "1.5M".
+pub fn si(text: &str) -> Option<f64> {
+    count(text)
+}
+
+/// The time of a flag: "30s", "2m", "250ms"; bare numbers are seconds.
+pub fn seconds(text: &str) -> Option<f64> {
+    plain(text).or_else(|| duration_ns(text).map(|ns| ns / 1e9)).filter(|s| *s >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read_and_nothing_else() {
+        for (text, expected) in [
+            ("870.00us", Some(870_000.0)),
+            ("1.02s", Some(1.02e9)),
+            ("16.54ms", Some(16.54e6)),
+            ("2.00m", Some(120e9)),
+            ("14.2 us", Some(14_200.0)),
+            ("0.00us", Some(0.0)),
+            ("-nan", None),
+            ("1.02", None),
+            ("inf", None),
+        ] {
+            assert_eq!(duration_ns(text), expected, "{text}");
+        }
+        assert_eq!(binary_bytes("49.63GB"), Some(49.63 * 1024f64.powi(3)));
+        assert_eq!(binary_bytes("4.02MB/s"), Some(4.02 * 1024f64.powi(2)));
+        assert_eq!(binary_bytes("12"), None);
+        assert_eq!((count("17.80k"), count("121.22"), count("1q")), (Some(17_800.0), Some(121.22), None));
+        assert_eq!(qperf_rate("1.36 MB/sec"), Some(1.36e6));
+        assert_eq!(qperf_rate("8 Gb/sec"), Some(1e9));
+        assert_eq!(qperf_rate("64 bytes/sec"), Some(64.0));
+        assert_eq!((seconds("30"), seconds("2m"), seconds("x")), (Some(30.0), Some(120.0), None));
+        assert_eq!((whole("4,879,138"), whole("-1")), (Some(4_879_138), None));
+    }
+}

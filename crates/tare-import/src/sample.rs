@@ -1,0 +1,229 @@
+//! What one output of one tool says.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tare_stats::Metric;
+
+/// Whose output it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tool {
+    Wrk,
+    Wrk2,
+    Qperf,
+    Fortio,
+    K6,
+    Oha,
+    H2load,
+    Ab,
+    Hey,
+    Iperf3,
+    Unixbench,
+    BpftimeBenchmark,
+}
+
+impl Tool {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wrk => "wrk",
+            Self::Wrk2 => "wrk2",
+            Self::Qperf => "qperf",
+            Self::Fortio => "fortio",
+            Self::K6 => "k6",
+            Self::Oha => "oha",
+            Self::H2load => "h2load",
+            Self::Ab => "ab",
+            Self::Hey => "hey",
+            Self::Iperf3 => "iperf3",
+            Self::Unixbench => "UnixBench",
+            Self::BpftimeBenchmark => "bpftime's benchmark",
+        }
+    }
+
+    /// Loads whose next request waits for the last reply, with no pause of their own.
+    pub fn is_closed_loop(self) -> bool {
+        matches!(self, Self::Wrk | Self::Oha | Self::H2load | Self::Ab | Self::Hey)
+    }
+}
+
+/// One output, as part of an import.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    pub variant: String,
+    /// What tells outputs of one variant apart that were not asked the same: "rate 5000",
+    /// "tcp_lat, 4 KiB"; empty where there is nothing to tell apart.
+    pub case: String,
+    pub tool: Tool,
+    pub source: Source,
+    /// Headings above it, outermost first.
+    pub headings: Vec<String>,
+    /// The command line that seems to have made it.
+    pub command: Option<String>,
+    pub asked: Asked,
+    pub seen: Seen,
+    /// By metric's key: what the tool says, in tare's units.
+    pub values: BTreeMap<String, f64>,
+    pub percentiles: Vec<Percentile>,
+    /// By metric's key: the values of repetitions, where the output holds them all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub repeats: BTreeMap<String, Vec<f64>>,
+}
+
+/// Where an output stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    pub file: String,
+    pub first_line: u32,
+    pub last_line: u32,
+    /// The lines themselves; the first of them where there are very many.
+    pub text: String,
+}
+
+/// The load, as far as the output or its command line tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asked {
+    pub url: Option<String>,
+    pub threads: Option<u64>,
+    pub connections: Option<u64>,
+    pub seconds: Option<f64>,
+    pub rate_per_s: Option<f64>,
+    pub requests: Option<u64>,
+    /// Connections were to be kept.
+    pub keep: Option<bool>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Seen {
+    pub seconds: Option<f64>,
+    pub requests: Option<u64>,
+    pub bytes: Option<f64>,
+    /// `bytes` are of bodies alone; else of whole replies.
+    pub bytes_are_bodies: bool,
+    /// By the tool's own word.
+    pub errors: BTreeMap<String, u64>,
+    pub bad_status: Option<u64>,
+    /// Connections that were opened over the run.
+    pub opened: Option<u64>,
+    /// A part of an exchange that the tool's latency leaves out, in nanoseconds on average.
+    pub left_out_ns: Option<f64>,
+    pub latency_max_ns: Option<f64>,
+    /// The width of the bucket that the highest percentile was interpolated in.
+    pub bucket_ns: Option<f64>,
+    /// The bare word under which a tool reports what no metric of tare is.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub other: BTreeMap<String, f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Percentile {
+    /// Between 0 and 100.
+    pub percent: f64,
+    pub ns: f64,
+}
+
+/// An output before it is named: what [`crate::assemble`] makes a [`Sample`] of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    pub tool: Tool,
+    /// The name that the output itself gives its variant.
+    pub own_name: Option<String>,
+    /// What it says of its case.
+    pub own_case: Option<String>,
+    pub headings: Vec<(u8, String)>,
+    pub command: Option<String>,
+    pub asked: Asked,
+    pub seen: Seen,
+    pub values: BTreeMap<String, f64>,
+    pub percentiles: Vec<Percentile>,
+    pub repeats: BTreeMap<String, Vec<f64>>,
+    pub source: Source,
+}
+
+/// Something that looked like an output and could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unread {
+    pub file: String,
+    pub line: u32,
+    pub why: String,
+}
+
+impl Draft {
+    pub fn new(tool: Tool) -> Self {
+        Self {
+            tool,
+            own_name: None,
+            own_case: None,
+            headings: Vec::new(),
+            command: None,
+            asked: Asked::default(),
+            seen: Seen::default(),
+            values: BTreeMap::new(),
+            percentiles: Vec::new(),
+            repeats: BTreeMap::new(),
+            source: Source::default(),
+        }
+    }
+
+    /// Values that no one could have measured are not entered.
+    pub fn put(&mut self, metric: Metric, value: f64) {
+        if value.is_finite() && value >= 0.0 {
+            self.values.insert(metric.key().to_owned(), value);
+        }
+    }
+
+    pub fn put_percentile(&mut self, percent: f64, ns: f64) {
+        if !(ns.is_finite() && ns >= 0.0 && (0.0..=100.0).contains(&percent)) {
+            return;
+        }
+        self.percentiles.push(Percentile { percent, ns });
+        const KNOWN: [(f64, Metric); 4] = [
+            (50.0, Metric::LatencyP50),
+            (90.0, Metric::LatencyP90),
+            (99.0, Metric::LatencyP99),
+            (99.9, Metric::LatencyP999),
+        ];
+        if let Some((_, metric)) = KNOWN.iter().find(|(known, _)| *known == percent) {
+            self.put(*metric, ns);
+        }
+    }
+}
+
+impl Sample {
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.values.get(metric.key()).copied()
+    }
+
+    /// "results.md:12-20".
+    pub fn place(&self) -> String {
+        let Source { file, first_line, last_line, .. } = &self.source;
+        match first_line == last_line {
+            true => format!("{file}:{first_line}"),
+            false => format!("{file}:{first_line}-{last_line}"),
+        }
+    }
+
+    /// Bytes of a reply, on average.
+    pub fn reply_bytes(&self) -> Option<f64> {
+        let requests = self.seen.requests.filter(|n| *n > 0)?;
+        self.seen.bytes.map(|bytes| bytes / requests as f64)
+    }
+
+    /// Connections that really worked: wrk gives each thread the same whole number.
+    pub fn connections(&self) -> Option<f64> {
+        let connections = self.asked.connections?;
+        match (self.tool, self.asked.threads) {
+            (Tool::Wrk | Tool::Wrk2, Some(threads)) if threads > 0 => {
+                Some((connections / threads * threads) as f64)
+            }
+            _ => Some(connections as f64),
+        }
+    }
+}

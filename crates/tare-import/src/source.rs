@@ -1,0 +1,86 @@
+//! A file's bytes, and what kind of file it is. Memory is bounded here, and nowhere else has to
+//! care.
+
+use std::io::{BufRead, Read};
+
+use crate::sample::{Draft, Unread};
+use crate::{formats, text};
+
+/// Why a file cannot be imported, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub line: u32,
+    pub why: String,
+}
+
+impl Trouble {
+    pub fn at(line: usize, why: impl Into<String>) -> Self {
+        Self { line: u32::try_from(line).unwrap_or(u32::MAX), why: why.into() }
+    }
+}
+
+/// Outputs pasted into text; a book of them is shorter.
+const TEXT_MAX: u64 = 64 << 20;
+/// A JSON value takes up to sixteen times its text in memory.
+const JSON_MAX: usize = 16 << 20;
+/// Enough to know what a file is.
+const HEAD: usize = 64 << 10;
+
+/// What a file holds; what in it looked like an output and was none is told beside.
+pub fn read(
+    file: &str,
+    mut reader: impl BufRead,
+) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
+    let mut head = Vec::new();
+    let broken = |error: std::io::Error| Trouble::at(1, format!("cannot be read: {error}"));
+    reader.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(broken)?;
+    if formats::k6_csv::is_points(&head) {
+        let drafts = formats::k6_csv::read_points(head.chain(reader), file)?;
+        return Ok((drafts, Vec::new()));
+    }
+    let mut bytes = head;
+    let room = TEXT_MAX - bytes.len() as u64 + 1;
+    reader.take(room).read_to_end(&mut bytes).map_err(broken)?;
+    let is_json = matches!(bytes.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
+    let most = if is_json { JSON_MAX } else { TEXT_MAX as usize };
+    if bytes.len() > most {
+        let line = 1 + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
+        let mebibytes = most >> 20;
+        let kind = if is_json { "JSON" } else { "text" };
+        return Err(Trouble::at(
+            line,
+            format!("goes on after {mebibytes} MiB, the most that is read of {kind}"),
+        ));
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Trouble::at(line, "is no text: it holds bytes that are not UTF-8")
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (drafts, unread) = if is_json {
+        (formats::json::read(text, file, 1)?, Vec::new())
+    } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {
+        (drafts?, Vec::new())
+    } else {
+        text::read(text, file)
+    };
+    if drafts.is_empty() {
+        return Err(match unread.into_iter().next() {
+            Some(Unread { line, why, .. }) => Trouble { line, why },
+            None => Trouble::at(1, nothing(text)),
+        });
+    }
+    Ok((drafts, unread))
+}
+
+fn nothing(text: &str) -> String {
+    let lines = text.lines().count();
+    if text.trim().is_empty() {
+        return "is empty".into();
+    }
+    format!(
+        "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey and \
+         UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
+    )
+}

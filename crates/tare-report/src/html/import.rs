@@ -1,0 +1,87 @@
+//! The page of an import: the numbers, what may be said of them, what speaks against them, and the
+//! lines they were read from.
+
+use tare_import::Sample;
+use tare_import::compare::Compared;
+use tare_stats::{Metric, Severity, Verdict};
+
+use super::about::badge;
+use super::forest::{self, Row};
+use super::page::{Page, details, escape, list, paragraph, table};
+use crate::date;
+use crate::import_document::{ImportDocument, about, ending, sentences, table as numbers};
+use crate::run_words::noun;
+
+pub fn render(document: &ImportDocument) -> String {
+    let mut page = Page::new(&document.import.name);
+    let sentences: Vec<String> = sentences(document).iter().map(|text| escape(text)).collect();
+    page.opening(&list("verdicts", &sentences));
+    page.section("What each costs, where repetitions tell", &forests(document));
+    page.section("The numbers", &table("As the tools print them", &numbers(document)));
+    page.section("What speaks against them", &findings(document));
+    let sources: String = document.import.samples.iter().map(source).collect();
+    page.section("Where they stand", &sources);
+    let facts = format!(
+        "{}; imported {} UTC as run {} by tare {}.",
+        ending(document),
+        date::utc(document.imported_unix_ms),
+        document.run,
+        document.tare_version
+    );
+    page.section("How it was made", &paragraph(&facts));
+    page.finish()
+}
+
+/// Only what has an interval: a bare difference in a picture looks like more than it is.
+fn forests(document: &ImportDocument) -> String {
+    let of = |metric: Metric| {
+        let all = document.comparisons.iter().filter(|c| c.metric == metric);
+        let rows: Vec<Row> = all.filter_map(|compared| row(document, compared)).collect();
+        forest::figure(&format!("Overhead in {}", noun(metric)), &rows, None)
+    };
+    Metric::ALL.into_iter().map(of).collect()
+}
+
+fn row(document: &ImportDocument, compared: &Compared) -> Option<Row> {
+    let interval = compared.interval?;
+    let case = match document.import.cases().len() {
+        1 => String::new(),
+        _ => format!("{}: ", compared.case),
+    };
+    Some(Row {
+        name: format!("{case}{}", compared.variant),
+        point: compared.overhead_percent,
+        lower: interval.lower,
+        upper: interval.upper,
+        verdict: compared.verdict.unwrap_or(Verdict::Unresolved),
+    })
+}
+
+fn findings(document: &ImportDocument) -> String {
+    if document.findings.is_empty() {
+        return paragraph("The audit found nothing.");
+    }
+    let items = document.findings.iter().map(|finding| {
+        format!(
+            "{} <code>{}</code> {} <span class=\"note\">{}</span>",
+            badge(finding.severity),
+            escape(&finding.code),
+            escape(&about(finding)),
+            escape(&finding.means)
+        )
+    });
+    let grave = document.findings.iter().filter(|f| f.severity == Severity::Void).count();
+    let told = match grave {
+        0 => String::new(),
+        n => paragraph(&format!("{n} of these forbid a verdict on what they concern.")),
+    };
+    told + &list("guards", &items.collect::<Vec<_>>())
+}
+
+fn source(sample: &Sample) -> String {
+    let case = if sample.case.is_empty() { String::new() } else { format!(" [{}]", sample.case) };
+    let title = format!("{}{case}: {}, {}", sample.variant, sample.tool.name(), sample.place());
+    let command = sample.command.as_ref().map_or(String::new(), |c| paragraph(&format!("$ {c}")));
+    let lines = format!("<pre>{}</pre>", escape(&sample.source.text));
+    details(&title, &(command + &lines))
+}

@@ -1,0 +1,243 @@
+//! Other tools' results: the numbers, what they say of each other as far as they can, and what
+//! speaks against them.
+
+use serde::Serialize;
+use tare_import::audit::{Finding, audit};
+use tare_import::compare::{Compared, compare, values};
+use tare_import::{Import, Sample};
+use tare_stats::estimate::mean;
+use tare_stats::{Metric, Verdict};
+
+use crate::form::{Document, Form};
+use crate::html;
+use crate::run_words::{Table, noun, signed};
+use crate::units::{bytes, duration, rate};
+
+mod csv;
+mod text;
+
+pub(crate) use text::about;
+
+/// An import with its audit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ImportDocument {
+    pub schema: String,
+    /// Its number in its store; zero where it is in none.
+    pub run: i64,
+    pub imported_unix_ms: u64,
+    pub tare_version: String,
+    pub import: Import,
+    pub comparisons: Vec<Compared>,
+    pub findings: Vec<Finding>,
+}
+
+impl ImportDocument {
+    pub fn new(import: Import, run: i64, imported_unix_ms: u64, tare_version: &str) -> Self {
+        let findings = audit(&import);
+        Self {
+            schema: "tare.audit/1".into(),
+            run,
+            imported_unix_ms,
+            tare_version: tare_version.to_owned(),
+            comparisons: compare(&import, &findings),
+            findings,
+            import,
+        }
+    }
+}
+
+impl Document for ImportDocument {
+    fn kind(&self) -> &'static str {
+        "an import"
+    }
+
+    fn form(&self, form: Form) -> Option<String> {
+        match form {
+            Form::Text => Some(text::text(self)),
+            // Plain data: nothing in it can fail to be written.
+            Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
+            Form::Markdown => Some(text::markdown(self)),
+            Form::Csv => Some(csv::render(self)),
+            Form::Html => Some(html::import::render(self)),
+            _ => None,
+        }
+    }
+}
+
+/// What is shown of each variant, where any has it.
+const COLUMNS: [(Metric, &str); 7] = [
+    (Metric::Throughput, "requests/s"),
+    (Metric::Bandwidth, "bandwidth"),
+    (Metric::LatencyMean, "mean"),
+    (Metric::LatencyP50, "p50"),
+    (Metric::LatencyP90, "p90"),
+    (Metric::LatencyP99, "p99"),
+    (Metric::LatencyP999, "p99.9"),
+];
+
+/// A row a variant and case.
+pub(crate) fn table(document: &ImportDocument) -> Table {
+    let import = &document.import;
+    let samples = &import.samples;
+    let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
+    let columns: Vec<(Metric, &str)> = COLUMNS.into_iter().filter(|(m, _)| has(*m)).collect();
+    let has_replies = samples.iter().any(|sample| sample.reply_bytes().is_some());
+    let has_index = samples.iter().any(|sample| sample.seen.other.contains_key("index"));
+    let mut header = vec![String::new()];
+    header.extend(columns.iter().map(|(metric, title)| match (metric, has_index) {
+        (Metric::Throughput, true) => "result".to_owned(),
+        _ => (*title).to_owned(),
+    }));
+    header.extend(has_index.then(|| "index".to_owned()));
+    header.extend(has_replies.then(|| "bytes/reply".to_owned()));
+    header.extend(["runs", "overhead", "verdict"].map(str::to_owned));
+    let mut rows = Vec::new();
+    for (case, variant) in document.places() {
+        let own: Vec<&Sample> = import.of(case, variant).collect();
+        let mut row = vec![place_name(document, case, variant)];
+        row.extend(columns.iter().map(|(metric, _)| cell(&own, *metric)));
+        let index = own.iter().find_map(|sample| sample.seen.other.get("index"));
+        row.extend(has_index.then(|| index.map_or("–".into(), |index| format!("{index:.1}"))));
+        let reply = own.iter().find_map(|sample| sample.reply_bytes());
+        row.extend(has_replies.then(|| reply.map_or("–".into(), bytes)));
+        let runs = columns.iter().map(|(metric, _)| values(&own, *metric).len()).max();
+        row.push(runs.unwrap_or(0).to_string());
+        let compared = document.asked(case, variant);
+        row.push(match compared {
+            _ if variant == import.baseline => "baseline".into(),
+            Some(compared) => overhead(compared),
+            None => "–".into(),
+        });
+        row.push(compared.map_or(String::new(), verdict));
+        rows.push(row);
+    }
+    Table { header, rows }
+}
+
+/// A variant's name, with its case where there are several.
+fn place_name(document: &ImportDocument, case: &str, variant: &str) -> String {
+    match document.import.cases().len() {
+        1 => variant.to_owned(),
+        _ if case.is_empty() => variant.to_owned(),
+        _ => format!("{case}: {variant}"),
+    }
+}
+
+fn cell(samples: &[&Sample], metric: Metric) -> String {
+    let values = values(samples, metric);
+    if values.is_empty() {
+        return "–".into();
+    }
+    let value = mean(&values);
+    match metric {
+        Metric::Throughput => rate(value),
+        Metric::Bandwidth => format!("{}/s", bytes(value)),
+        _ => duration(value.round() as u64),
+    }
+}
+
+pub(crate) fn overhead(compared: &Compared) -> String {
+    let point = signed(compared.overhead_percent);
+    match compared.interval {
+        None => format!("{point} %"),
+        Some(interval) => format!(
+            "{point} % ({} to {})",
+            signed(interval.lower),
+            signed(interval.upper)
+        ),
+    }
+}
+
+pub(crate) fn verdict(compared: &Compared) -> String {
+    compared.verdict.map_or("none possible".into(), |verdict| verdict.word().to_owned())
+}
+
+/// What may be said of each variant, one sentence each.
+pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
+    let asked = document.comparisons.iter().filter(|compared| compared.asked);
+    let of = |compared: &Compared| {
+        let case = match (compared.case.is_empty(), document.import.cases().len()) {
+            (false, 2..) => format!(" ({})", compared.case),
+            _ => String::new(),
+        };
+        let head = format!(
+            "{} against {} in {}{case}: {}",
+            compared.variant,
+            compared.baseline,
+            noun(compared.metric),
+            overhead(compared)
+        );
+        let chance = compared.interval.map_or(String::new(), |interval| {
+            format!(
+                "; chance alone does as much in {} of such studies, in {} once all comparisons \
+                 count",
+                share(interval.p),
+                share(interval.p_corrected)
+            )
+        });
+        let end = match (compared.verdict, &compared.why) {
+            (None, Some(why)) => format!("; no verdict: {why}"),
+            (None, None) => "; no verdict".into(),
+            (Some(Verdict::Void), Some(why)) => format!("; void: {why}"),
+            (Some(verdict), Some(why)) => format!("{chance}; {}: {why}", verdict.word()),
+            (Some(verdict), None) => format!("{chance}; {}", verdict.word()),
+        };
+        head + &end
+    };
+    asked.map(of).collect()
+}
+
+/// "4.9 %", "< 0.1 %".
+fn share(p: f64) -> String {
+    match p * 100.0 {
+        p if p < 0.1 => "< 0.1 %".into(),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// What was read, and from where.
+pub(crate) fn sources(document: &ImportDocument) -> Vec<String> {
+    let of = |sample: &Sample| {
+        let name = place_name(document, &sample.case, &sample.variant);
+        let command = sample.command.as_ref().map_or(String::new(), |c| format!(": {c}"));
+        format!("{}: {} as '{name}'{command}", sample.place(), sample.tool.name())
+    };
+    document.import.samples.iter().map(of).collect()
+}
+
+pub(crate) fn ending(document: &ImportDocument) -> String {
+    let import = &document.import;
+    let mut tools: Vec<&str> = import.samples.iter().map(|sample| sample.tool.name()).collect();
+    tools.sort_unstable();
+    tools.dedup();
+    let mut files: Vec<&str> = import.samples.iter().map(|s| s.source.file.as_str()).collect();
+    files.sort_unstable();
+    files.dedup();
+    format!(
+        "{} outputs of {} in {}; imported, not measured by tare",
+        import.samples.len(),
+        tools.join(", "),
+        match files.as_slice() {
+            [one] => (*one).to_owned(),
+            all => format!("{} files", all.len()),
+        }
+    )
+}
+
+impl ImportDocument {
+    /// Cases and their variants, in order.
+    fn places(&self) -> Vec<(&str, &str)> {
+        let import = &self.import;
+        let cases = import.cases().into_iter();
+        let has = |case: &str, variant: &str| import.of(case, variant).next().is_some();
+        cases
+            .flat_map(|case| import.variants().into_iter().map(move |variant| (case, variant)))
+            .filter(|(case, variant)| has(case, variant))
+            .collect()
+    }
+
+    fn asked(&self, case: &str, variant: &str) -> Option<&Compared> {
+        self.comparisons.iter().find(|c| c.asked && c.case == case && c.variant == variant)
+    }
+}

@@ -1,0 +1,113 @@
+//! Two samples that were not taken in pairs: Welch's t, with each sample's own variance.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::estimate::{Estimate, mean, t_quantile, variance};
+
+/// A difference of two means, and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    pub point: f64,
+    standard_error: f64,
+    degrees: f64,
+    /// Values of the smaller sample.
+    pub n: u32,
+}
+
+impl Difference {
+    /// `b` less `a`; `None` with fewer than two values on a side.
+    pub fn of_means(a: &[f64], b: &[f64]) -> Option<Self> {
+        let of = |values: &[f64]| variance(values) / values.len() as f64;
+        Self::from_parts(mean(b) - mean(a), (of(a), a.len()), (of(b), b.len()))
+    }
+
+    /// The logarithm of the ratio of the means, `b` over `a`: the means are those that people
+    /// publish, and the noise of both is in it. Values are above zero.
+    pub fn of_log_means(a: &[f64], b: &[f64]) -> Option<Self> {
+        // The variance of a mean's logarithm is that of the mean over its square, to first order.
+        let of = |values: &[f64]| {
+            variance(values) / values.len() as f64 / mean(values).powi(2)
+        };
+        Self::from_parts((mean(b) / mean(a)).ln(), (of(a), a.len()), (of(b), b.len()))
+    }
+
+    fn from_parts(point: f64, (va, na): (f64, usize), (vb, nb): (f64, usize)) -> Option<Self> {
+        let sum = va + vb;
+        if na < 2 || nb < 2 || !point.is_finite() || !sum.is_finite() {
+            return None;
+        }
+        let part = |v: f64, n: usize| v * v / (n - 1) as f64;
+        let below = part(va, na) + part(vb, nb);
+        // Two samples without any variance: any number of degrees gives the same interval.
+        let degrees = if below > 0.0 { sum * sum / below } else { (na + nb - 2) as f64 };
+        Some(Self { point, standard_error: sum.sqrt(), degrees, n: na.min(nb) as u32 })
+    }
+
+    pub fn interval(&self, level: f64) -> Estimate {
+        let half = t_quantile(self.degrees, level) * self.standard_error;
+        Estimate {
+            point: self.point,
+            lower: self.point - half,
+            upper: self.point + half,
+            level,
+            n: self.n,
+        }
+    }
+
+    /// How often chance alone would give a difference as large, to either side.
+    pub fn p_value(&self) -> f64 {
+        if self.standard_error == 0.0 {
+            return if self.point == 0.0 { 1.0 } else { 0.0 };
+        }
+        let t = (self.point / self.standard_error).abs();
+        let tail = StudentsT::new(0.0, 1.0, self.degrees).map_or(0.5, |t_of| t_of.sf(t));
+        (2.0 * tail).min(1.0)
+    }
+}
+
+/// What a p value becomes when `m` questions were asked at once (Šidák): below 0.05 just where the
+/// interval at the family's level excludes zero.
+pub fn corrected(p: f64, m: usize) -> f64 {
+    1.0 - (1.0 - p).powi(i32::try_from(m.max(1)).unwrap_or(i32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::sidak;
+    use tare_io::Random;
+
+    #[test]
+    fn by_hand() {
+        // Means 2.5 and 6, variances 5/3 and 10/3, four and five values.
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0], [4.0, 5.0, 6.0, 7.0, 8.0]);
+        let found = Difference::of_means(&a, &b).unwrap();
+        assert!((found.point - 3.5).abs() < 1e-12);
+        assert!((found.standard_error - (5.0f64 / 12.0 + 0.5).sqrt()).abs() < 1e-12);
+        // (11/12)² / ((5/12)²/3 + (1/2)²/4)
+        assert!((found.degrees - 6.980_769).abs() < 1e-5, "{}", found.degrees);
+        assert_eq!(Difference::of_means(&[1.0], &b), None);
+    }
+
+    #[test]
+    fn intervals_and_p_values_agree_and_cover() {
+        let mut random = Random::stream(9, "welch", 0);
+        let mut normal = || (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
+        let (mut covered, mut called) = (0, 0);
+        for _ in 0..2000 {
+            let a: Vec<f64> = (0..8).map(|_| 100.0 + 3.0 * normal()).collect();
+            let b: Vec<f64> = (0..20).map(|_| 90.0 + 9.0 * normal()).collect();
+            let found = Difference::of_log_means(&a, &b).unwrap();
+            let level = sidak(0.95, 4);
+            assert_eq!(
+                corrected(found.p_value(), 4) < 0.05,
+                !found.interval(level).covers(0.0)
+            );
+            covered += u32::from(found.interval(0.95).covers(0.9f64.ln()));
+            let same: Vec<f64> = (0..20).map(|_| 100.0 + 9.0 * normal()).collect();
+            called += u32::from(Difference::of_log_means(&a, &same).unwrap().p_value() < 0.05);
+        }
+        assert!((1860..=1940).contains(&covered), "{covered} of 2000 at 95 %");
+        assert!((60..=140).contains(&called), "{called} of 2000 at 5 %");
+    }
+}

@@ -1,0 +1,163 @@
+//! `tare import FILE…`: other tools' results into the store, audited.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_import::{FileDrafts, Import as Imported, Trouble, assemble};
+use tare_io::time::wall_unix_ms;
+use tare_report::import_document::ImportDocument;
+use tare_store::{NewRun, RunRow, Store};
+
+use super::compare::forms;
+use crate::failure::Failure;
+use crate::load::outputs::Outputs;
+use crate::run::command;
+use crate::run::places::store_path;
+
+/// Read other tools' results, keep them, and say what may be said of them
+///
+/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey and UnixBench, as files or pasted into
+/// Markdown or any text (headings, labels and command lines around them name the variants); JSON of
+/// fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6. Each is audited; where runs
+/// were repeated, differences get intervals.
+///
+/// Example: tare import study.md --dry-run
+///
+/// Example: tare import a1.json a2.json b1.json b2.json --as a --as a --as b --as b
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Import {
+    /// Files; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The variant that a file is of: once for all files, or once for each; files of one name are
+    /// repetitions. Headings, or the file's name, when left out
+    #[arg(long = "as", value_name = "NAME")]
+    names: Vec<String>,
+    /// A name for the whole; the files' names when left out
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// The variant that others are compared with; the first when left out
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// Say what was recognised, from which lines, and what the audit says; keep nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the report as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as Markdown to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the report as CSV to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the report as one HTML file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The store; default $TARE_STORE, or tare.db in your data directory
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &Import) -> Result<(), Failure> {
+    let import = read_all(args)?;
+    let mut outputs =
+        Outputs::create(&forms([&args.json, &args.markdown, &args.csv, &args.html]))?;
+    let version = env!("CARGO_PKG_VERSION");
+    if args.dry_run {
+        let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
+        return outputs.write(&document, Some("nothing was kept (--dry-run)\n"));
+    }
+    let path = store_path(args.store.as_ref())?;
+    let now = wall_unix_ms();
+    let new = NewRun {
+        name: import.name.clone(),
+        seed: 0,
+        tare_version: version.into(),
+        started_unix_ms: now,
+        command: command::typed(std::env::args_os()),
+        plan: "{}".into(),
+        machine: "{}".into(),
+        variants: import.variants().into_iter().map(str::to_owned).collect(),
+    };
+    let run = Store::open(&path)?.add_import(&new, &import.json())?;
+    let document = ImportDocument::new(import, run.0, now, version);
+    let kept = format!("kept as run {run} in {}; again: tare report {run}\n", path.display());
+    outputs.write(&document, Some(&kept))
+}
+
+/// All files, before any of them is kept.
+fn read_all(args: &Import) -> Result<Imported, Failure> {
+    let given = match (args.names.as_slice(), args.files.len()) {
+        ([], n) => vec![None; n],
+        ([one], n) => vec![Some(one.clone()); n],
+        (all, n) if all.len() == n => all.iter().cloned().map(Some).collect(),
+        (all, n) => {
+            let text = format!("--as was given {} times for {n} files: give it once, or {n} times", all.len());
+            return Err(Failure::Usage(text));
+        }
+    };
+    let mut files = Vec::new();
+    for (path, given) in args.files.iter().zip(given) {
+        let file = if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() };
+        let (drafts, unread) = tare_import::read(&file, open(path)?)
+            .map_err(|Trouble { line, why }| Failure::Usage(format!("{file}:{line}: {why}")))?;
+        files.push(FileDrafts { file, given, drafts, unread });
+    }
+    let named: Vec<&str> = files.iter().map(|file| base(&file.file)).collect();
+    let name = args.name.clone().unwrap_or_else(|| match named.as_slice() {
+        [first, _, .., last] => format!("{} files, {first} to {last}", named.len()),
+        all => all.join(" and "),
+    });
+    let mut import = assemble(&name, files);
+    if let Some(baseline) = &args.baseline {
+        rebase(&mut import, baseline)?;
+    }
+    Ok(import)
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Compares with another variant.
+pub fn rebase(import: &mut Imported, baseline: &str) -> Result<(), Failure> {
+    if !import.variants().contains(&baseline) {
+        let allowed = format!("there are: {}", import.variants().join(", "));
+        return Err(Failure::flag("--baseline", baseline, allowed));
+    }
+    import.baseline = baseline.to_owned();
+    Ok(())
+}
+
+fn open(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufReader::new(std::io::stdin())));
+    }
+    let cannot = |why: String| Failure::Usage(format!("{}: cannot be read: {why}", path.display()));
+    let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| cannot(error.to_string()))?;
+    if metadata.is_dir() {
+        return Err(cannot("it is a folder".into()));
+    }
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// An import of the store, as its report.
+pub fn stored(
+    found: &str,
+    row: &RunRow,
+    baseline: Option<&str>,
+) -> Result<ImportDocument, Failure> {
+    let mut import: Imported = serde_json::from_str(found).map_err(|error| {
+        let text = format!("the import {} is of another version of tare: {error}", row.id);
+        Failure::Environment(text)
+    })?;
+    if let Some(name) = baseline {
+        rebase(&mut import, name)?;
+    }
+    Ok(ImportDocument::new(import, row.id.0, row.started_unix_ms, &row.tare_version))
+}
