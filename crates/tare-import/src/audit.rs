@@ -5,6 +5,8 @@ mod load;
 mod results;
 mod shape;
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 use tare_stats::{Metric, Severity};
 
@@ -68,7 +70,7 @@ const LATENCIES: [Metric; 5] = [
 
 /// Gravest first.
 pub fn audit(import: &Import) -> Vec<Finding> {
-    let of_samples: [fn(&Sample) -> Option<Finding>; 13] = [
+    let of_samples: [fn(&Sample) -> Option<Finding>; 14] = [
         results::bad_status,
         results::errors,
         results::littles_law,
@@ -80,6 +82,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         load::other_address,
         shape::beyond_the_sample,
         shape::coarse,
+        shape::coarse_clock,
         shape::half_round_trip,
         shape::left_out,
     ];
@@ -96,6 +99,8 @@ pub fn audit(import: &Import) -> Vec<Finding> {
     for sample in &import.samples {
         found.extend(of_samples.iter().filter_map(|check| check(sample)));
     }
-    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity as u8));
+    // Stable: of a kind, in the order of the outputs.
+    let order = |finding: &Finding| (Reverse(finding.severity as u8), finding.code.clone());
+    found.sort_by_cached_key(order);
     found
 }

@@ -123,9 +123,9 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
 
 fn single(pair: &Pair) -> String {
     match (pair.base.len(), pair.own.len()) {
-        (1, 1) => "one run of each: how far runs differ from each other is not known".into(),
-        (1, _) => "one run of the baseline: how far its runs differ is not known".into(),
-        _ => "one run: how far its runs differ is not known".into(),
+        (1, 1) => "single runs".into(),
+        (1, _) => "a single run of the baseline".into(),
+        _ => "a single run".into(),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Which variant an output is of, and which of its cases: from what the output says itself, the
 //! headings and labels above it, its file, and at last its address.
 
+use std::collections::BTreeSet;
+
 use crate::sample::Draft;
+use crate::text::LABEL;
 
 /// A draft's place among the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,34 +68,45 @@ fn own_name(draft: &Draft) -> Option<String> {
 
 /// The headings in which drafts differ, and in more than their case.
 fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
+    let without_labels = by_levels(drafts, cases, |level| level < LABEL);
+    let places = |names: &[Option<String>]| {
+        let all = names.iter().zip(cases).map(|(name, case)| (name.clone(), case));
+        all.collect::<BTreeSet<_>>().len()
+    };
+    // A label is often a remark: it names where headings alone do not tell outputs apart.
+    if without_labels.iter().all(Option::is_some) && places(&without_labels) == drafts.len() {
+        return without_labels;
+    }
+    let with_labels = by_levels(drafts, cases, |_| true);
+    match places(&with_labels) > places(&without_labels) {
+        true => with_labels,
+        false => without_labels,
+    }
+}
+
+fn by_levels(
+    drafts: &[Draft],
+    cases: &[String],
+    counts: impl Fn(u8) -> bool,
+) -> Vec<Option<String>> {
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
         own.map(|(_, text)| text.clone()).filter(|text| {
             !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str())
         })
     };
-    let mut levels: Vec<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(level, _)| *level).collect();
-    levels.sort_unstable();
-    levels.dedup();
-    let mut columns: Vec<Vec<Option<String>>> = levels
-        .iter()
-        .map(|level| drafts.iter().map(|draft| at(draft, *level)).collect())
-        .collect();
+    let levels: BTreeSet<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(l, _)| *l).collect();
+    let levels = levels.into_iter().filter(|level| counts(*level));
+    let mut columns: Vec<Vec<Option<String>>> =
+        levels.map(|level| drafts.iter().map(|draft| at(draft, level)).collect()).collect();
+    let innermost = columns.iter().rfind(|column| column.iter().any(Option::is_some)).cloned();
     let is_same = |column: &Vec<Option<String>>| column.iter().all(|text| *text == column[0]);
-    if drafts.len() > 1 {
-        let last = columns.iter().rfind(|column| column.iter().any(Option::is_some)).cloned();
-        columns.retain(|column| !is_same(column));
-        // All the same: runs of one variant, which the innermost heading names.
-        if columns.is_empty() {
-            columns.extend(last);
-        }
-    } else {
-        // Alone, it is named by the innermost heading.
-        let innermost = columns.iter().rposition(|column| column.iter().any(Option::is_some));
-        columns = innermost.map(|at| columns.swap_remove(at)).into_iter().collect();
+    columns.retain(|column| !is_same(column));
+    if columns.is_empty() {
+        // One output, or runs of one variant.
+        columns.extend(innermost);
     }
-    let tells_more = columns.iter().filter(|column| !is_the_case(column, cases)).count();
-    if tells_more > 0 {
+    if columns.iter().any(|column| !is_the_case(column, cases)) {
         columns.retain(|column| !is_the_case(column, cases));
     }
     let join = |at: usize| {

@@ -115,6 +115,8 @@ pub struct Seen {
     pub latency_max_ns: Option<f64>,
     /// The width of the bucket that the highest percentile was interpolated in.
     pub bucket_ns: Option<f64>,
+    /// The step of the clock by which its length is known, in seconds, where that is coarse.
+    pub clock_s: Option<f64>,
     /// The bare word under which a tool reports what no metric of tare is.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub other: BTreeMap<String, f64>,

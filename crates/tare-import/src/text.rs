@@ -35,7 +35,7 @@ struct Context {
 }
 
 /// A label on a line of its own, or in bold: below all headings.
-const LABEL: u8 = 7;
+pub const LABEL: u8 = 7;
 /// Longer blocks are no outputs.
 const BLOCK_MAX: usize = 2000;
 /// More outputs than these are no paper.

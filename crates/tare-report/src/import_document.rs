@@ -196,12 +196,12 @@ fn share(p: f64) -> String {
     }
 }
 
-/// What was read, and from where.
-pub(crate) fn sources(document: &ImportDocument) -> Vec<String> {
+/// What was recognised, and in which lines.
+pub fn sources(document: &ImportDocument) -> String {
     let of = |sample: &Sample| {
         let name = place_name(document, &sample.case, &sample.variant);
-        let command = sample.command.as_ref().map_or(String::new(), |c| format!(": {c}"));
-        format!("{}: {} as '{name}'{command}", sample.place(), sample.tool.name())
+        let command = sample.command.as_ref().map_or(String::new(), |c| format!("; $ {c}"));
+        format!("  {}: {}, '{name}'{command}\n", sample.place(), sample.tool.name())
     };
     document.import.samples.iter().map(of).collect()
 }
@@ -214,9 +214,10 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
     let mut files: Vec<&str> = import.samples.iter().map(|s| s.source.file.as_str()).collect();
     files.sort_unstable();
     files.dedup();
+    let outputs = import.samples.len();
     format!(
-        "{} outputs of {} in {}; imported, not measured by tare",
-        import.samples.len(),
+        "{outputs} output{} of {} in {}; imported, not measured by tare",
+        if outputs == 1 { "" } else { "s" },
         tools.join(", "),
         match files.as_slice() {
             [one] => (*one).to_owned(),

@@ -42,6 +42,17 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     Some(finding.of(sample))
 }
 
+/// A rate is known no better than the time it was taken over.
+pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
+    let (step, seconds) = (sample.seen.clock_s?, sample.seen.seconds?);
+    let percent = step / seconds * 100.0;
+    let text = format!("its time stamps are whole seconds: {seconds:.0} s to ± {percent:.1} %");
+    let means = "the rate is computed from them, and known no better; latencies are not concerned";
+    let severity = if percent > 2.0 { Severity::Warn } else { Severity::Note };
+    let finding = Finding::new("coarse", severity, text, means);
+    Some(finding.only(&[Metric::Throughput]).of(sample))
+}
+
 /// Buckets and whole milliseconds.
 pub fn coarse(sample: &Sample) -> Option<Finding> {
     let highest = sample.percentiles.iter().filter(|p| p.percent < 100.0).map(|p| p.ns);

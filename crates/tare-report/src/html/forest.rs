@@ -96,8 +96,8 @@ const LINE: u32 = 18;
 const BAR: u32 = 24;
 const AXIS: u32 = 46;
 /// Columns of a wide picture.
-const NAMES: u32 = 230;
-const TOLD: u32 = 190;
+const NAMES: u32 = 220;
+const TOLD: u32 = 212;
 
 fn row_height(row: &Row, size: Size) -> u32 {
     let lines = labels(row, size, 0).iter().map(|(_, (_, y), _)| *y).max().unwrap_or(0) as u32;

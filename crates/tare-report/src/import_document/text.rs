@@ -2,47 +2,37 @@
 
 use tare_import::audit::Finding;
 
-use super::{ImportDocument, ending, sentences, sources, table};
+use super::{ImportDocument, ending, sentences, table};
 use crate::run_markdown::{escape, escaped};
 use crate::run_text::{PAPER, fitted};
 
 pub fn text(document: &ImportDocument) -> String {
     let mut lines = vec![document.import.name.clone(), String::new()];
     lines.extend(fitted(table(document), PAPER));
-    lines.push(String::new());
-    lines.extend(sentences(document));
-    if !document.findings.is_empty() {
-        lines.push(String::new());
+    for group in [sentences(document), findings_lines(document)] {
+        if !group.is_empty() {
+            lines.push(String::new());
+            lines.extend(group);
+        }
     }
-    for (head, means) in findings(document) {
-        lines.push(format!("  {head}"));
-        lines.push(format!("      {means}"));
-    }
-    lines.push(String::new());
-    lines.extend(sources(document).into_iter().map(|source| format!("  {source}")));
     lines.push(String::new());
     lines.push(ending(document));
     lines.join("\n") + "\n"
 }
 
-/// Each finding, and what it means; those that say the same of several are told once.
-pub fn findings(document: &ImportDocument) -> Vec<(String, String)> {
-    let mut told: Vec<(String, String)> = Vec::new();
-    let mut last: Option<(&str, &str)> = None;
-    for finding in &document.findings {
-        let head = format!("{} {}: {}", finding.severity.word(), finding.code, about(finding));
-        // The meaning is told where it is first needed.
-        match last {
-            Some((code, means)) if code == finding.code && means == finding.means => {
-                if let Some((known, _)) = told.last_mut() {
-                    known.push_str(&format!("\n  {head}"));
-                }
-            }
-            _ => told.push((head, finding.means.clone())),
+/// Each finding, and under those of a kind what they mean.
+fn findings_lines(document: &ImportDocument) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut all = document.findings.iter().peekable();
+    while let Some(finding) = all.next() {
+        let word = finding.severity.word();
+        lines.push(format!("  {word} {}: {}", finding.code, about(finding)));
+        let is_same = |next: &&Finding| next.code == finding.code && next.means == finding.means;
+        if all.peek().is_none_or(|next| !is_same(next)) {
+            lines.push(format!("      {}", finding.means));
         }
-        last = Some((&finding.code, &finding.means));
     }
-    told
+    lines
 }
 
 pub fn about(finding: &Finding) -> String {

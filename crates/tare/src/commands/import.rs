@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_import::{FileDrafts, Import as Imported, Trouble, assemble};
 use tare_io::time::wall_unix_ms;
-use tare_report::import_document::ImportDocument;
+use tare_report::import_document::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
 use super::compare::forms;
@@ -69,7 +69,8 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     let version = env!("CARGO_PKG_VERSION");
     if args.dry_run {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
-        return outputs.write(&document, Some("nothing was kept (--dry-run)\n"));
+        let told = format!("\n{}nothing was kept (--dry-run)\n", sources(&document));
+        return outputs.write(&document, Some(&told));
     }
     let path = store_path(args.store.as_ref())?;
     let now = wall_unix_ms();
