@@ -6,6 +6,7 @@
 //! report.
 
 pub mod import;
+pub mod pair;
 pub mod run;
 pub mod sweep;
 

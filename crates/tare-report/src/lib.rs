@@ -13,6 +13,7 @@ pub mod import_document;
 pub mod load;
 pub mod load_text;
 pub mod net;
+pub mod pair_document;
 pub mod run;
 pub mod run_build;
 pub mod run_csv;

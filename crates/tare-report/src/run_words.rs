@@ -2,7 +2,7 @@
 
 use tare_stats::{Estimate, Metric, Verdict};
 
-use crate::run::{Bounds, Comparison, RunReport, Variant};
+use crate::run::{Bounds, Comparison, Run, RunReport, Variant};
 use crate::units::{bytes, duration, rate};
 
 /// The columns of the table, where any variant has them.
@@ -298,9 +298,29 @@ pub fn time(seconds: f64) -> String {
 
 /// Why it ended, and on what it rests.
 pub fn ending(report: &RunReport) -> String {
-    let run = &report.run;
+    let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
+    let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));
+    format!("{rounds}, {launches} launches; {why}; seed {}", report.run.seed)
+}
+
+/// The same of a run whose variants are not at hand.
+pub(crate) fn ending_of(run: &Run) -> String {
+    format!("{}; {}; seed {}", rounds_of(run), stopped(run), run.seed)
+}
+
+fn rounds_of(run: &Run) -> String {
+    format!(
+        "{} rounds of {} slices of {} each in {}",
+        run.rounds,
+        run.slices_per_round,
+        duration(run.slice_ns),
+        time(run.elapsed_ms as f64 / 1000.0)
+    )
+}
+
+fn stopped(run: &Run) -> String {
     let precision = digits(run.precision * 100.0);
-    let why = match run.stopped_by.as_str() {
+    match run.stopped_by.as_str() {
         "precision" => format!("stopped: every interval asked for is ± {precision} % or narrower"),
         "max-time" => format!("stopped by the time limit, before ± {precision} %"),
         "rounds" => "stopped after as many rounds as asked".into(),
@@ -308,14 +328,5 @@ pub fn ending(report: &RunReport) -> String {
         "interrupted" => "interrupted".into(),
         "failed" => "ended by a failure".into(),
         _ => "killed".into(),
-    };
-    let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
-    format!(
-        "{} rounds of {} slices of {} each in {}, {launches} launches; {why}; seed {}",
-        run.rounds,
-        run.slices_per_round,
-        duration(run.slice_ns),
-        time(run.elapsed_ms as f64 / 1000.0),
-        run.seed
-    )
+    }
 }

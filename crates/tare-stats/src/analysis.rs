@@ -48,7 +48,7 @@ pub struct Comparison {
 /// Stopping when the interval happens to be narrow makes intervals miss more often than their level
 /// says: 6 % of the time where 5 % was meant, in simulation. So a comparison's interval is computed
 /// for this share of the misses it may have, and keeps its level with the stopping rule on.
-const PRICE_OF_LOOKING: f64 = 0.8;
+pub(crate) const PRICE_OF_LOOKING: f64 = 0.8;
 
 /// What measuring adds to a log ratio and rounds of one run cannot see, for they share it:
 /// wake-ups, edges of windows, the machine's mode. Runs of a queue whose pace is known exactly
@@ -57,7 +57,7 @@ const PRICE_OF_LOOKING: f64 = 0.8;
 const SYSTEMATIC: f64 = 0.001;
 
 /// Widens an interval by what is not in its rounds: independent, so in quadrature.
-fn with_systematic(estimate: Estimate) -> Estimate {
+pub(crate) fn with_systematic(estimate: Estimate) -> Estimate {
     let half = estimate.half_width().hypot(SYSTEMATIC);
     Estimate { lower: estimate.point - half, upper: estimate.point + half, ..estimate }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod change;
 pub mod digest;
 pub mod distribution;
 pub mod estimate;

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_report::form::{Document, Form};
+use tare_report::pair_document::PairDocument;
+use tare_report::run_document::RunDocument;
+use tare_stats::Metric;
 use tare_store::Store;
 
 use super::compare::forms;
@@ -18,13 +21,21 @@ use crate::run::places::store_path;
 ///
 /// Made from the stored slices alone: the same run gives the same report, to the byte.
 ///
+/// With two runs, what has changed from the first to the second: of a variant beside a baseline the
+/// ratio to it is compared, in which the machine's drift between the runs is cancelled.
+///
 /// Example: tare report last --html report.html
+///
+/// Example: tare report 12 last --fail-if 'throughput > 3%'
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
     /// The run's number, or 'last'
     #[arg(value_name = "RUN")]
     run: String,
+    /// A later run: what has changed from the first to this one; gates are then about the change
+    #[arg(value_name = "LATER")]
+    later: Option<String>,
     /// Write the report as JSON to this file, or to standard output without one
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
@@ -57,6 +68,9 @@ pub struct Report {
 pub fn run(args: &Report) -> Result<(), Failure> {
     let path = store_path(args.store.as_ref())?;
     let store = Store::open_existing(&path)?;
+    if let Some(later) = &args.later {
+        return args.pair(&store, later);
+    }
     let row = store.find_run(&args.run)?;
     if let Some(found) = store.import(row.id)? {
         if !args.fail_if.is_empty() {
@@ -65,20 +79,42 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         }
         return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
     }
-    let mut plan = plan_of(&row)?;
-    if let Some(name) = &args.baseline {
-        plan.rebase(name)?;
-    }
-    let document = document_of(&store, &row, &plan)?;
+    let (document, asked) = args.read(&store, &args.run)?;
     let report = &document.report;
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
     args.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
     args.write(&document)?;
-    gate::judge(&args.fail_if, &plan.stop.metrics, report)
+    gate::judge(&args.fail_if, &asked, report)
 }
 
 impl Report {
+    /// A run of ours, and the metrics that it was to resolve.
+    fn read(&self, store: &Store, text: &str) -> Result<(RunDocument, Vec<Metric>), Failure> {
+        let row = store.find_run(text)?;
+        if row.is_import {
+            let text = format!("run {} was imported: it has no rounds to compare", row.id);
+            return Err(Failure::Usage(text));
+        }
+        let mut plan = plan_of(&row)?;
+        if let Some(name) = &self.baseline {
+            plan.rebase(name)?;
+        }
+        Ok((document_of(store, &row, &plan)?, plan.stop.metrics))
+    }
+
+    fn pair(&self, store: &Store, later: &str) -> Result<(), Failure> {
+        let (before, _) = self.read(store, &self.run)?;
+        let (after, asked) = self.read(store, later)?;
+        let (a, b) = (before.report.run.id, after.report.run.id);
+        if a == b {
+            return Err(Failure::Usage(format!("run {a} and run {b} are the same: name two")));
+        }
+        let pair = PairDocument::new(&before, &after, &asked).map_err(Failure::Usage)?;
+        self.write(&pair)?;
+        gate::judge_changes(&self.fail_if, &asked, &pair)
+    }
+
     /// In the forms that were asked for.
     fn write(&self, document: &dyn Document) -> Result<(), Failure> {
         let Some(form) = self.format else {

@@ -1,9 +1,10 @@
 //! Gates: `--fail-if 'p99 > 5%'`. They judge by intervals, so that noise fails no build.
 
-use tare_report::run::{Comparison, RunReport};
+use tare_report::pair_document::PairDocument;
+use tare_report::run::{Bounds, RunReport};
 use tare_report::run_words::overhead;
 use tare_stats::stopping::relative_half_width;
-use tare_stats::{Metric, Verdict};
+use tare_stats::{Estimate, Metric, Verdict};
 
 use crate::failure::Failure;
 
@@ -62,17 +63,83 @@ impl Gate {
     }
 }
 
+/// What gates look at: comparisons of one run's variants, or changes between two runs.
+pub struct Judged {
+    pub variant: String,
+    pub metric: Metric,
+    pub overhead_percent: Bounds,
+    pub ratio: Estimate,
+    pub verdict: Verdict,
+}
+
 /// `Err` where a gate fails; the first kind that does decides the exit code.
 /// `asked` are the metrics that the run was to resolve.
 pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(), Failure> {
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
+    let all = report.comparisons.iter().map(|c| Judged {
+        variant: c.variant.clone(),
+        metric: c.metric,
+        overhead_percent: c.overhead_percent,
+        ratio: c.ratio,
+        verdict: c.verdict,
+    });
+    judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
+}
+
+/// The change from one run to another: a gate on it fails where a variant has become worse.
+pub fn judge_changes(
+    gates: &[Gate],
+    asked: &[Metric],
+    pair: &PairDocument,
+) -> Result<(), Failure> {
+    let names = names_of(pair);
+    gates.iter().try_for_each(|gate| gate.check_names(&names))?;
+    let all = pair.changes.iter().map(|c| Judged {
+        variant: c.variant.clone(),
+        metric: c.metric,
+        overhead_percent: c.overhead_percent,
+        ratio: c.ratio,
+        verdict: c.verdict,
+    });
+    let precision = pair.before.precision.max(pair.after.precision);
+    judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), precision)
+}
+
+/// Variants whose change is gated unless one is named: those beside a baseline, in whose ratio
+/// drift is cancelled; where there are none, all.
+fn names_of(pair: &PairDocument) -> Vec<&str> {
+    let relative = pair.changes.iter().filter(|change| change.relative_to.is_some());
+    let mut names: Vec<&str> = relative.map(|change| change.variant.as_str()).collect();
+    if names.is_empty() {
+        names = pair.changes.iter().map(|change| change.variant.as_str()).collect();
+    }
+    let mut unique: Vec<&str> = Vec::new();
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
+        }
+    }
+    unique
+}
+
+fn judge_all(
+    gates: &[Gate],
+    asked: &[Metric],
+    names: &[&str],
+    all: &[Judged],
+    precision: f64,
+) -> Result<(), Failure> {
+    let of = |name: &str, metric: Metric| {
+        all.iter().find(|judged| judged.variant == name && judged.metric == metric)
+    };
     let mut failed = Vec::new();
     for gate in gates {
         if let Gate::Overhead { variant, metric, above, percent } = gate {
-            let wanted = |name: &String| variant.as_ref().is_none_or(|wanted| wanted == name);
-            let all = report.variants.iter().filter(|v| !v.baseline).map(|v| &v.name);
-            for name in all.filter(|name| wanted(name)) {
-                failed.extend(match comparison(report, name, *metric) {
-                    Some(comparison) => breaks(comparison, *above, *percent),
+            let wanted = |name: &str| variant.as_ref().is_none_or(|wanted| wanted == name);
+            for name in names.iter().filter(|name| wanted(name)) {
+                failed.extend(match of(name, *metric) {
+                    Some(judged) => breaks(judged, *above, *percent),
                     None => Some(format!("{name}: {} was not measured", metric.word())),
                 });
             }
@@ -81,34 +148,25 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
     if !failed.is_empty() {
         return Err(Failure::Gate(format!("gate failed: {}", failed.join("; "))));
     }
-    let is_unknown = |name: &str| {
-        let mut all = asked.iter().map(|metric| comparison(report, name, *metric));
-        all.any(|comparison| comparison.is_none_or(|comparison| is_wide(comparison, report)))
+    let is_wide = |judged: &Judged| {
+        let few = judged.ratio.n < tare_stats::verdict::ROUNDS_MIN;
+        few || relative_half_width(&judged.ratio) > precision
     };
-    let others = report.variants.iter().filter(|variant| !variant.baseline);
-    let unknown: Vec<&str> =
-        others.map(|variant| variant.name.as_str()).filter(|name| is_unknown(name)).collect();
+    let is_unknown =
+        |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
+    let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
-        let precision = report.run.precision * 100.0;
-        let text = format!("unresolved: {} not known to ± {precision} %", unknown.join(", "));
+        let percent = precision * 100.0;
+        let text = format!("unresolved: {} not known to ± {percent} %", unknown.join(", "));
         return Err(Failure::Unresolved(text));
     }
     Ok(())
 }
 
-fn comparison<'a>(report: &'a RunReport, name: &str, metric: Metric) -> Option<&'a Comparison> {
-    report.comparisons.iter().find(|c| c.variant == name && c.metric == metric)
-}
-
-fn is_wide(comparison: &Comparison, report: &RunReport) -> bool {
-    let few = comparison.ratio.n < tare_stats::verdict::ROUNDS_MIN;
-    few || relative_half_width(&comparison.ratio) > report.run.precision
-}
-
 /// In words, where the whole interval is on the forbidden side; and where no verdict is allowed,
 /// for a gate that cannot judge must not pass.
-fn breaks(comparison: &Comparison, above: bool, percent: f64) -> Option<String> {
-    let Comparison { variant, metric, overhead_percent, verdict, .. } = comparison;
+fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
+    let Judged { variant, metric, overhead_percent, verdict, .. } = judged;
     if *verdict == Verdict::Void {
         return Some(format!("{variant}: no verdict on {} is allowed (void)", metric.word()));
     }

@@ -1,0 +1,53 @@
+//! The page of two runs.
+
+use tare_stats::Metric;
+
+use super::about;
+use super::forest::{self, Row};
+use super::page::{Page, definitions, details, escape, list, table};
+use crate::date;
+use crate::pair_document::{Change, PairDocument, heading, sentences, table as numbers};
+use crate::run::Run;
+use crate::run_words::{ending_of, noun};
+
+pub fn render(document: &PairDocument) -> String {
+    let mut page = Page::new(&heading(document));
+    let told: Vec<String> = sentences(document).iter().map(|text| escape(text)).collect();
+    page.opening(&list("verdicts", &told));
+    page.section("What has changed", &forests(document));
+    page.section("The numbers", &table("Earlier and later", &numbers(document)));
+    page.section("May these runs be compared?", &about::guards(&document.guards));
+    let runs = definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
+    page.section("The runs", &runs);
+    page.finish()
+}
+
+fn of_run(title: &str, run: &Run) -> (String, String) {
+    let began = date::utc_with_seconds(run.started_unix_ms);
+    let told = format!("run {}, begun {began} UTC by tare {}: {}", run.id, run.tare_version, ending_of(run));
+    (title.to_owned(), told)
+}
+
+fn forests(document: &PairDocument) -> String {
+    let of = |metric: Metric, asked: bool| {
+        let all = document.changes.iter().filter(|c| c.metric == metric && c.asked == asked);
+        let rows: Vec<Row> = all.map(row).collect();
+        let tolerance = asked.then_some(document.tolerance * 100.0);
+        forest::figure(&format!("Change in {}", noun(metric)), &rows, tolerance)
+    };
+    let asked: String = Metric::ALL.into_iter().map(|metric| of(metric, true)).collect();
+    let others: String = Metric::ALL.into_iter().map(|metric| of(metric, false)).collect();
+    match others.is_empty() {
+        true => asked,
+        false => asked + &details("In what else was measured", &others),
+    }
+}
+
+fn row(change: &Change) -> Row {
+    let bounds = change.overhead_percent;
+    let name = match &change.relative_to {
+        Some(baseline) => format!("{} against {baseline}", change.variant),
+        None => format!("{} by itself", change.variant),
+    };
+    Row { name, point: bounds.point, lower: bounds.lower, upper: bounds.upper, verdict: change.verdict }
+}

@@ -1,0 +1,156 @@
+//! Two stored runs side by side: yesterday's and today's, this machine's and that one's.
+
+mod guards;
+mod words;
+
+use serde::Serialize;
+use tare_stats::change::{ChangeQuestion, Match, changes};
+use tare_stats::{Estimate, Metric, Severity, Verdict};
+
+use crate::form::{Document, Form};
+use crate::html;
+use crate::run::{Bounds, Run, RunGuard, RunReport};
+use crate::run_document::RunDocument;
+
+pub const SCHEMA: &str = "tare.change/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PairDocument {
+    pub schema: String,
+    pub before: Run,
+    pub after: Run,
+    pub changes: Vec<Change>,
+    /// Variants that only one of the runs has.
+    pub alone: Vec<String>,
+    pub tolerance: f64,
+    pub guards: Vec<RunGuard>,
+}
+
+/// One variant in one metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    pub variant: String,
+    pub metric: Metric,
+    pub asked: bool,
+    /// The baseline that the variant's ratio is taken to, in both runs; null where its values
+    /// themselves are compared, and drift with them.
+    pub relative_to: Option<String>,
+    pub before: Side,
+    pub after: Side,
+    /// Later over earlier: of values, or of ratios to the baseline.
+    pub ratio: Estimate,
+    pub overhead_percent: Bounds,
+    pub verdict: Verdict,
+}
+
+/// What one of the runs said.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Side {
+    pub value: Option<Estimate>,
+    pub overhead_percent: Option<Bounds>,
+}
+
+impl PairDocument {
+    /// `Err` in one line where nothing can be compared.
+    pub fn new(before: &RunDocument, after: &RunDocument, asked: &[Metric]) -> Result<Self, String> {
+        let (a, b) = (&before.report, &after.report);
+        let names = |report: &RunReport| -> Vec<String> {
+            report.variants.iter().map(|variant| variant.name.clone()).collect()
+        };
+        let (ours, theirs) = (names(a), names(b));
+        let base = |report: &RunReport| report.baseline().map(|b| b.name.clone());
+        let baseline = base(a).filter(|name| Some(name) == base(b).as_ref());
+        let shared: Vec<(usize, usize)> = ours
+            .iter()
+            .enumerate()
+            .filter_map(|(at, name)| Some((at, theirs.iter().position(|own| own == name)?)))
+            .collect();
+        if shared.is_empty() {
+            return Err(format!(
+                "runs {} and {} have no variant in common: {} against {}",
+                a.run.id,
+                b.run.id,
+                ours.join(", "),
+                theirs.join(", ")
+            ));
+        }
+        let is_relative = |name: &String| baseline.as_ref().is_some_and(|base| base != name);
+        let matches = shared.iter().map(|(before, after)| Match {
+            before: *before,
+            after: *after,
+            relative: is_relative(&ours[*before]),
+        });
+        let question = ChangeQuestion {
+            matches: matches.collect(),
+            metrics: asked.to_vec(),
+            tolerance: a.run.tolerance.max(b.run.tolerance),
+            level: before.facts.question.level,
+        };
+        let alone = |names: &[String], others: &[String], run: &Run| -> Vec<String> {
+            let only = names.iter().filter(|name| !others.contains(name));
+            only.map(|name| format!("{name} (run {})", run.id)).collect()
+        };
+        let guards = guards::of_pair(before, after, baseline.as_deref());
+        let found = changes(&before.digests, &after.digests, &question).into_iter().map(|found| {
+            let Match { before: at, relative, .. } = question.matches[found.at];
+            let variant = ours[at].clone();
+            let is_void = guards::is_void(&guards, &variant, baseline.as_deref());
+            Change {
+                relative_to: baseline.clone().filter(|_| relative),
+                before: Side::of(a, &variant, found.metric),
+                after: Side::of(b, &variant, found.metric),
+                metric: found.metric,
+                asked: found.asked,
+                ratio: found.ratio,
+                overhead_percent: found.overhead_percent.into(),
+                verdict: if is_void { Verdict::Void } else { found.verdict },
+                variant,
+            }
+        });
+        Ok(Self {
+            schema: SCHEMA.into(),
+            changes: found.collect(),
+            alone: [alone(&ours, &theirs, &a.run), alone(&theirs, &ours, &b.run)].concat(),
+            tolerance: question.tolerance,
+            before: a.run.clone(),
+            after: b.run.clone(),
+            guards,
+        })
+    }
+
+    /// Whether a guard forbids any verdict.
+    pub fn has_void(&self) -> bool {
+        self.guards.iter().any(|guard| guard.severity == Severity::Void)
+    }
+}
+
+impl Side {
+    fn of(report: &RunReport, variant: &str, metric: Metric) -> Self {
+        let comparison =
+            report.comparisons.iter().find(|c| c.variant == variant && c.metric == metric);
+        Self {
+            value: report.variant(variant).and_then(|own| own.metric(metric)).copied(),
+            overhead_percent: comparison.map(|comparison| comparison.overhead_percent),
+        }
+    }
+}
+
+impl Document for PairDocument {
+    fn kind(&self) -> &'static str {
+        "a pair of runs"
+    }
+
+    fn form(&self, form: Form) -> Option<String> {
+        match form {
+            Form::Text => Some(words::text(self)),
+            // Plain data: nothing in it can fail to be written.
+            Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
+            Form::Markdown => Some(words::markdown(self)),
+            Form::Csv => Some(words::csv(self)),
+            Form::Html => Some(html::pair::render(self)),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) use words::{heading, sentences, table};

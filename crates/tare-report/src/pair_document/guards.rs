@@ -1,0 +1,136 @@
+//! What stands between two runs and a comparison of them.
+
+use serde_json::Value;
+use tare_stats::Severity;
+
+use crate::date;
+use crate::run::{RunGuard, RunReport};
+use crate::run_document::RunDocument;
+
+/// Replies whose mean sizes differ by more were not the same.
+const REPLY_VOID: f64 = 1.005;
+
+pub fn of_pair(
+    before: &RunDocument,
+    after: &RunDocument,
+    baseline: Option<&str>,
+) -> Vec<RunGuard> {
+    let (a, b) = (&before.report, &after.report);
+    let mut guards: Vec<RunGuard> = carried(a).chain(carried(b)).collect();
+    guards.extend(other_load(a, b));
+    guards.extend(a.variants.iter().filter_map(|variant| unequal_reply(a, b, &variant.name)));
+    guards.extend(other_machine(a, b));
+    guards.extend(a.variants.iter().filter_map(|variant| other_server(a, b, &variant.name)));
+    guards.push(drift(a, b, baseline));
+    guards
+}
+
+pub fn is_void(guards: &[RunGuard], variant: &str, baseline: Option<&str>) -> bool {
+    guards.iter().filter(|guard| guard.severity == Severity::Void).any(|guard| {
+        guard.variant.as_deref().is_none_or(|name| name == variant || Some(name) == baseline)
+    })
+}
+
+fn guard(code: &str, severity: Severity, variant: Option<&str>, text: String) -> RunGuard {
+    RunGuard { code: code.into(), severity, variant: variant.map(str::to_owned), text }
+}
+
+/// What forbids a verdict within a run forbids one between two.
+fn carried(report: &RunReport) -> impl Iterator<Item = RunGuard> {
+    let void = report.guards.iter().filter(|guard| guard.severity == Severity::Void);
+    void.map(|own| RunGuard {
+        text: format!("in run {}: {}", report.run.id, own.text),
+        ..own.clone()
+    })
+}
+
+fn drift(a: &RunReport, b: &RunReport, baseline: Option<&str>) -> RunGuard {
+    let times = format!(
+        "run {} was made at {}, run {} at {} UTC",
+        a.run.id,
+        date::utc(a.run.started_unix_ms),
+        b.run.id,
+        date::utc(b.run.started_unix_ms)
+    );
+    let text = match baseline {
+        Some(name) => format!(
+            "{times}: drift between runs is not cancelled in the change of {name} itself; of the \
+             others the ratio to {name} is compared, in which it is"
+        ),
+        None => format!(
+            "{times}, and with different baselines: values are compared, and drift between runs \
+             is not cancelled in them"
+        ),
+    };
+    guard("drift", Severity::Warn, None, text)
+}
+
+/// Keys of the load that say how it is made, not what is asked.
+const OF_THE_MACHINE: [&str; 3] = ["cpus", "reactor", "threads"];
+
+fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
+    let load = |report: &RunReport| report.plan.get("load").cloned().unwrap_or_default();
+    let (x, y) = (load(a), load(b));
+    let differ = differences(&x, &y, &OF_THE_MACHINE);
+    (!differ.is_empty()).then(|| {
+        let text = format!("the loads are not the same: {}", differ.join(", "));
+        guard("other-load", Severity::Void, None, text)
+    })
+}
+
+fn other_machine(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
+    let differ = differences(&a.machine, &b.machine, &[]);
+    (!differ.is_empty()).then(|| {
+        let text = format!(
+            "the machines are not the same: {}; a ratio on one need not be the ratio on another",
+            differ.join(", ")
+        );
+        guard("other-machine", Severity::Warn, None, text)
+    })
+}
+
+fn other_server(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
+    let own = |report: &RunReport| -> Option<Value> {
+        let variants = report.plan.get("variants")?.as_array()?;
+        variants.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name)).cloned()
+    };
+    let differ = differences(&own(a)?, &own(b)?, &["baseline", "url"]);
+    (!differ.is_empty()).then(|| {
+        let text = format!("it is not described alike in both: {}", differ.join(", "));
+        guard("other-server", Severity::Note, Some(name), text)
+    })
+}
+
+fn unequal_reply(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
+    let bytes = |report: &RunReport| report.variant(name)?.body_bytes_per_reply;
+    let (x, y) = (bytes(a)?, bytes(b)?);
+    if x.max(y) <= x.min(y) * REPLY_VOID {
+        return None;
+    }
+    let text = format!("its replies have {x:.0} bytes on average in one and {y:.0} in the other");
+    Some(guard("unequal-reply", Severity::Void, Some(name), text))
+}
+
+/// "connections 20 and 40", a key at a time.
+fn differences(a: &Value, b: &Value, but: &[&str]) -> Vec<String> {
+    let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else { return Vec::new() };
+    let mut keys: Vec<&String> = x.keys().chain(y.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let differ = keys.into_iter().filter(|key| !but.contains(&key.as_str()));
+    let differ = differ.filter(|key| x.get(*key) != y.get(*key));
+    differ.map(|key| format!("{key} {} and {}", short(x.get(key)), short(y.get(key)))).collect()
+}
+
+fn short(value: Option<&Value>) -> String {
+    const LONG: usize = 60;
+    let text = match value {
+        None | Some(Value::Null) => "none".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    match text.chars().count() > LONG {
+        true => text.chars().take(LONG).chain(['…']).collect(),
+        false => text,
+    }
+}

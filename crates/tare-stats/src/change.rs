@@ -1,0 +1,152 @@
+//! Two runs of the same question, at different times or on different machines: what has changed.
+//!
+//! Rounds of different runs are no pairs. What drifts between runs is in a variant's own values; it
+//! is not in the ratio to the baseline that ran beside it. So a variant's change is that of its
+//! ratio, and only a baseline's change is that of its values.
+
+use crate::analysis::{PRICE_OF_LOOKING, with_systematic};
+use crate::digest::RoundDigest;
+use crate::estimate::{Estimate, sidak};
+use crate::metric::Metric;
+use crate::verdict::Verdict;
+use crate::welch::Difference;
+
+/// The same variant's place in the earlier and the later run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    pub before: usize,
+    pub after: usize,
+    /// Compare ratios to each run's baseline; else values.
+    pub relative: bool,
+}
+
+/// What is asked of two runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeQuestion {
+    pub matches: Vec<Match>,
+    /// Metrics that decide.
+    pub metrics: Vec<Metric>,
+    pub tolerance: f64,
+    pub level: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Its place among the matches.
+    pub at: usize,
+    pub metric: Metric,
+    pub asked: bool,
+    /// Later over earlier; `n` is that of the run with fewer rounds.
+    pub ratio: Estimate,
+    pub overhead_percent: Estimate,
+    pub verdict: Verdict,
+}
+
+pub fn changes(
+    before: &[RoundDigest],
+    after: &[RoundDigest],
+    question: &ChangeQuestion,
+) -> Vec<Change> {
+    let mut found = Vec::new();
+    for (at, pair) in question.matches.iter().enumerate() {
+        for metric in Metric::ALL {
+            let logs = |digests: &[RoundDigest], variant: usize| -> Vec<f64> {
+                let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+                let of = |round: &crate::digest::VariantRound| match pair.relative {
+                    true => round.log_ratio(metric),
+                    false => round.value(metric).map(f64::ln),
+                };
+                rounds.filter_map(of).collect()
+            };
+            let (a, b) = (logs(before, pair.before), logs(after, pair.after));
+            found.extend(Difference::of_means(&a, &b).map(|change| (at, metric, change)));
+        }
+    }
+    let is_asked = |metric: Metric| question.metrics.contains(&metric);
+    let family = |wanted: bool| found.iter().filter(|(_, m, _)| is_asked(*m) == wanted).count();
+    let levels = [sidak(question.level, family(false)), sidak(question.level, family(true))];
+    let change = |(at, metric, difference): (usize, Metric, Difference)| {
+        let asked = is_asked(metric);
+        let level = levels[usize::from(asked)];
+        // Each of the two runs stopped when it looked precise, and each has its own systematic part.
+        let log = difference.interval(1.0 - (1.0 - level) * PRICE_OF_LOOKING);
+        let log = with_systematic(with_systematic(log));
+        let ratio = Estimate { level, ..log.map(f64::exp) };
+        if !ratio.upper.is_finite() || ratio.lower <= 0.0 {
+            return None;
+        }
+        let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
+        let verdict = Verdict::of(&overhead_percent, question.tolerance);
+        Some(Change { at, metric, asked, ratio, overhead_percent, verdict })
+    };
+    found.into_iter().filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::digest;
+    use crate::samples::{Counts, Round, Slice};
+    use tare_io::Random;
+
+    /// A run whose machine has a speed, and whose second variant has a cost.
+    fn run(random: &mut Random, rounds: u32, speed: f64, cost: f64) -> Vec<RoundDigest> {
+        let mut normal = || (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
+        let round = |index| {
+            // What a round shares, and what each launch adds.
+            let shared = speed * (1.0 + 0.05 * normal());
+            let slices = [0, 1].map(|variant| {
+                let own = shared * (1.0 + 0.02 * normal());
+                let good = if variant == 0 { own } else { own * (1.0 - cost) };
+                let counts = Counts { window_ns: 1_000_000_000, good: good as u64, ..Counts::default() };
+                Slice { variant, counts, ..Slice::default() }
+            });
+            digest(&Round { index, cycles: 1, slices: slices.into(), ..Round::default() }, 2, 0)
+        };
+        (0..rounds).map(round).collect()
+    }
+
+    fn question(relative: bool) -> ChangeQuestion {
+        let at = usize::from(relative);
+        ChangeQuestion {
+            matches: vec![Match { before: at, after: at, relative }],
+            metrics: vec![Metric::Throughput],
+            tolerance: 0.02,
+            level: 0.95,
+        }
+    }
+
+    #[test]
+    fn a_slower_machine_is_no_change_of_a_ratio() {
+        let mut random = Random::stream(3, "change", 0);
+        let (mut called, mut covered) = (0, 0);
+        for _ in 0..300 {
+            let before = run(&mut random, 40, 100_000.0, 0.10);
+            let after = run(&mut random, 25, 70_000.0, 0.10);
+            let found = changes(&before, &after, &question(true));
+            let change = found.iter().find(|c| c.metric == Metric::Throughput).unwrap();
+            called += u32::from(matches!(change.verdict, Verdict::Slower | Verdict::Faster));
+            covered += u32::from(change.overhead_percent.covers(0.0));
+            let values = changes(&before, &after, &question(false));
+            assert_eq!(values[0].verdict, Verdict::Slower, "the baseline itself is slower");
+        }
+        assert!(called <= 20, "{called} of 300 called a change");
+        assert!(covered >= 278, "{covered} of 300 cover none");
+    }
+
+    #[test]
+    fn a_cost_that_was_added_is_found() {
+        let mut random = Random::stream(4, "change", 0);
+        let (mut found, mut covered) = (0, 0);
+        for _ in 0..200 {
+            let before = run(&mut random, 60, 100_000.0, 0.10);
+            let after = run(&mut random, 60, 130_000.0, 0.145);
+            let all = changes(&before, &after, &question(true));
+            let change = all.iter().find(|c| c.metric == Metric::Throughput).unwrap();
+            found += u32::from(change.verdict == Verdict::Slower);
+            // 0.855 of 0.9 is what is left.
+            covered += u32::from(change.overhead_percent.covers(5.0));
+        }
+        assert!(found >= 190 && covered >= 184, "{found} found and {covered} covered, of 200");
+    }
+}
