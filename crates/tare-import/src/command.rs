@@ -51,9 +51,13 @@ fn flags(tool: Tool) -> &'static [Flag] {
             ("duration", "d", Seconds),
             ("rate", "R", Rate),
         ],
-        Tool::Ab => &[("", "n", Requests), ("", "c", Connections), ("", "t", Seconds), ("", "k", Keep)],
+        Tool::Ab => {
+            &[("", "n", Requests), ("", "c", Connections), ("", "t", Seconds), ("", "k", Keep)]
+        }
         Tool::Hey => &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds)],
-        Tool::Oha => &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds), ("", "q", Rate)],
+        Tool::Oha => {
+            &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds), ("", "q", Rate)]
+        }
         Tool::H2load => &[
             ("requests", "n", Requests),
             ("clients", "c", Connections),
@@ -110,7 +114,8 @@ impl Command {
         })?;
         let rest = &words[at + 1..];
         let is_flag = |word: &&str| word.starts_with('-') || word.contains("://");
-        let is_host = |word: &&str| word.split('.').count() == 4 || *word == "run" || *word == "syscall";
+        let is_host =
+            |word: &&str| word.split('.').count() == 4 || *word == "run" || *word == "syscall";
         if !rest.iter().any(|word| is_flag(word) || is_host(word)) {
             return None;
         }
@@ -153,15 +158,18 @@ impl Command {
 fn without_prompt(text: &str, in_fence: bool) -> Option<&str> {
     for mark in ["$ ", "# ", "% "] {
         if let Some((before, after)) = text.split_once(mark) {
-            let is_prompt = before.is_empty() || before.contains('@') || before.ends_with(['~', ']']);
+            let is_prompt =
+                before.is_empty() || before.contains('@') || before.ends_with(['~', ']']);
             if is_prompt && before.len() < 80 && Command::parse(after).is_some() {
                 return Some(after);
             }
         }
     }
-    let indented_or_fenced = in_fence || NAMES.iter().any(|(name, _)| {
-        text.strip_prefix(name).is_some_and(|rest| rest.starts_with(" -") || rest.starts_with(" http"))
-    });
+    let indented_or_fenced = in_fence
+        || NAMES.iter().any(|(name, _)| {
+            text.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(" -") || rest.starts_with(" http"))
+        });
     Some(if indented_or_fenced { text } else { "" })
 }
 

@@ -73,7 +73,10 @@ pub fn compare(import: &Import, findings: &[Finding]) -> Vec<Compared> {
         repeated.filter(|p| p.at.3 == wanted).count()
     };
     let families = [family(false), family(true)];
-    pairs.iter().map(|pair| judged(pair, import, findings, families[usize::from(pair.at.3)])).collect()
+    pairs
+        .iter()
+        .map(|pair| judged(pair, import, findings, families[usize::from(pair.at.3)]))
+        .collect()
 }
 
 fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> Compared {
@@ -92,7 +95,9 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
         finding.severity == Severity::Void && own && here && of_metric
     });
     let (verdict, why) = match (void, &bounds) {
-        (Some(finding), _) => (Some(Verdict::Void), Some(format!("{}: {}", finding.code, finding.text))),
+        (Some(finding), _) => {
+            (Some(Verdict::Void), Some(format!("{}: {}", finding.code, finding.text)))
+        }
         (None, None) => (None, Some(single(pair))),
         (None, Some((estimate, _))) => {
             // Nobody said which difference would not matter: nothing is called the same.

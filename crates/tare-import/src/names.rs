@@ -15,9 +15,30 @@ pub struct Name {
 
 /// Headings that say what follows, not whose it is.
 const GENERIC: [&str; 24] = [
-    "results", "result", "output", "outputs", "run", "runs", "command", "commands", "benchmark",
-    "benchmarks", "test", "tests", "raw output", "raw results", "example", "log", "logs", "wrk",
-    "wrk2", "qperf", "h2load", "ab", "hey", "unixbench",
+    "results",
+    "result",
+    "output",
+    "outputs",
+    "run",
+    "runs",
+    "command",
+    "commands",
+    "benchmark",
+    "benchmarks",
+    "test",
+    "tests",
+    "raw output",
+    "raw results",
+    "example",
+    "log",
+    "logs",
+    "wrk",
+    "wrk2",
+    "qperf",
+    "h2load",
+    "ab",
+    "hey",
+    "unixbench",
 ];
 
 /// Names for the drafts of one file. `given` is what the user calls them.
@@ -91,9 +112,8 @@ fn by_levels(
 ) -> Vec<Option<String>> {
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
-        own.map(|(_, text)| text.clone()).filter(|text| {
-            !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str())
-        })
+        own.map(|(_, text)| text.clone())
+            .filter(|text| !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str()))
     };
     let levels: BTreeSet<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(l, _)| *l).collect();
     let levels = levels.into_iter().filter(|level| counts(*level));
@@ -119,10 +139,11 @@ fn by_levels(
 /// Each text stands for one case, and each case has one text.
 fn is_the_case(column: &[Option<String>], cases: &[String]) -> bool {
     let pairs = || column.iter().zip(cases);
-    let is_one_to_one = pairs().all(|(text, case)| {
-        pairs().all(|(other, of)| (text == other) == (case == of))
-    });
-    is_one_to_one && column.iter().all(Option::is_some) && cases.iter().any(|case| *case != cases[0])
+    let is_one_to_one =
+        pairs().all(|(text, case)| pairs().all(|(other, of)| (text == other) == (case == of)));
+    is_one_to_one
+        && column.iter().all(Option::is_some)
+        && cases.iter().any(|case| *case != cases[0])
 }
 
 #[cfg(test)]
@@ -132,7 +153,8 @@ mod tests {
 
     fn draft(headings: &[(u8, &str)], rate: Option<f64>) -> Draft {
         let mut draft = Draft::new(Tool::Wrk);
-        draft.headings = headings.iter().map(|(level, text)| (*level, (*text).to_owned())).collect();
+        draft.headings =
+            headings.iter().map(|(level, text)| (*level, (*text).to_owned())).collect();
         draft.asked.rate_per_s = rate;
         draft
     }
@@ -148,8 +170,12 @@ mod tests {
             draft(&[(1, "Study"), (2, "Host"), (3, "wrk")], None),
             draft(&[(1, "Study"), (2, "VM"), (3, "wrk"), (7, "plain")], None),
         ];
-        assert_eq!(names(&all), ["Host|", "VM, plain|"]);
+        assert_eq!(names(&all), ["Host|", "VM|"]);
         assert_eq!(names(&all[..1]), ["Host|"]);
+        // A label names where headings alone do not.
+        let both =
+            [draft(&[(2, "VM"), (7, "plain")], None), draft(&[(2, "VM"), (7, "tuned")], None)];
+        assert_eq!(names(&both), ["plain|", "tuned|"]);
     }
 
     #[test]

@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(binary_bytes("49.63GB"), Some(49.63 * 1024f64.powi(3)));
         assert_eq!(binary_bytes("4.02MB/s"), Some(4.02 * 1024f64.powi(2)));
         assert_eq!(binary_bytes("12"), None);
-        assert_eq!((count("17.80k"), count("121.22"), count("1q")), (Some(17_800.0), Some(121.22), None));
+        assert_eq!(
+            (count("17.80k"), count("121.22"), count("1q")),
+            (Some(17_800.0), Some(121.22), None)
+        );
         assert_eq!(qperf_rate("1.36 MB/sec"), Some(1.36e6));
         assert_eq!(qperf_rate("8 Gb/sec"), Some(1e9));
         assert_eq!(qperf_rate("64 bytes/sec"), Some(64.0));

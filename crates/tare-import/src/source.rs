@@ -27,10 +27,7 @@ const JSON_MAX: usize = 16 << 20;
 const HEAD: usize = 64 << 10;
 
 /// What a file holds; what in it looked like an output and was none is told beside.
-pub fn read(
-    file: &str,
-    mut reader: impl BufRead,
-) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
+pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
     let mut head = Vec::new();
     let broken = |error: std::io::Error| Trouble::at(1, format!("cannot be read: {error}"));
     reader.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(broken)?;

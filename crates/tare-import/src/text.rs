@@ -62,9 +62,11 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
         let found = if opens_json { Some(json(&lines, at, file)) } else { output(&lines, at) };
         if let Some((length, read)) = found {
             match read {
-                Ok(found) => drafts.extend(found.into_iter().map(|draft| {
-                    context.complete(draft, file, at, &lines[at..at + length])
-                })),
+                Ok(found) => drafts.extend(
+                    found
+                        .into_iter()
+                        .map(|draft| context.complete(draft, file, at, &lines[at..at + length])),
+                ),
                 Err(Trouble { line, why }) => {
                     unread.push(Unread { file: file.to_owned(), line, why });
                 }
@@ -117,8 +119,11 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
 
 /// No output goes on after the end of a fence, or a heading.
 fn ends_all(line: &str) -> bool {
-    fence_mark(line).is_some() || line.starts_with("# ") || line.starts_with("## ")
-        || line.starts_with("### ") || line.starts_with("#### ")
+    fence_mark(line).is_some()
+        || line.starts_with("# ")
+        || line.starts_with("## ")
+        || line.starts_with("### ")
+        || line.starts_with("#### ")
 }
 
 /// JSON in a fence: to the fence's end, or the text's.
@@ -128,7 +133,9 @@ fn json(lines: &[&str], at: usize, file: &str) -> Read {
     let read = formats::json::read(&text, file, at + 1);
     // JSON of something else is nobody's fault.
     match read {
-        Err(Trouble { why, .. }) if why.contains(formats::json::UNKNOWN) => (length, Ok(Vec::new())),
+        Err(Trouble { why, .. }) if why.contains(formats::json::UNKNOWN) => {
+            (length, Ok(Vec::new()))
+        }
         read => (length, read),
     }
 }

@@ -140,11 +140,9 @@ pub(crate) fn overhead(compared: &Compared) -> String {
     let point = signed(compared.overhead_percent);
     match compared.interval {
         None => format!("{point} %"),
-        Some(interval) => format!(
-            "{point} % ({} to {})",
-            signed(interval.lower),
-            signed(interval.upper)
-        ),
+        Some(interval) => {
+            format!("{point} % ({} to {})", signed(interval.lower), signed(interval.upper))
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' forms. Pure functions: no sockets, no clock, no
-//! files.
+//! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' forms. Pure
+//! functions: no sockets, no clock, no files.
 
 #![forbid(unsafe_code)]
 

@@ -52,7 +52,11 @@ pub struct Side {
 
 impl PairDocument {
     /// `Err` in one line where nothing can be compared.
-    pub fn new(before: &RunDocument, after: &RunDocument, asked: &[Metric]) -> Result<Self, String> {
+    pub fn new(
+        before: &RunDocument,
+        after: &RunDocument,
+        asked: &[Metric],
+    ) -> Result<Self, String> {
         let (a, b) = (&before.report, &after.report);
         let names = |report: &RunReport| -> Vec<String> {
             report.variants.iter().map(|variant| variant.name.clone()).collect()

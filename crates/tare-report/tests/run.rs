@@ -7,11 +7,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tare_report::form::{Document, Form};
 use tare_report::guards::Severity;
 use tare_report::run::{RunReport, Skipped};
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run_document::RunDocument;
+use tare_report::run_sweep::Sweep;
+use tare_report::timeline::Timeline;
 use tare_report::{run_csv, run_markdown, run_text};
-use tare_stats::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
+use tare_stats::samples::{
+    Counts, Launch, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
+};
 use tare_stats::{Distribution, Metric, Question, RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
@@ -30,6 +36,7 @@ fn facts() -> RunFacts {
         seed: 42,
         tare_version: "0.1.0".into(),
         started_unix_ms: 1_795_239_600_000,
+        command: "tare run it.toml --seed 42".into(),
         stopped_by: "precision".into(),
         machine: serde_json::json!({ "cpus": [0, 1] }),
         plan: serde_json::json!({ "name": "x" }),
@@ -43,6 +50,7 @@ fn facts() -> RunFacts {
         variants: vec![variant("none"), variant("=<b>filter</b>")],
         skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
         load: LoadFacts {
+            path: "/".into(),
             asked: Default::default(),
             open_loop: false,
             rate_per_s: None,
@@ -241,13 +249,36 @@ fn golden(name: &str, got: &str) {
     assert_ne!(got, changed);
 }
 
+fn document() -> RunDocument {
+    document_of(&facts(), |_| {})
+}
+
+fn document_of(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunDocument {
+    let mut timeline = Timeline::default();
+    let digests = (0..24).map(|index| {
+        let mut round = round(index);
+        change(&mut round);
+        timeline.add(&round, Metric::Throughput);
+        digest(&round, facts.variants.len(), 0)
+    });
+    let digests = digests.collect();
+    RunDocument::new(facts.clone(), digests, timeline)
+}
+
+/// The loop is over all forms: one that is added without a golden file fails.
 #[test]
-fn every_format_to_the_byte() {
-    let report = report();
-    golden("run.txt", &run_text::render(&report));
-    golden("run.md", &run_markdown::render(&report));
-    golden("run.csv", &run_csv::render(&report));
-    golden("run.json", &report.json());
+fn every_form_to_the_byte() {
+    let document = document();
+    for form in Form::ALL {
+        golden(&format!("run.{}", form.word()), &document.render(form).unwrap());
+    }
+}
+
+#[test]
+fn forms_that_a_document_lacks_are_named() {
+    let sweep = Sweep::of(Vec::new(), Vec::new());
+    let why = sweep.render(Form::Smp).unwrap_err();
+    assert_eq!(why, "a sweep has no form smp; it has text, json, markdown, csv, html");
 }
 
 #[test]
@@ -256,6 +287,67 @@ fn text_from_outside_is_not_markup() {
     assert!(markdown.contains("What does \\|it\\| cost?") && markdown.contains("=&lt;b&gt;filter"));
     let csv = run_csv::render(&report());
     assert!(csv.contains(",'=<b>filter</b>,"), "no formula: {csv}");
+}
+
+/// Everything that a server, a machine or a user can put into a report.
+#[test]
+fn hostile_text_is_no_markup_in_html() {
+    const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u{202e}";
+    let mut facts = facts();
+    facts.name = EVIL.into();
+    facts.command = EVIL.into();
+    facts.variants[1].name = EVIL.into();
+    facts.variants[1].place = EVIL.into();
+    facts.skipped[0] = Skipped { name: EVIL.into(), reason: EVIL.into() };
+    facts.machine =
+        serde_json::json!({ "host": EVIL, "cpu_model": EVIL, "cpus": [0], "system": EVIL });
+    facts.plan = serde_json::json!({ EVIL: EVIL });
+    let document = document_of(&facts, |round| {
+        let counts = &mut round.slices[1].counts;
+        (counts.failed, counts.started) = (9, counts.started + 9);
+        counts.errors = vec![(EVIL.into(), 9, EVIL.into())];
+        let probe = round.launches[1].probe.as_mut().unwrap();
+        probe.header_names = vec![EVIL.into()];
+        probe.tls = Some(EVIL.into());
+        round.launches[1].proofs =
+            vec![Proof { layer: EVIL.into(), held: true, text: EVIL.into() }];
+    });
+    let html = document.render(Form::Html).unwrap();
+    // What tare writes itself: one script of its own, and one of data for each picture.
+    let pictures = html.matches("<svg ").count();
+    assert!(pictures > 8 && html.matches("<script").count() == pictures + 1, "{pictures} pictures");
+    assert_eq!(html.matches("</script>").count(), pictures + 1);
+    assert!(!html.contains("<img") && !html.contains('\u{202e}'), "markup from outside");
+    assert!(html.contains("&lt;img src=x onerror=alert(2)&gt;"), "it is shown as text");
+    for markup in ["http://", "https://", "url(", "@import", "<link"] {
+        let mut found = html.matches(markup);
+        // The namespace of SVG is a name, not an address.
+        let allowed = if markup == "http://" { pictures } else { 0 };
+        assert_eq!(found.by_ref().count(), allowed, "{markup}: the page must need nothing else");
+    }
+}
+
+/// Of made-up rounds of the size that the issue names; its time is measured by `bench/report`.
+#[test]
+fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
+    let mut facts = facts();
+    facts.variants = (0..10)
+        .map(|at| VariantFacts { name: format!("variant {at}"), ..facts.variants[0].clone() })
+        .collect();
+    let mut timeline = Timeline::default();
+    let digests = (0..500).map(|index| {
+        let mut round = round(index);
+        let slices = (0..3).flat_map(|cycle| (0..10).map(move |v| slice(v, cycle, index)));
+        round.slices = slices.collect();
+        let launch = |variant| Launch { variant, ..round.launches[0].clone() };
+        round.launches = (0..10).map(launch).collect();
+        timeline.add(&round, Metric::Throughput);
+        digest(&round, 10, 0)
+    });
+    let digests = digests.collect();
+    let html = RunDocument::new(facts, digests, timeline).render(Form::Html).unwrap();
+    assert!(html.len() <= 3_000_000, "{} bytes", html.len());
+    assert!(html.len() > 500_000, "{} bytes: are the dots there?", html.len());
 }
 
 /// Paths of keys, lists as `[]`, keys that are names or numbers as `*`.

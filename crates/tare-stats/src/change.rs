@@ -68,7 +68,7 @@ pub fn changes(
     let change = |(at, metric, difference): (usize, Metric, Difference)| {
         let asked = is_asked(metric);
         let level = levels[usize::from(asked)];
-        // Each of the two runs stopped when it looked precise, and each has its own systematic part.
+        // Each of the two stopped when it looked precise, and each has its own systematic part.
         let log = difference.interval(1.0 - (1.0 - level) * PRICE_OF_LOOKING);
         let log = with_systematic(with_systematic(log));
         let ratio = Estimate { level, ..log.map(f64::exp) };
@@ -98,7 +98,8 @@ mod tests {
             let slices = [0, 1].map(|variant| {
                 let own = shared * (1.0 + 0.02 * normal());
                 let good = if variant == 0 { own } else { own * (1.0 - cost) };
-                let counts = Counts { window_ns: 1_000_000_000, good: good as u64, ..Counts::default() };
+                let counts =
+                    Counts { window_ns: 1_000_000_000, good: good as u64, ..Counts::default() };
                 Slice { variant, counts, ..Slice::default() }
             });
             digest(&Round { index, cycles: 1, slices: slices.into(), ..Round::default() }, 2, 0)

@@ -25,9 +25,7 @@ impl Difference {
     /// publish, and the noise of both is in it. Values are above zero.
     pub fn of_log_means(a: &[f64], b: &[f64]) -> Option<Self> {
         // The variance of a mean's logarithm is that of the mean over its square, to first order.
-        let of = |values: &[f64]| {
-            variance(values) / values.len() as f64 / mean(values).powi(2)
-        };
+        let of = |values: &[f64]| variance(values) / values.len() as f64 / mean(values).powi(2);
         Self::from_parts((mean(b) / mean(a)).ln(), (of(a), a.len()), (of(b), b.len()))
     }
 
@@ -99,10 +97,7 @@ mod tests {
             let b: Vec<f64> = (0..20).map(|_| 90.0 + 9.0 * normal()).collect();
             let found = Difference::of_log_means(&a, &b).unwrap();
             let level = sidak(0.95, 4);
-            assert_eq!(
-                corrected(found.p_value(), 4) < 0.05,
-                !found.interval(level).covers(0.0)
-            );
+            assert_eq!(corrected(found.p_value(), 4) < 0.05, !found.interval(level).covers(0.0));
             covered += u32::from(found.interval(0.95).covers(0.9f64.ln()));
             let same: Vec<f64> = (0..20).map(|_| 100.0 + 9.0 * normal()).collect();
             called += u32::from(Difference::of_log_means(&a, &same).unwrap().p_value() < 0.05);

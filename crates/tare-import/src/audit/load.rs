@@ -56,13 +56,14 @@ pub fn other_address(sample: &Sample) -> Option<Finding> {
     let own = sample.asked.url.as_deref()?;
     let same = trimmed(&command) == trimmed(own);
     // "HOST" and "$URL" stand for what was typed.
-    let is_symbol = command.contains(['$', '<', '{'])
-        || host(&command).chars().any(|c| c.is_ascii_uppercase());
+    let is_symbol =
+        command.contains(['$', '<', '{']) || host(&command).chars().any(|c| c.is_ascii_uppercase());
     if same || is_symbol || sample.asked.url.is_none() {
         return None;
     }
     let text = format!("the command above asks {command}, the output is of {own}");
-    let means = "the output does not belong to the command, or to the heading, that it stands under";
+    let means =
+        "the output does not belong to the command, or to the heading, that it stands under";
     Some(Finding::new("wrong-heading", Severity::Warn, text, means).of(sample))
 }
 
@@ -88,7 +89,8 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
     };
     for case in import.cases() {
         let Some(base) = import.of(case, &import.baseline).next() else { continue };
-        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant) {
+        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant)
+        {
             let (own, theirs) = (&sample.asked, &base.asked);
             let mut told = Vec::new();
             let mut differ = |what: &str, a: Option<String>, b: Option<String>| {
@@ -125,7 +127,8 @@ pub fn different_tools(import: &Import) -> Vec<Finding> {
         let Some(base) = import.of(case, &import.baseline).next() else { continue };
         let others = import.samples.iter().filter(|s| s.case == case && s.variant != base.variant);
         for sample in others.filter(|s| s.tool != base.tool) {
-            let text = format!("{}, {} in {}", sample.tool.name(), base.tool.name(), import.baseline);
+            let text =
+                format!("{}, {} in {}", sample.tool.name(), base.tool.name(), import.baseline);
             let means = "tools differ in when they start the clock, what they count as a request, \
                          and how they hold connections";
             found.push(Finding::new("different-tools", Severity::Warn, text, means).of(sample));
@@ -162,7 +165,8 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
             continue;
         }
         let own = usual.get(sample.variant.as_str());
-        let owner = usual.iter().find(|(name, usual)| **name != sample.variant && **usual == host(url));
+        let owner =
+            usual.iter().find(|(name, usual)| **name != sample.variant && **usual == host(url));
         match (own, owner) {
             (Some(own), Some((other, _))) if *own != host(url) => add(format!(
                 "it was asked at {}, as '{other}' is; the other outputs of its heading at {own}",
@@ -204,12 +208,14 @@ fn another_name(import: &Import, sample: &Sample, url: &str) -> Option<String> {
         return None;
     }
     let mut others = import.variants().into_iter().filter(|name| *name != sample.variant);
-    others.find(|name| {
-        let theirs = words(name);
-        let telling = theirs.iter().filter(|word| !own.contains(word) && *word != "http");
-        let mut telling = telling.filter(|word| *word != "localhost" && *word != "host");
-        telling.any(|word| in_url.contains(word))
-    }).map(str::to_owned)
+    others
+        .find(|name| {
+            let theirs = words(name);
+            let telling = theirs.iter().filter(|word| !own.contains(word) && *word != "http");
+            let mut telling = telling.filter(|word| *word != "localhost" && *word != "host");
+            telling.any(|word| in_url.contains(word))
+        })
+        .map(str::to_owned)
 }
 
 /// Two variants at one address, where others have their own.

@@ -33,7 +33,8 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     if total == 0 {
         return None;
     }
-    let share = total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
+    let share =
+        total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
     let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
@@ -45,8 +46,10 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
         Tool::K6 if errors.contains_key("dropped iterations") => {
             "requests that were due were never sent: the latencies leave out what was slowest"
         }
-        _ => "failed requests are missing from throughput and latencies: the variants did not do \
-              the same work",
+        _ => {
+            "failed requests are missing from throughput and latencies: the variants did not do \
+              the same work"
+        }
     };
     Some(Finding::new("errors", severity, text, means).of(sample))
 }
@@ -121,7 +124,8 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
     for case in import.cases() {
         let base = import.of(case, &import.baseline).find_map(|s| Some((s, s.reply_bytes()?)));
         let Some((base, expected)) = base.filter(|(_, bytes)| *bytes > 0.0) else { continue };
-        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant) {
+        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant)
+        {
             let Some(own) = sample.reply_bytes().filter(|bytes| *bytes > 0.0) else { continue };
             // Bodies and whole replies do not compare.
             if sample.seen.bytes_are_bodies != base.seen.bytes_are_bodies {
@@ -133,10 +137,8 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
             }
             let severity = if ratio >= REPLY_VOID { Severity::Void } else { Severity::Warn };
             let times = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
-            let text = format!(
-                "{own:.0} bytes a reply, {expected:.0} in {}{times}",
-                import.baseline
-            );
+            let text =
+                format!("{own:.0} bytes a reply, {expected:.0} in {}{times}", import.baseline);
             let means = "the variants did not answer the same: another page, an error page, or \
                          other headers; their throughputs do not compare";
             found.push(Finding::new("unequal-reply", severity, text, means).of(sample));

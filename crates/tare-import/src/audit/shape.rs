@@ -136,9 +136,10 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
 /// Repetitions are worth what their order is worth.
 pub fn one_after_another(import: &Import) -> Vec<Finding> {
     let repeated = import.samples.iter().any(|sample| !sample.repeats.is_empty())
-        || import.variants().iter().any(|variant| {
-            import.cases().iter().any(|case| import.of(case, variant).count() > 1)
-        });
+        || import
+            .variants()
+            .iter()
+            .any(|variant| import.cases().iter().any(|case| import.of(case, variant).count() > 1));
     if !repeated || import.variants().len() < 2 {
         return Vec::new();
     }

@@ -9,9 +9,7 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| {
-        lines[0].trim_start().starts_with("This is ApacheBench") || is_result(lines[0])
-    },
+    begins: |lines| lines[0].trim_start().starts_with("This is ApacheBench") || is_result(lines[0]),
     length: |lines| super::through(lines, |line| line.starts_with("100%")),
     is_inside: is_result,
     read: |block| read(block).map(|draft| vec![draft]),

@@ -31,10 +31,9 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         let rps = list("requests_per_sec");
         let latency: Vec<f64> = list("latency_avg_ms").into_iter().map(|ms| ms * 1e6).collect();
         let average = number(value, &["average_results", name, "rps"]);
-        for (metric, values, average) in [
-            (Metric::Throughput, rps, average),
-            (Metric::LatencyMean, latency, None),
-        ] {
+        for (metric, values, average) in
+            [(Metric::Throughput, rps, average), (Metric::LatencyMean, latency, None)]
+        {
             let mean = (!values.is_empty()).then(|| tare_stats::estimate::mean(&values));
             mean.or(average).into_iter().for_each(|value| draft.put(metric, value));
             if values.len() > 1 {

@@ -33,7 +33,8 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         histogram.and_then(|h| h.get(key)).and_then(Value::as_array).cloned().unwrap_or_default()
     };
     for one in list("Percentiles") {
-        if let (Some(percent), Some(s)) = (number(&one, &["Percentile"]), number(&one, &["Value"])) {
+        if let (Some(percent), Some(s)) = (number(&one, &["Percentile"]), number(&one, &["Value"]))
+        {
             draft.put_percentile(percent, s * 1e9);
         }
     }

@@ -79,7 +79,8 @@ fn traffic(text: &str) -> Option<f64> {
 }
 
 fn table(block: &Block<'_>, draft: &mut Draft) {
-    let header = block.numbered().map(|(_, line)| line.trim()).find(|line| line.starts_with("min "));
+    let header =
+        block.numbered().map(|(_, line)| line.trim()).find(|line| line.starts_with("min "));
     let columns: Vec<&str> = header.unwrap_or_default().split_whitespace().collect();
     let row = block.after("time for request:").or(block.after("request "));
     let Some((_, row)) = row else { return };

@@ -14,11 +14,12 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     let mut draft = Draft::new(Tool::Iperf3);
     // UDP of older versions has one sum for both sides.
     let sums = ["sum_received", "sum_sent", "sum"];
-    let found = sums.iter().find_map(|sum| {
-        Some((*sum, number(value, &["end", sum, "bits_per_second"])?))
-    });
+    let found =
+        sums.iter().find_map(|sum| Some((*sum, number(value, &["end", sum, "bits_per_second"])?)));
     let Some((sum, bits)) = found else {
-        return Err("is iperf3's JSON without a number at 'end.sum_received.bits_per_second'".into());
+        return Err(
+            "is iperf3's JSON without a number at 'end.sum_received.bits_per_second'".into()
+        );
     };
     draft.put(Metric::Bandwidth, bits / 8.0);
     draft.seen.seconds = number(value, &["end", sum, "seconds"]);
@@ -30,8 +31,12 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     let start = |key: &str| number(value, &["start", "test_start", key]);
     draft.asked.connections = start("num_streams").map(|n| n as u64);
     draft.asked.seconds = start("duration");
-    let to = (text(value, &["start", "connecting_to", "host"]), number(value, &["start", "connecting_to", "port"]));
-    let protocol = text(value, &["start", "test_start", "protocol"]).unwrap_or_else(|| "TCP".into());
+    let to = (
+        text(value, &["start", "connecting_to", "host"]),
+        number(value, &["start", "connecting_to", "port"]),
+    );
+    let protocol =
+        text(value, &["start", "test_start", "protocol"]).unwrap_or_else(|| "TCP".into());
     if let (Some(host), Some(port)) = to {
         draft.asked.url = Some(format!("{}://{host}:{port}", protocol.to_lowercase()));
     }

@@ -9,39 +9,60 @@ use super::json::number;
 use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
 
-/// A metric's values by their names, whatever the shape they came in.
-type Values = BTreeMap<String, f64>;
+/// Metrics by their names, each its values by theirs, whatever the shape they came in.
+#[derive(Default)]
+pub struct Metrics(BTreeMap<String, BTreeMap<String, f64>>);
+
+impl Metrics {
+    pub fn put(&mut self, metric: &str, key: &str, value: f64) {
+        self.0.entry(metric.to_owned()).or_default().insert(key.to_owned(), value);
+    }
+
+    /// The first of these keys that the metric has.
+    pub fn get(&self, metric: &str, keys: &[&str]) -> Option<f64> {
+        let values = self.0.get(metric)?;
+        keys.iter().find_map(|key| values.get(*key).copied())
+    }
+
+    fn values(&self, metric: &str) -> impl Iterator<Item = (&str, f64)> {
+        let values = self.0.get(metric).into_iter().flatten();
+        values.map(|(key, value)| (key.as_str(), *value))
+    }
+
+    fn put_all(&mut self, metric: &str, value: &Value) {
+        let object = value.get("values").unwrap_or(value).as_object();
+        for (key, value) in object.into_iter().flatten() {
+            if let Some(value) = value.as_f64() {
+                self.put(metric, key, value);
+            }
+        }
+    }
+}
 
 pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
-    let metrics = metrics(value);
     let seconds = number(value, &["state", "testRunDurationMs"])
         .map(|ms| ms / 1e3)
         .or_else(|| number(value, &["config", "duration"]));
-    draft(&metrics, seconds).map(|draft| vec![draft])
+    draft(&metrics(value), seconds).map(|draft| vec![draft])
 }
 
 /// Flat (`--summary-export`), with `values` (handleSummary), or a list (the new summary).
-fn metrics(value: &Value) -> BTreeMap<String, Values> {
-    let numbers = |value: &Value| -> Values {
-        let object = value.get("values").unwrap_or(value).as_object();
-        let pairs = object.into_iter().flatten();
-        pairs.filter_map(|(key, value)| Some((key.clone(), value.as_f64()?))).collect()
-    };
-    if let Some(list) = value.get("results").and_then(|r| r.get("metrics")).and_then(Value::as_array) {
-        let named = list.iter().filter_map(|one| {
-            Some((one.get("name")?.as_str()?.to_owned(), numbers(one)))
-        });
-        return named.collect();
+fn metrics(value: &Value) -> Metrics {
+    let mut metrics = Metrics::default();
+    let list = value.get("results").and_then(|results| results.get("metrics"));
+    for one in list.and_then(Value::as_array).into_iter().flatten() {
+        if let Some(name) = one.get("name").and_then(Value::as_str) {
+            metrics.put_all(name, one);
+        }
     }
     let object = value.get("metrics").and_then(Value::as_object).into_iter().flatten();
-    object.map(|(name, one)| (name.clone(), numbers(one))).collect()
+    object.for_each(|(name, one)| metrics.put_all(name, one));
+    metrics
 }
 
 /// One summary. Thresholds are not read: the exported ones are true where they failed.
-pub fn draft(metrics: &BTreeMap<String, Values>, seconds: Option<f64>) -> Result<Draft, String> {
-    let of = |name: &str, keys: &[&str]| {
-        keys.iter().find_map(|key| metrics.get(name)?.get(*key).copied())
-    };
+pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
+    let of = |name: &str, keys: &[&str]| metrics.get(name, keys);
     let mut draft = Draft::new(Tool::K6);
     let count = of("http_reqs", &["count"]);
     let rate = of("http_reqs", &["rate"]);
@@ -57,7 +78,7 @@ pub fn draft(metrics: &BTreeMap<String, Values>, seconds: Option<f64>) -> Result
     duration(&["avg"]).into_iter().for_each(|ns| draft.put(Metric::LatencyMean, ns));
     duration(&["med", "p(50)"]).into_iter().for_each(|ns| draft.put_percentile(50.0, ns));
     draft.seen.latency_max_ns = duration(&["max"]);
-    for (key, ms) in metrics.get("http_req_duration").into_iter().flatten() {
+    for (key, ms) in metrics.values("http_req_duration") {
         let digits = key.strip_prefix('p').map(|p| p.trim_matches(['(', ')']));
         if let Some(percent) = digits.and_then(plain).filter(|percent| *percent != 50.0) {
             draft.put_percentile(percent, ms * 1e6);
@@ -69,7 +90,6 @@ pub fn draft(metrics: &BTreeMap<String, Values>, seconds: Option<f64>) -> Result
     draft.seen.bad_status = of("http_req_failed", &["passes", "matches"]).map(|n| n as u64);
     let dropped = of("dropped_iterations", &["count"]).map(|n| n as u64);
     draft.seen.errors.extend(dropped.map(|n| ("dropped iterations".to_owned(), n)));
-    let phases = ["http_req_blocked"].iter().filter_map(|name| of(name, &["avg"]));
-    draft.seen.left_out_ns = phases.reduce(f64::max).map(|ms| ms * 1e6);
+    draft.seen.left_out_ns = of("http_req_blocked", &["avg"]).map(|ms| ms * 1e6);
     Ok(draft)
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use hdrhistogram::Histogram;
 
-use super::k6::draft;
+use super::k6::{Metrics, draft};
 use crate::numbers::plain;
 use crate::sample::{Draft, Source};
 use crate::source::Trouble;
@@ -37,14 +37,19 @@ struct Scenario {
     last_s: f64,
 }
 
+/// A file of points while it is read.
+#[derive(Default)]
+struct Points {
+    /// Where the scenario stands in a line.
+    scenario_column: Option<usize>,
+    scenarios: BTreeMap<String, Scenario>,
+    vus: f64,
+}
+
 /// Memory does not grow with the file.
 pub fn read_points(reader: impl Read, file: &str) -> Result<Vec<Draft>, Trouble> {
     let mut reader = BufReader::new(reader);
-    let mut line = Vec::new();
-    let mut columns = Columns::default();
-    let mut scenarios: BTreeMap<String, Scenario> = BTreeMap::new();
-    let mut vus = 0.0f64;
-    let mut at = 0usize;
+    let (mut points, mut line, mut at) = (Points::default(), Vec::new(), 0usize);
     loop {
         line.clear();
         let read = reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
@@ -58,74 +63,73 @@ pub fn read_points(reader: impl Read, file: &str) -> Result<Vec<Draft>, Trouble>
         }
         let text = std::str::from_utf8(&line)
             .map_err(|_| Trouble::at(at, "is no text: it holds bytes that are not UTF-8"))?;
-        let text = text.trim_end_matches(['\n', '\r']);
+        let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
         if at == 1 {
-            columns = Columns::of(text.trim_start_matches('\u{feff}'));
-            continue;
+            points.scenario_column = text.split(',').position(|name| name == "scenario");
+        } else if !text.is_empty() {
+            points.see(text).map_err(|why| Trouble::at(at, why))?;
         }
-        if text.is_empty() {
-            continue;
-        }
-        let fields = fields(text);
-        let broken = |what: &str| Trouble::at(at, format!("a point of k6's CSV without {what}"));
-        let value = fields.get(2).and_then(|v| plain(v)).ok_or_else(|| broken("a number as metric_value"))?;
-        let time = fields.get(1).and_then(|v| plain(v)).ok_or_else(|| broken("a number as timestamp"))?;
+    }
+    points.drafts(file, at)
+}
+
+impl Points {
+    fn see(&mut self, line: &str) -> Result<(), String> {
+        let fields = fields(line);
+        let number = |at: usize, what: &str| {
+            let found = fields.get(at).and_then(|field| plain(field));
+            found.ok_or_else(|| format!("a point of k6's CSV without a number as {what}"))
+        };
+        let (time, value) = (number(1, "timestamp")?, number(2, "metric_value")?);
         let name = fields[0].as_str();
         if name == "vus_max" {
-            vus = vus.max(value);
-            continue;
+            self.vus = self.vus.max(value);
         }
-        let scenario = columns.scenario.and_then(|at| fields.get(at)).cloned().unwrap_or_default();
-        let is_request = name.starts_with("http_req") || name == "data_received";
-        if !is_request || (!scenarios.contains_key(&scenario) && scenarios.len() >= SCENARIOS_MAX) {
-            continue;
+        if !name.starts_with("http_req") && name != "data_received" {
+            return Ok(());
         }
-        let own = match scenarios.entry(scenario) {
-            std::collections::btree_map::Entry::Occupied(own) => own.into_mut(),
-            std::collections::btree_map::Entry::Vacant(free) => {
-                let new = Scenario::new(time);
-                free.insert(new.ok_or_else(|| broken("room for a histogram"))?)
+        let scenario = self.scenario_column.and_then(|at| fields.get(at));
+        let scenario = scenario.map_or("", String::as_str);
+        if !self.scenarios.contains_key(scenario) {
+            if self.scenarios.len() >= SCENARIOS_MAX {
+                return Err(format!("more than {SCENARIOS_MAX} scenarios"));
             }
-        };
-        own.add(name, value, time);
+            self.scenarios.insert(scenario.to_owned(), Scenario::new(time)?);
+        }
+        if let Some(own) = self.scenarios.get_mut(scenario) {
+            own.add(name, value, time);
+        }
+        Ok(())
     }
-    // data_received has no scenario where no request has one.
-    scenarios.retain(|_, own| own.requests > 0);
-    if scenarios.is_empty() {
-        return Err(Trouble::at(at.max(1), "ends, and held no http_reqs of k6's"));
-    }
-    let alone = scenarios.len() == 1;
-    let drafts = scenarios.into_iter().map(|(name, own)| {
-        let mut draft = own.draft(vus).map_err(|why| Trouble::at(1, why))?;
-        draft.own_name = (!alone).then_some(name);
-        draft.source = Source {
-            file: file.to_owned(),
-            first_line: 1,
-            last_line: at as u32,
-            text: format!("({at} lines of k6's points)"),
-        };
-        Ok(draft)
-    });
-    drafts.collect()
-}
 
-#[derive(Default)]
-struct Columns {
-    scenario: Option<usize>,
-}
-
-impl Columns {
-    fn of(header: &str) -> Self {
-        Self { scenario: header.split(',').position(|name| name == "scenario") }
+    fn drafts(mut self, file: &str, lines: usize) -> Result<Vec<Draft>, Trouble> {
+        // Data may come without a scenario where requests have one.
+        self.scenarios.retain(|_, own| own.requests > 0);
+        if self.scenarios.is_empty() {
+            return Err(Trouble::at(lines.max(1), "ends, and held no http_reqs of k6's"));
+        }
+        let alone = self.scenarios.len() == 1;
+        let drafts = self.scenarios.into_iter().map(|(name, own)| {
+            let mut draft = own.draft(self.vus).map_err(|why| Trouble::at(1, why))?;
+            draft.own_name = (!alone).then_some(name);
+            draft.source = Source {
+                file: file.to_owned(),
+                first_line: 1,
+                last_line: u32::try_from(lines).unwrap_or(u32::MAX),
+                text: format!("({lines} lines of k6's points)"),
+            };
+            Ok(draft)
+        });
+        drafts.collect()
     }
 }
 
 impl Scenario {
-    fn new(time: f64) -> Option<Self> {
+    fn new(time: f64) -> Result<Self, String> {
         // 1 ns to an hour.
-        let latency = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).ok()?;
-        Some(Self {
-            latency,
+        let latency = Histogram::new_with_bounds(1, 3_600_000_000_000, 3);
+        Ok(Self {
+            latency: latency.map_err(|error| error.to_string())?,
             sum_ms: 0.0,
             most_ms: 0.0,
             timed: 0,
@@ -160,23 +164,18 @@ impl Scenario {
         // Time stamps are whole seconds: a run takes up to one more than they say.
         let seconds = self.last_s - self.first_s + 1.0;
         let timed = self.timed.max(1) as f64;
-        let mut duration = BTreeMap::from([
-            ("avg".to_owned(), self.sum_ms / timed),
-            ("max".to_owned(), self.most_ms),
-        ]);
+        let mut metrics = Metrics::default();
+        metrics.put("http_req_duration", "avg", self.sum_ms / timed);
+        metrics.put("http_req_duration", "max", self.most_ms);
         for percent in [50.0, 90.0, 95.0, 99.0, 99.9] {
             let ns = self.latency.value_at_percentile(percent);
-            duration.insert(format!("p({percent})"), ns as f64 / 1e6);
+            metrics.put("http_req_duration", &format!("p({percent})"), ns as f64 / 1e6);
         }
-        let one = |key: &str, value: f64| BTreeMap::from([(key.to_owned(), value)]);
-        let metrics = BTreeMap::from([
-            ("http_reqs".to_owned(), one("count", self.requests as f64)),
-            ("http_req_duration".to_owned(), duration),
-            ("http_req_failed".to_owned(), one("passes", self.failed as f64)),
-            ("data_received".to_owned(), one("count", self.bytes)),
-            ("http_req_blocked".to_owned(), one("avg", self.blocked_ms / timed)),
-            ("vus_max".to_owned(), one("value", vus)),
-        ]);
+        metrics.put("http_reqs", "count", self.requests as f64);
+        metrics.put("http_req_failed", "passes", self.failed as f64);
+        metrics.put("data_received", "count", self.bytes);
+        metrics.put("http_req_blocked", "avg", self.blocked_ms / timed);
+        metrics.put("vus_max", "value", vus);
         let mut draft = draft(&metrics, Some(seconds))?;
         draft.asked.connections = draft.asked.connections.filter(|n| *n > 0);
         draft.seen.clock_s = Some(1.0);
@@ -196,7 +195,7 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
     const LINES_MAX: usize = 100_000;
     let columns: Vec<&str> = header.split(',').collect();
     // Variants are tags of metrics: http_req_duration{variant:runc}.
-    let mut variants: Vec<(String, BTreeMap<String, BTreeMap<String, f64>>)> = Vec::new();
+    let mut variants: Vec<(String, Metrics)> = Vec::new();
     for (at, line) in text.lines().enumerate().skip(1).take(LINES_MAX) {
         if line.trim().is_empty() {
             continue;
@@ -206,26 +205,25 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
             Some((metric, rest)) => (metric, rest.trim_end_matches('}').to_owned()),
             None => (fields[0].as_str(), String::new()),
         };
-        let mut values = BTreeMap::new();
+        let known = variants.iter().position(|(name, _)| *name == variant);
+        let own = known.unwrap_or_else(|| {
+            variants.push((variant, Metrics::default()));
+            variants.len() - 1
+        });
         for (column, field) in columns.iter().zip(&fields).skip(1).filter(|(_, f)| !f.is_empty()) {
             let value = plain(field).ok_or_else(|| {
                 let field: String = field.chars().take(40).collect();
                 Trouble::at(at + 1, format!("'{field}' is no number for k6's '{column}'"))
             })?;
-            values.insert((*column).to_owned(), value);
+            variants[own].1.put(metric, column, value);
         }
-        let known = variants.iter().position(|(name, _)| *name == variant);
-        let own = known.unwrap_or_else(|| {
-            variants.push((variant, BTreeMap::new()));
-            variants.len() - 1
-        });
-        variants[own].1.insert(metric.to_owned(), values);
     }
     let lines: Vec<&str> = text.lines().collect();
-    let drafts = variants.into_iter().filter(|(_, metrics)| metrics.contains_key("http_reqs"));
+    let has_requests = |metrics: &Metrics| metrics.get("http_reqs", &["count", "rate"]).is_some();
+    let drafts = variants.into_iter().filter(|(_, metrics)| has_requests(metrics));
     let drafts = drafts.map(|(name, metrics)| {
         let mut draft = draft(&metrics, None).map_err(|why| Trouble::at(1, why))?;
-        let vus = metrics.get("vus").and_then(|vus| vus.get("value")).map(|n| *n as u64);
+        let vus = metrics.get("vus", &["value"]).map(|n| n as u64);
         draft.asked.connections = draft.asked.connections.or(vus);
         draft.own_name = (!name.is_empty()).then_some(name);
         draft.source = Source {

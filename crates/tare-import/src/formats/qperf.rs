@@ -40,9 +40,12 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             "latency" => Metric::LatencyMean,
             "bw" | "recv_bw" => Metric::Bandwidth,
             "msg_rate" => {
-                draft.seen.other.extend(value.split(' ').next().and_then(|n| {
-                    Some(("msg_rate".to_owned(), crate::numbers::plain(n)?))
-                }));
+                draft.seen.other.extend(
+                    value
+                        .split(' ')
+                        .next()
+                        .and_then(|n| Some(("msg_rate".to_owned(), crate::numbers::plain(n)?))),
+                );
                 continue;
             }
             "msg_size" => {
@@ -90,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_block_a_test() {
-        let lines = ["tcp_lat:", "    latency   =  14.2 us", "    msg_size  =     4 KiB (4,096)", ""];
+        let lines =
+            ["tcp_lat:", "    latency   =  14.2 us", "    msg_size  =     4 KiB (4,096)", ""];
         assert!((FORMAT.begins)(&lines));
         assert_eq!((FORMAT.length)(&lines), 3);
         let draft = read(&Block { first: 1, lines: &lines[..3] }).unwrap();

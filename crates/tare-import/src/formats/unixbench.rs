@@ -22,7 +22,8 @@ fn is_table(line: &str) -> bool {
 
 /// To the score; without a table, to the last raw line.
 fn length(lines: &[&str]) -> usize {
-    let score = lines.iter().position(|line| line.trim().starts_with("System Benchmarks Index Score"));
+    let score =
+        lines.iter().position(|line| line.trim().starts_with("System Benchmarks Index Score"));
     let last = lines.iter().rposition(|line| raw(line).is_some() || row(line).is_some());
     score.or(last).map_or(lines.len(), |at| at + 1)
 }

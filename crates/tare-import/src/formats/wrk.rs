@@ -24,12 +24,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let tool = if is_wrk2 { Tool::Wrk2 } else { Tool::Wrk };
     let name = tool.name();
     let mut draft = Draft::new(tool);
-    let per_s = needed(
-        block.after("Requests/sec:"),
-        block.first,
-        (name, "Requests/sec:"),
-        plain,
-    )?;
+    let per_s = needed(block.after("Requests/sec:"), block.first, (name, "Requests/sec:"), plain)?;
     draft.put(Metric::Throughput, per_s);
     if let Some(head) = block.lines.first().and_then(|line| line.trim().strip_prefix("Running ")) {
         let (time, url) = head.split_once(" test @ ").unwrap_or((head, ""));
@@ -164,7 +159,8 @@ Transfer/sec:      1.65GB";
 
     #[test]
     fn no_request_at_all_is_an_answer() {
-        let none = OUTPUT.replace("1.02s   870.00us   2.00m    98.87%", "0.00us  0.00us 0.00us -nan%");
+        let none =
+            OUTPUT.replace("1.02s   870.00us   2.00m    98.87%", "0.00us  0.00us 0.00us -nan%");
         let draft = read(&Block { first: 1, lines: &lines(&none) }).unwrap();
         assert_eq!(draft.values["latency_ns_mean"], 0.0);
     }

@@ -23,9 +23,8 @@ pub fn rows(document: &RunDocument, suffix: &str) -> String {
         let seconds = document.counts(at).window_ns as f64 / 1e9;
         let per_s = point(variant, Metric::Throughput);
         let us = |metric| whole(point(variant, metric).map(|ns| ns / 1e3));
-        let mili_cpus = point(variant, Metric::ServerCpu)
-            .zip(per_s)
-            .map(|(ns, per_s)| ns * per_s / 1e9 * 1e3);
+        let mili_cpus =
+            point(variant, Metric::ServerCpu).zip(per_s).map(|(ns, per_s)| ns * per_s / 1e9 * 1e3);
         let mebibytes = point(variant, Metric::ServerRss).map(|bytes| bytes / f64::from(1 << 20));
         [
             form::started(report.run.started_unix_ms),

@@ -44,11 +44,8 @@ pub fn rows(document: &RunDocument, tags: &str) -> String {
 fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
     let counts = document.counts(variant);
     let seconds = (counts.window_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
-    let counter = |n: u64| Row {
-        count: Some(n as f64),
-        rate: Some(n as f64 / seconds),
-        ..Row::default()
-    };
+    let counter =
+        |n: u64| Row { count: Some(n as f64), rate: Some(n as f64 / seconds), ..Row::default() };
     let mut all = Vec::new();
     // With new connections the headline is the whole exchange, which k6 calls an iteration.
     let headline = match document.facts.load.new_connections {

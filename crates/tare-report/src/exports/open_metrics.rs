@@ -1,6 +1,7 @@
 //! OpenMetrics text: what was found, as gauges with the run and the variant as labels, for a push
 //! gateway or a file that a collector reads.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use tare_stats::Verdict;
@@ -88,17 +89,21 @@ fn verdicts(report: &RunReport, of_run: &str, text: &mut String) -> std::fmt::Re
 
 fn guards(report: &RunReport, of_run: &str, text: &mut String) -> std::fmt::Result {
     family(text, "tare_guard", "gauge", "Guards that tripped.")?;
+    let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
     for guard in &report.guards {
         let severity = match guard.severity {
             Severity::Note => "note",
             Severity::Warn => "warn",
             Severity::Void => "void",
         };
+        let whom = guard.variant.as_deref().unwrap_or_default();
+        *counts.entry((whom, &guard.code, severity)).or_default() += 1;
+    }
+    for ((variant, code, severity), n) in counts {
+        let (variant, code) = (escape(variant), escape(code));
         writeln!(
             text,
-            "tare_guard{{{of_run},variant=\"{}\",code=\"{}\",severity=\"{severity}\"}} 1",
-            escape(guard.variant.as_deref().unwrap_or_default()),
-            escape(&guard.code)
+            "tare_guard{{{of_run},variant=\"{variant}\",code=\"{code}\",severity=\"{severity}\"}} {n}"
         )?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Service Mesh Performance: what was asked and what came of it, with the names of its protocol
-//! buffers as JSON. It knows no intervals and no errors; `labels` carry what would be lost. Latencies
-//! are in milliseconds, as their name says.
+//! buffers as JSON. It knows no intervals and no errors; `labels` carry what would be lost.
+//! Latencies are in milliseconds, as their name says.
 
 use serde_json::{Map, Value, json};
 use tare_stats::Metric;

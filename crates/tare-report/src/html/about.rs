@@ -12,7 +12,9 @@ use crate::units::{bytes, count};
 /// Guards, gravest first; a run without any says so.
 pub fn guards(guards: &[RunGuard]) -> String {
     if guards.is_empty() {
-        return paragraph("No guard tripped: nothing that tare looks for speaks against these numbers.");
+        return paragraph(
+            "No guard tripped: nothing that tare looks for speaks against these numbers.",
+        );
     }
     let mut sorted: Vec<&RunGuard> = guards.iter().collect();
     sorted.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
@@ -83,10 +85,13 @@ pub fn facts(report: &RunReport) -> String {
     pairs.extend(machine(&report.machine));
     let again = match run.command.is_empty() {
         true => paragraph("What was typed to make this run was not kept; its plan, below, was."),
-        false => format!("<p>Repeated by:</p><pre class=\"command\">{}</pre>", escape(&run.command)),
+        false => format!(
+            "<p>Repeated by:</p><pre class=\"command\">{}</pre>",
+            escape(&masked(&run.command))
+        ),
     };
     let plan = serde_json::to_string_pretty(&report.plan).unwrap_or_default();
-    let plan = format!("<pre>{}</pre>", escape(&plan));
+    let plan = format!("<pre>{}</pre>", escape(&masked(&plan)));
     definitions(&pairs) + &again + &details("The plan, with every default resolved", &plan)
 }
 
@@ -113,4 +118,50 @@ fn machine(machine: &Value) -> Vec<(String, String)> {
         put("It is", "a virtual machine itself".into());
     }
     pairs
+}
+
+/// Headers whose values are nobody's business, in a page that people pass on.
+const SECRETS: [&str; 6] = ["authorization", "cookie", "api-key", "token", "secret", "password"];
+
+/// Without what stands behind such a name, to the end of its line or quotation.
+fn masked(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut masked = String::new();
+    let mut from = 0;
+    while let Some(at) = next_secret(&lower, from) {
+        let rest = &text[at..];
+        let length = rest.find(['"', '\'', '\n', '&']).unwrap_or(rest.len());
+        masked.push_str(&text[from..at]);
+        masked.push_str(if rest[..length].trim().is_empty() { &rest[..length] } else { "…" });
+        from = at + length;
+    }
+    masked + &text[from..]
+}
+
+/// Where the value of the next such name begins.
+fn next_secret(lower: &str, from: usize) -> Option<usize> {
+    let found = SECRETS.iter().filter_map(|name| {
+        let end = from + lower[from..].find(name)? + name.len();
+        let mark = lower[end..].find([':', '=']).filter(|far| *far <= 12)?;
+        Some(end + mark + 1)
+    });
+    found.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn what_is_secret_is_not_passed_on() {
+        assert_eq!(
+            masked("tare compare -H 'Authorization: Bearer abc' -H 'X-API-Key: q' -c 20"),
+            "tare compare -H 'Authorization:…' -H 'X-API-Key:…' -c 20"
+        );
+        assert_eq!(
+            masked("\"cookie: a=b\", \"path\": \"/x?token=1&y=2\""),
+            "\"cookie:…\", \"path\": \"/x?token=…&y=2\""
+        );
+        assert_eq!(masked("nothing of the kind: 1"), "nothing of the kind: 1");
+    }
 }

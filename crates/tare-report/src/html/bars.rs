@@ -5,7 +5,9 @@ use plotters::style::text_anchor::HPos;
 use tare_stats::{Estimate, Metric};
 
 use super::page;
-use super::plot::{ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped};
+use super::plot::{
+    ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped,
+};
 use crate::run_words::{Table, cell, noun};
 
 pub struct Bar {

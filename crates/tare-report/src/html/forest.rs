@@ -6,8 +6,8 @@ use tare_stats::Verdict;
 
 use super::page;
 use super::plot::{
-    Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, NEUTRAL, SMALL, Size, TEXT, WORSE, fitting, text,
-    ticks, wrapped,
+    Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, NEUTRAL, SMALL, Size, TEXT, WORSE,
+    fitting, text, ticks, wrapped,
 };
 use crate::run_words::{Table, overhead};
 

@@ -19,7 +19,8 @@ impl Page {
 
     pub fn section(&mut self, title: &str, inner: &str) {
         if !inner.is_empty() {
-            self.body.push_str(&format!("<section><h2>{}</h2>\n{inner}</section>\n", escape(title)));
+            self.body
+                .push_str(&format!("<section><h2>{}</h2>\n{inner}</section>\n", escape(title)));
         }
     }
 
@@ -30,6 +31,8 @@ impl Page {
 
     pub fn finish(self) -> String {
         let Self { title, body } = self;
+        // Characters that turn the direction of what follows round are for no report.
+        let body = body.replace(is_direction, "\u{fffd}");
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -55,7 +58,6 @@ pub fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' => escaped.push('\n'),
-            // Characters that turn the direction of what follows round are for no report.
             c if c.is_control() || is_direction(c) => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -17,14 +17,20 @@ pub fn render(document: &PairDocument) -> String {
     page.section("What has changed", &forests(document));
     page.section("The numbers", &table("Earlier and later", &numbers(document)));
     page.section("May these runs be compared?", &about::guards(&document.guards));
-    let runs = definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
+    let runs =
+        definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
     page.section("The runs", &runs);
     page.finish()
 }
 
 fn of_run(title: &str, run: &Run) -> (String, String) {
     let began = date::utc_with_seconds(run.started_unix_ms);
-    let told = format!("run {}, begun {began} UTC by tare {}: {}", run.id, run.tare_version, ending_of(run));
+    let told = format!(
+        "run {}, begun {began} UTC by tare {}: {}",
+        run.id,
+        run.tare_version,
+        ending_of(run)
+    );
     (title.to_owned(), told)
 }
 
@@ -49,5 +55,11 @@ fn row(change: &Change) -> Row {
         Some(baseline) => format!("{} against {baseline}", change.variant),
         None => format!("{} by itself", change.variant),
     };
-    Row { name, point: bounds.point, lower: bounds.lower, upper: bounds.upper, verdict: change.verdict }
+    Row {
+        name,
+        point: bounds.point,
+        lower: bounds.lower,
+        upper: bounds.upper,
+        verdict: change.verdict,
+    }
 }

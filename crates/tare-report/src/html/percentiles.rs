@@ -30,10 +30,8 @@ const BAND_SHARE: f64 = 0.1;
 pub fn figure(document: &RunDocument) -> String {
     let series = Series::Headline;
     let names = document.report.variants.iter().map(|variant| variant.name.clone());
-    let curves: Vec<Curve> = names
-        .enumerate()
-        .filter_map(|(at, name)| curve(document, at, name, series))
-        .collect();
+    let curves: Vec<Curve> =
+        names.enumerate().filter_map(|(at, name)| curve(document, at, name, series)).collect();
     if curves.is_empty() {
         return String::new();
     }
@@ -190,14 +188,16 @@ fn legend(curves: &[Curve]) -> String {
 }
 
 fn numbers(curves: &[Curve]) -> String {
-    let asked = [(0.5f64, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
+    let asked =
+        [(0.5f64, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
     let mut header = vec![String::new()];
     header.extend(asked.map(|(_, title)| title.to_owned()));
     let row = |curve: &Curve| {
         let mut row = vec![curve.name.clone()];
         row.extend(asked.map(|(quantile, _)| {
             let x = -(1.0 - quantile).log10();
-            let found = curve.line.iter().min_by(|a, b| (a.0 - x).abs().total_cmp(&(b.0 - x).abs()));
+            let found =
+                curve.line.iter().min_by(|a, b| (a.0 - x).abs().total_cmp(&(b.0 - x).abs()));
             let near = found.filter(|(at, _)| (at - x).abs() < 0.6 / PER_DECADE as f64);
             near.map_or("–".into(), |(_, ns)| duration(*ns as u64))
         }));

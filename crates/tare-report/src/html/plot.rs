@@ -168,23 +168,18 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let mut word: Vec<char> = word.chars().collect();
-        loop {
-            // Pushed above, and never taken away.
-            let Some(line) = lines.last_mut() else { break };
+        // There is always a last line: one is pushed above, and none is taken away.
+        while let Some(line) = lines.last_mut() {
             let used = line.chars().count();
             let room = width.saturating_sub(if used == 0 { 0 } else { used + 1 });
             if word.len() <= room {
-                if used > 0 {
-                    line.push(' ');
-                }
+                line.push_str(if used > 0 { " " } else { "" });
                 line.extend(&word);
                 break;
             }
-            if used > 0 {
-                lines.push(String::new());
-                continue;
+            if used == 0 {
+                line.extend(word.drain(..width.max(1)));
             }
-            line.extend(word.drain(..width.max(1)));
             lines.push(String::new());
         }
     }

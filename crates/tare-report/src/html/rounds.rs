@@ -81,9 +81,8 @@ fn draw(
     let room = ((high - low) * 0.06).max(0.05);
     let (low, high) = (low - room, high + room);
     let tall = f64::from(STRIP);
-    let y = |value: f64| {
-        top + ((high - value.clamp(low, high)) / (high - low) * tall).round() as i32
-    };
+    let y =
+        |value: f64| top + ((high - value.clamp(low, high)) / (high - low) * tall).round() as i32;
     let edges = [x(0.0) - 6, x(f64::from(last)) + 6];
     area.draw(&Rectangle::new([(edges[0], y(upper)), (edges[1], y(lower))], BAND.filled()))?;
     for tick in ticks(low, high, 3) {

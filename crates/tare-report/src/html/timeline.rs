@@ -6,7 +6,9 @@ use plotters::style::text_anchor::HPos;
 use tare_stats::Metric;
 
 use super::page;
-use super::plot::{ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, WORSE, fitting, text, wrapped};
+use super::plot::{
+    ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, WORSE, fitting, text, wrapped,
+};
 use crate::run::Variant;
 use crate::run_document::RunDocument;
 use crate::run_words::{Table, noun};

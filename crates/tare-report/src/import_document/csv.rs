@@ -15,7 +15,8 @@ pub fn render(document: &ImportDocument) -> String {
             });
             let compared = compared.map_or(",,,,,,".to_owned(), |c| {
                 let interval = c.interval.map_or(",,,".to_owned(), |interval| {
-                    let tare_import::compare::Interval { lower, upper, p, p_corrected, .. } = interval;
+                    let tare_import::compare::Interval { lower, upper, p, p_corrected, .. } =
+                        interval;
                     format!("{lower},{upper},{p},{p_corrected}")
                 });
                 let verdict = c.verdict.map_or("", |verdict| verdict.word());

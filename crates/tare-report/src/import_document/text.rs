@@ -54,9 +54,8 @@ pub fn markdown(document: &ImportDocument) -> String {
     let table = table(document);
     let row = |cells: &[String]| format!("| {} |\n", escaped(cells).join(" | "));
     text.push_str(&row(&table.header));
-    let marks = (0..table.header.len()).map(|at| {
-        if at == 0 || at + 1 == table.header.len() { "---" } else { "---:" }
-    });
+    let marks = (0..table.header.len())
+        .map(|at| if at == 0 || at + 1 == table.header.len() { "---" } else { "---:" });
     text.push_str(&format!("|{}|\n", marks.collect::<Vec<_>>().join("|")));
     table.rows.iter().for_each(|cells| text.push_str(&row(cells)));
     text.push('\n');

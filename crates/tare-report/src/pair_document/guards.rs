@@ -10,11 +10,7 @@ use crate::run_document::RunDocument;
 /// Replies whose mean sizes differ by more were not the same.
 const REPLY_VOID: f64 = 1.005;
 
-pub fn of_pair(
-    before: &RunDocument,
-    after: &RunDocument,
-    baseline: Option<&str>,
-) -> Vec<RunGuard> {
+pub fn of_pair(before: &RunDocument, after: &RunDocument, baseline: Option<&str>) -> Vec<RunGuard> {
     let (a, b) = (&before.report, &after.report);
     let mut guards: Vec<RunGuard> = carried(a).chain(carried(b)).collect();
     guards.extend(other_load(a, b));
@@ -22,6 +18,8 @@ pub fn of_pair(
     guards.extend(other_machine(a, b));
     guards.extend(a.variants.iter().filter_map(|variant| other_server(a, b, &variant.name)));
     guards.push(drift(a, b, baseline));
+    // Stable: of a kind, in the order of the variants.
+    guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
     guards
 }
 

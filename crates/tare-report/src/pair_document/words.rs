@@ -83,7 +83,9 @@ fn sentence(document: &PairDocument, change: &Change) -> String {
             "{whom} is the same in {what} as before within ± {} %: {by}",
             document.tolerance * 100.0
         ),
-        Verdict::Unresolved => format!("whether {whom} has changed in {what} is not resolved: {by}"),
+        Verdict::Unresolved => {
+            format!("whether {whom} has changed in {what} is not resolved: {by}")
+        }
         Verdict::Void => {
             let guards = document.guards.iter();
             let grave = guards.filter(|guard| guard.severity == tare_stats::Severity::Void);

@@ -64,8 +64,7 @@ pub struct Import {
 
 pub fn run(args: &Import) -> Result<(), Failure> {
     let import = read_all(args)?;
-    let mut outputs =
-        Outputs::create(&forms([&args.json, &args.markdown, &args.csv, &args.html]))?;
+    let mut outputs = Outputs::create(&forms([&args.json, &args.markdown, &args.csv, &args.html]))?;
     let version = env!("CARGO_PKG_VERSION");
     if args.dry_run {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
@@ -97,13 +96,17 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         ([one], n) => vec![Some(one.clone()); n],
         (all, n) if all.len() == n => all.iter().cloned().map(Some).collect(),
         (all, n) => {
-            let text = format!("--as was given {} times for {n} files: give it once, or {n} times", all.len());
+            let text = format!(
+                "--as was given {} times for {n} files: give it once, or {n} times",
+                all.len()
+            );
             return Err(Failure::Usage(text));
         }
     };
     let mut files = Vec::new();
     for (path, given) in args.files.iter().zip(given) {
-        let file = if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() };
+        let file =
+            if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() };
         let (drafts, unread) = tare_import::read(&file, open(path)?)
             .map_err(|Trouble { line, why }| Failure::Usage(format!("{file}:{line}: {why}")))?;
         files.push(FileDrafts { file, given, drafts, unread });

@@ -74,7 +74,8 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     let row = store.find_run(&args.run)?;
     if let Some(found) = store.import(row.id)? {
         if !args.fail_if.is_empty() {
-            let text = format!("--fail-if: run {} was imported; gates judge tare's own runs", row.id);
+            let text =
+                format!("--fail-if: run {} was imported; gates judge tare's own runs", row.id);
             return Err(Failure::Usage(text));
         }
         return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
@@ -121,7 +122,8 @@ impl Report {
             let forms = forms([&self.json, &self.markdown, &self.csv, &self.html]);
             return Outputs::create(&forms)?.write(document, None);
         };
-        let text = document.render(form).map_err(|why| Failure::flag("--format", form.word(), why))?;
+        let text =
+            document.render(form).map_err(|why| Failure::flag("--format", form.word(), why))?;
         print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
     }
 }

@@ -54,9 +54,9 @@ impl Outputs {
             let text = "each form needs a file of its own, and only one can be - (standard output)";
             return Err(Failure::Usage(format!("--{}: {text}", wanted[at].0.word())));
         }
-        let outputs = wanted.iter().map(|(form, path)| {
-            Ok((*form, Output::create(&format!("--{}", form.word()), path)?))
-        });
+        let outputs = wanted
+            .iter()
+            .map(|(form, path)| Ok((*form, Output::create(&format!("--{}", form.word()), path)?)));
         outputs.collect::<Result<_, _>>().map(Self)
     }
 

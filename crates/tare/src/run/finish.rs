@@ -8,8 +8,8 @@ use tare_io::time::wall_unix_ms;
 use tare_lab::ServerSpec;
 use tare_lab::machine::Machine;
 use tare_load::net::Protocol;
-use tare_report::guards::Severity;
 use tare_report::form::Form;
+use tare_report::guards::Severity;
 use tare_report::run_build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::run_document::RunDocument;
 use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
@@ -126,6 +126,9 @@ pub fn resume(
     if is_running(&row) {
         let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
         return Err(Failure::Environment(text));
+    }
+    if row.is_import {
+        return Err(Failure::Usage(format!("run {} was imported: nothing can go on", row.id)));
     }
     let mut plan = plan_of(&row)?;
     change(&mut plan)?;

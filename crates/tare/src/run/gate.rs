@@ -88,11 +88,7 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
 }
 
 /// The change from one run to another: a gate on it fails where a variant has become worse.
-pub fn judge_changes(
-    gates: &[Gate],
-    asked: &[Metric],
-    pair: &PairDocument,
-) -> Result<(), Failure> {
+pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Result<(), Failure> {
     let names = names_of(pair);
     gates.iter().try_for_each(|gate| gate.check_names(&names))?;
     let all = pair.changes.iter().map(|c| Judged {
@@ -152,8 +148,7 @@ fn judge_all(
         let few = judged.ratio.n < tare_stats::verdict::ROUNDS_MIN;
         few || relative_half_width(&judged.ratio) > precision
     };
-    let is_unknown =
-        |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
+    let is_unknown = |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
         let percent = precision * 100.0;

@@ -6,6 +6,8 @@ mod compare;
 mod filter_runs;
 mod filters;
 mod guards;
+mod import;
+mod import_tools;
 mod kill;
 mod load;
 mod mistakes;
