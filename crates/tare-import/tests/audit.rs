@@ -1,0 +1,251 @@
+//! Each mistake, in an output that has it and in one that has not.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use tare_import::audit::{Finding, audit};
+use tare_import::compare::compare;
+use tare_import::{FileDrafts, Import, assemble, read};
+use tare_stats::{Metric, Severity};
+
+fn import(text: &str) -> Import {
+    let (drafts, unread) = read("x.md", text.as_bytes()).unwrap();
+    let file = "x.md".to_owned();
+    assemble("x", vec![FileDrafts { file, given: None, drafts, unread }])
+}
+
+fn files(texts: &[(&str, &str)]) -> Import {
+    let files = texts.iter().map(|(name, text)| {
+        let (drafts, unread) = read(name, text.as_bytes()).unwrap();
+        FileDrafts { file: (*name).to_owned(), given: None, drafts, unread }
+    });
+    assemble("x", files.collect())
+}
+
+fn of(import: &Import, code: &str) -> Vec<Finding> {
+    audit(import).into_iter().filter(|finding| finding.code == code).collect()
+}
+
+#[track_caller]
+fn one(import: &Import, code: &str, severity: Severity, text: &str) -> Finding {
+    let found = of(import, code);
+    let [finding] = found.as_slice() else { panic!("{code}: {found:#?}\n{:#?}", audit(import)) };
+    assert_eq!(finding.severity, severity, "{finding:?}");
+    assert!(finding.text.contains(text), "{finding:?}");
+    finding.clone()
+}
+
+/// 10,000 requests/s of 500 bytes at 1 ms on 10 connections: nothing to say but that it is one run.
+fn wrk(url: &str, change: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "Running 10s test @ {url}\n  2 threads and 10 connections\n  \
+         Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+         Latency     0.99ms    0.10ms   9.00ms   99.00%\n  \
+         100000 requests in 10.00s, 47.68MB read\nRequests/sec:  10000.00\n\
+         Transfer/sec:      4.77MB\n"
+    );
+    for (from, to) in change {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+fn two(a: &str, b: &str) -> Import {
+    import(&format!("# a\n```\n{a}```\n# b\n```\n{b}```\n"))
+}
+
+const URL: &str = "http://h:1/";
+
+#[test]
+fn a_clean_pair_is_only_too_few() {
+    let clean = two(&wrk(URL, &[]), &wrk(URL, &[]));
+    let codes: Vec<String> = audit(&clean).into_iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["single-run"]);
+    let compared = compare(&clean, &audit(&clean));
+    assert!(compared.iter().all(|c| c.verdict.is_none() && c.interval.is_none()));
+}
+
+#[test]
+fn failures_that_count_as_work() {
+    let bad =
+        |n| wrk(URL, &[("Requests/sec", &format!("Non-2xx or 3xx responses: {n}\nRequests/sec"))]);
+    one(&two(&wrk(URL, &[]), &bad(90)), "errors", Severity::Warn, "90 replies (0.09 %)");
+    let refused = two(&wrk(URL, &[]), &bad(100_000));
+    one(&refused, "errors", Severity::Void, "100000 replies (100.00 %) have a status of failure");
+    let voided = compare(&refused, &audit(&refused));
+    assert!(voided.iter().all(|c| c.verdict == Some(tare_stats::Verdict::Void)));
+}
+
+#[test]
+fn more_at_once_than_connections() {
+    let corrected = wrk(URL, &[("0.99ms", "1.30ms")]);
+    let pair = two(&wrk(URL, &[]), &corrected);
+    let finding = one(&pair, "corrected", Severity::Void, "13.0 requests at once on 10");
+    assert!(finding.metrics.contains(&Metric::LatencyMean), "{finding:?}");
+    assert!(!finding.metrics.contains(&Metric::Throughput), "throughput is not concerned");
+    // Of other tools it cannot be.
+    let ab = "Server Software: x\nConcurrency Level:      4\nTime taken for tests:   2.0 seconds\n\
+              Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n\
+              Time per request:       9.000 [ms] (mean)\n";
+    one(&import(ab), "littles-law", Severity::Void, "9.0 requests at once on 4");
+    // Fewer than connections: somebody waited for the client.
+    let idle = ab.replace("9.000", "1.000");
+    one(&import(&idle), "client-bound", Severity::Warn, "1.0 requests at once, of 4");
+}
+
+#[test]
+fn connections_that_wrk_drops() {
+    // Twelve threads have 8 each: 96, which 9.6 ms at 10,000/s keep busy.
+    let lost = wrk(URL, &[("2 threads and 10", "12 threads and 100"), ("0.99ms", "9.60ms")]);
+    let found = of(&two(&lost, &lost), "connections-lost");
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].text, "100 connections on 12 threads are 96");
+    assert!(of(&two(&lost, &lost), "corrected").is_empty());
+}
+
+#[test]
+fn replies_that_differ() {
+    let other = |size: &str| two(&wrk(URL, &[]), &wrk(URL, &[("47.68MB", size)]));
+    assert!(of(&other("47.70MB"), "unequal-reply").is_empty());
+    one(&other("49.00MB"), "unequal-reply", Severity::Warn, "514 bytes a reply, 500 in a");
+    one(
+        &other("4.77MB"),
+        "unequal-reply",
+        Severity::Void,
+        "50 bytes a reply, 500 in a: 10.0 times",
+    );
+}
+
+#[test]
+fn loads_that_differ() {
+    let other = |from: &str, to: &str| two(&wrk(URL, &[]), &wrk(URL, &[(from, to)]));
+    one(&other("2 threads", "4 threads"), "unequal-load", Severity::Warn, "threads 4, 2 in a");
+    one(
+        &other("Running 10s", "Running 60s"),
+        "unequal-load",
+        Severity::Warn,
+        "seconds 60, 10 in a",
+    );
+    one(&other("Running 10s", "Running 60s"), "cut-short", Severity::Warn, "ran for 10.00 of 60 s");
+}
+
+#[test]
+fn tools_that_differ() {
+    let hey = "Summary:
+  Total:	10.0 secs
+  Slowest:	0.1 secs
+  Average:	0.0010 secs
+                 Requests/sec:	9000.0
+
+Status code distribution:
+  [200]	90000 responses
+";
+    let import = two(&wrk(URL, &[]), hey);
+    one(&import, "different-tools", Severity::Warn, "hey, wrk in a");
+}
+
+#[test]
+fn addresses_and_headings_that_do_not_fit() {
+    let text = |heading: &str, command: &str, url: &str| {
+        format!(
+            "## {heading}
+```
+$ wrk -t2 -c10 -d10s {command}
+{}```
+",
+            wrk(url, &[])
+        )
+    };
+    let pair = |b: String| import(&(text("plain", "http://h:9024/x", "http://h:9024/x") + &b));
+    let good = pair(text("filter", "http://h:9023/x", "http://h:9023/x"));
+    assert!(of(&good, "wrong-heading").is_empty(), "{:#?}", of(&good, "wrong-heading"));
+    let pasted = pair(text("filter", "http://h:9023/x", "http://h:9024/x"));
+    one(&pasted, "wrong-heading", Severity::Warn, "the command above asks http://h:9023/x");
+    let port = pair(text("filter (port 9023)", "http://h:9026/x", "http://h:9026/x"));
+    one(
+        &port,
+        "wrong-heading",
+        Severity::Warn,
+        "its heading says port 9023, its address port 9026",
+    );
+    let named = pair(text("runc", "http://plain.local/x", "http://plain.local/x"));
+    one(&named, "wrong-heading", Severity::Warn, "bears the name of 'plain'");
+    let symbol = pair(text("filter", "http://HOST:PORT/x", "http://h:9023/x"));
+    assert!(of(&symbol, "wrong-heading").is_empty());
+    let shared = pair(
+        text("one", "http://h:9025/x", "http://h:9025/x")
+            + &text("other", "http://h:9025/x", "http://h:9025/x"),
+    );
+    one(&shared, "wrong-heading", Severity::Warn, "'other' was asked at h:9025, as 'one' was");
+}
+
+#[test]
+fn connections_that_the_server_closed() {
+    let fortio = |sockets: u32| {
+        format!(
+            "{{\"ActualQPS\": 100, \"NumThreads\": 4, \"SocketCount\": {sockets}, \"URL\": \"http://h/\", \
+             \"DurationHistogram\": {{\"Avg\": 0.001, \"Count\": 1000}}, \"RetCodes\": {{\"200\": 1000}}}}"
+        )
+    };
+    assert!(of(&import(&fortio(4)), "reconnects").is_empty());
+    one(&import(&fortio(40)), "reconnects", Severity::Warn, "40 connections were opened, 4 were");
+}
+
+#[test]
+fn numbers_that_are_too_coarse() {
+    let fortio = "{\"ActualQPS\": 100, \"NumThreads\": 4, \"DurationHistogram\": {\"Avg\": 0.001, \
+        \"Count\": 100000, \"Data\": [{\"Start\": 0.001, \"End\": 0.002, \"Count\": 9}], \
+        \"Percentiles\": [{\"Percentile\": 99, \"Value\": 0.0015}]}}";
+    one(&import(fortio), "coarse", Severity::Note, "in a bucket 1.000 ms wide");
+    let points = "metric_name,timestamp,metric_value\nhttp_reqs,100,1\nhttp_req_duration,104,1\n";
+    let finding = one(&import(points), "coarse", Severity::Warn, "5 s to ± 20.0 %");
+    assert_eq!(finding.metrics, [Metric::Throughput]);
+}
+
+#[test]
+fn tails_beyond_the_sample() {
+    let hey = |n: u32| {
+        format!(
+            "Summary:\n  Total:\t10.0 secs\n  Average:\t0.0100 secs\n  Requests/sec:\t50.0\n\n\
+             Latency distribution:\n  50%% in 0.0100 secs\n  99%% in 0.0200 secs\n\n\
+             Status code distribution:\n  [200]\t{n} responses\n"
+        )
+    };
+    assert!(of(&import(&hey(1000)), "few-samples").is_empty());
+    one(&import(&hey(500)), "few-samples", Severity::Note, "p99 of 500 requests rests on 5.0");
+}
+
+#[test]
+fn files_of_one_name_are_repetitions_and_connections_a_sweep() {
+    let at = |n: &str| wrk(URL, &[("10 connections", &format!("{n} connections"))]);
+    let swept = import(&format!(
+        "# a\n```\n{}{}```\n# b\n```\n{}{}```\n",
+        at("10"),
+        at("20"),
+        at("10"),
+        at("20")
+    ));
+    assert_eq!(swept.cases(), ["10 connections", "20 connections"]);
+    assert_eq!(swept.variants(), ["a", "b"]);
+    assert!(of(&swept, "unequal-load").is_empty());
+    let one_file = files(&[("a.txt", &wrk(URL, &[])), ("b.txt", &at("20"))]);
+    assert_eq!((one_file.cases(), one_file.variants()), (vec![""], vec!["a", "b"]));
+    one(&one_file, "unequal-load", Severity::Warn, "connections 20, 10 in a");
+}
+
+/// Whatever is cut away, there is an answer, and never a panic.
+#[test]
+fn every_prefix_of_every_example_is_answered() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read(entry.unwrap().path()).unwrap();
+        for end in (0..text.len()).step_by(37) {
+            if let Ok((drafts, unread)) = read("x", &text[..end]) {
+                let file = "x".to_owned();
+                let import = assemble("x", vec![FileDrafts { file, given: None, drafts, unread }]);
+                let found = audit(&import);
+                assert!(compare(&import, &found).len() <= 200);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Other tools' outputs, from anywhere: whatever comes, there is an answer, bounded in size, and its
+//! report can be written.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tare_import::{FileDrafts, assemble, read};
+use tare_report::form::{Document, Form};
+use tare_report::import_document::ImportDocument;
+
+fuzz_target!(|bytes: &[u8]| {
+    let found = read("input", bytes);
+    let (drafts, unread) = match found {
+        Ok(found) => found,
+        Err(trouble) => {
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+            assert!((1..=lines + 1).contains(&(trouble.line as usize)), "{trouble:?}");
+            assert!(!trouble.why.is_empty() && trouble.why.len() < 1000 && !trouble.why.contains('\n'));
+            return;
+        }
+    };
+    let file = "input".to_owned();
+    let import = assemble("input", vec![FileDrafts { file, given: None, drafts, unread }]);
+    // It is kept as JSON, and read back.
+    let again = serde_json::from_str(&import.json());
+    assert_eq!(again.ok().as_ref(), Some(&import));
+    let document = ImportDocument::new(import, 1, 0, "0");
+    for form in [Form::Text, Form::Markdown, Form::Csv, Form::Html] {
+        assert!(document.render(form).is_ok());
+    }
+});
