@@ -108,7 +108,7 @@ pub fn overhead(bounds: &Bounds) -> String {
     format!("{} % ± {}", signed(bounds.point), digits(half))
 }
 
-const BEYOND: f64 = 99_999.0;
+pub(crate) const BEYOND: f64 = 99_999.0;
 
 /// A metric's value for people.
 pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {

@@ -192,3 +192,33 @@ fn the_database_of_somebody_else_is_left_as_it_is() {
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
+
+/// A store as it was before imports and commands were kept.
+#[test]
+fn an_older_store_becomes_todays_and_keeps_its_runs() {
+    let path = folder("older").join("tare.db");
+    let mut store = Store::open(&path).unwrap();
+    let run = store.begin_run(&new_run("old")).unwrap();
+    let store = fill(store, run);
+    drop(store);
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older
+        .execute_batch(
+            "DROP TABLE import; ALTER TABLE run DROP COLUMN command; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(older);
+    let mut store = Store::open_existing(&path).unwrap();
+    let row = store.find_run("last").unwrap();
+    assert_eq!((row.name.as_str(), row.command.as_str(), row.is_import), ("old", "", false));
+    assert_eq!(store.round(run, 3).unwrap(), written_round());
+    assert_eq!(store.import(run).unwrap(), None);
+    let imported = store.add_import(&new_run("theirs"), "{\"x\": 1}").unwrap();
+    assert_eq!(store.import(imported).unwrap().as_deref(), Some("{\"x\": 1}"));
+    let row = store.find_run("last").unwrap();
+    assert_eq!((row.is_import, row.stopped_by.as_deref()), (true, Some("imported")));
+    assert_eq!(row.command, "tare run x.toml --seed 1");
+    assert!(store.delete_run(imported).unwrap());
+    assert!(store.find_run(&imported.to_string()).is_err());
+    assert_eq!(store.runs(&RunFilter::default()).unwrap().len(), 1);
+}

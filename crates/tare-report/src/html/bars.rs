@@ -6,7 +6,7 @@ use tare_stats::{Estimate, Metric};
 
 use super::page;
 use super::plot::{
-    ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped,
+    ACCENT, Figure, GRID, INK, Size, TEXT, fitting, fitting_ticks, text, tick_label, wrapped,
 };
 use crate::run_words::{Table, cell, noun};
 
@@ -41,17 +41,13 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
         let (left, bottom) = (8, (tall - AXIS) as i32);
         let room = f64::from(width) - 16.0;
         let x = |value: f64| left + (value.clamp(0.0, most) / most * room).round() as i32;
-        let marks = ticks(0.0, most, if canvas.size.narrow { 3 } else { 6 });
+        let label = |tick: f64| {
+            let shown = Estimate { point: tick, lower: tick, upper: tick, level: 0.0, n: 1 };
+            if tick == 0.0 { "0".into() } else { cell(metric, Some(&shown)) }
+        };
+        let marks = fitting_ticks(0.0, most, width - 16, label);
         for tick in &marks {
-            let shown = Estimate { point: *tick, lower: *tick, upper: *tick, level: 0.0, n: 1 };
-            let label = if *tick == 0.0 { "0".into() } else { cell(metric, Some(&shown)) };
-            // At an edge its middle would leave no room for the rest.
-            let align = match x(*tick) {
-                at if at < 36 => HPos::Left,
-                at if at > width as i32 - 36 => HPos::Right,
-                _ => HPos::Center,
-            };
-            text(area, (x(*tick), bottom + 12), &label, align, SMALL, &FAINT)?;
+            tick_label(area, (x(*tick), bottom + 12), &label(*tick))?;
         }
         let mut y = 0;
         for bar in bars {

@@ -7,9 +7,9 @@ use tare_stats::Verdict;
 use super::page;
 use super::plot::{
     Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, NEUTRAL, SMALL, Size, TEXT, WORSE,
-    fitting, text, ticks, wrapped,
+    fitting, fitting_ticks, text, tick_label, wrapped,
 };
-use crate::run_words::{Table, overhead};
+use crate::run_words::{self, Table, overhead, signed};
 
 /// One line of the picture.
 pub struct Row {
@@ -47,7 +47,7 @@ pub fn figure(title: &str, rows: &[Row], tolerance: Option<f64>) -> String {
         };
         let plot = f64::from(right - left);
         let x = |percent: f64| left + ((percent - low) / (high - low) * plot).round() as i32;
-        let marks = ticks(low, high, if canvas.size.narrow { 4 } else { 7 });
+        let marks = fitting_ticks(low, high, plot as u32, percent);
         let mut y = 0;
         for row in rows {
             let bottom = y + row_height(row, canvas.size) as i32;
@@ -74,8 +74,7 @@ pub fn figure(title: &str, rows: &[Row], tolerance: Option<f64>) -> String {
             y = bottom;
         }
         for tick in &marks {
-            let at = (x(*tick), y + 12);
-            text(area, at, &percent(*tick), HPos::Center, SMALL, &FAINT)?;
+            tick_label(area, (x(*tick), y + 12), &percent(*tick))?;
         }
         let at = ((left + right) / 2, tall as i32 - 12);
         text(area, at, "overhead; positive is worse", HPos::Center, SMALL, &FAINT)
@@ -143,12 +142,11 @@ fn colour(verdict: Verdict) -> RGBColor {
     }
 }
 
-/// Holds zero, the band and every interval, with some room; an interval that is wider than a
-/// hundred times the median one would leave nothing to see of the others.
+/// Holds zero, the band, every estimate, and every interval as far as it can be shown beside them:
+/// one of two rounds may reach to where no picture goes.
 fn range(rows: &[Row], tolerance: Option<f64>) -> (f64, f64) {
-    let mut far: Vec<f64> = rows.iter().map(|row| row.lower.abs().max(row.upper.abs())).collect();
-    far.sort_by(f64::total_cmp);
-    let most = far.get(far.len() / 2).copied().unwrap_or(1.0).max(1.0) * 100.0;
+    let farthest = rows.iter().map(|row| row.point.abs()).fold(0.0, f64::max);
+    let most = (farthest * 3.0).max(100.0);
     let edge = tolerance.unwrap_or(0.5).max(0.05) * 1.3;
     let bounded = |value: f64| value.clamp(-most, most);
     let low = rows.iter().map(|row| bounded(row.lower)).fold(-edge, f64::min);
@@ -170,7 +168,10 @@ fn alt(title: &str, rows: &[Row]) -> String {
 
 fn numbers(title: &str, rows: &[Row]) -> String {
     let row = |row: &Row| {
-        let cell = |value: f64| format!("{value:+.3} %").replace('-', "−");
+        let cell = |value: f64| match value.abs() > run_words::BEYOND {
+            true => format!("beyond {} %", signed(run_words::BEYOND * value.signum())),
+            false => format!("{value:+.3} %").replace('-', "−"),
+        };
         let cells = [cell(row.point), cell(row.lower), cell(row.upper)];
         let mut all = vec![row.name.clone()];
         all.extend(cells);

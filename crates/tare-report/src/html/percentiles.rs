@@ -6,7 +6,8 @@ use tare_stats::samples::Series;
 
 use super::page::{self, escape};
 use super::plot::{
-    Axis, FAINT, FONT, Figure, GRID, SERIES, SMALL, Size, log_ticks, series_colour, series_variable,
+    Axis, FAINT, FONT, Figure, GRID, SERIES, SMALL, Size, label_room, log_ticks, series_colour,
+    series_variable,
 };
 use crate::run_document::RunDocument;
 use crate::run_words::Table;
@@ -74,15 +75,14 @@ fn draw(
     let high = points().map(|(_, ns)| *ns).chain(in_bands().map(|(_, _, high)| *high));
     let high = high.fold(low * 1.2, f64::max) * 1.08;
     let decades: Vec<f64> = (0..=right.floor() as u32).map(f64::from).collect();
+    let label = |ns: f64| duration(ns.round() as u64);
+    let marks = log_ticks(low, high);
     let mut chart = ChartBuilder::on(area)
         .margin_top(8)
         .margin_right(18)
         .x_label_area_size(46)
-        .y_label_area_size(if canvas.size.narrow { 54 } else { 64 })
-        .build_cartesian_2d(
-            Axis::linear(0.0, right, decades),
-            Axis::log(low, high, log_ticks(low, high)),
-        )?;
+        .y_label_area_size(label_room(&marks, label))
+        .build_cartesian_2d(Axis::linear(0.0, right, decades), Axis::log(low, high, marks))?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -93,7 +93,7 @@ fn draw(
         .y_label_style((FONT, SMALL).into_font().color(&FAINT))
         .axis_desc_style((FONT, SMALL).into_font().color(&FAINT))
         .x_label_formatter(&|x: &f64| percentile(*x).replace(" %", ""))
-        .y_label_formatter(&|ns: &f64| duration(ns.round() as u64))
+        .y_label_formatter(&|ns: &f64| label(*ns))
         .draw()?;
     for (at, curve) in curves.iter().enumerate() {
         let colour = series_colour(at);

@@ -231,6 +231,29 @@ impl Ranged for Axis {
     }
 }
 
+/// Round numbers whose labels fit beside each other into so many pixels.
+pub fn fitting_ticks(low: f64, high: f64, pixels: u32, label: impl Fn(f64) -> String) -> Vec<f64> {
+    let fits = |marks: &Vec<f64>| {
+        let widest = marks.iter().map(|mark| label(*mark).chars().count()).max().unwrap_or(0);
+        marks.len() * (widest + 2) <= fitting(pixels, SMALL)
+    };
+    (1..8).rev().map(|wanted| ticks(low, high, wanted)).find(fits).unwrap_or_default()
+}
+
+/// Room beside an axis for labels of these ticks.
+pub fn label_room(marks: &[f64], label: impl Fn(f64) -> String) -> u32 {
+    let widest = marks.iter().map(|mark| label(*mark).chars().count()).max().unwrap_or(0);
+    (widest as f64 * SMALL / 1.24 * 0.62).ceil() as u32 + 16
+}
+
+/// A label under its tick; at an edge it is moved aside as far as it needs.
+pub fn tick_label(area: &Area<'_>, at: (i32, i32), label: &str) -> Drawn {
+    let (width, _) = area.dim_in_pixel();
+    let half = (label.chars().count() as f64 * SMALL / 1.24 * 0.31).ceil() as i32 + 1;
+    let x = at.0.clamp(half, (width as i32 - half).max(half));
+    text(area, (x, at.1), label, HPos::Center, SMALL, &FAINT)
+}
+
 /// Round numbers from `low` to `high`, about `wanted` of them.
 pub fn ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let span = (high - low).max(f64::MIN_POSITIVE);

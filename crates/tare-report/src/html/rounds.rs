@@ -7,7 +7,8 @@ use tare_stats::Metric;
 use super::forest::percent;
 use super::page;
 use super::plot::{
-    ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, text, ticks, wrapped,
+    ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, label_room, text, ticks,
+    wrapped,
 };
 use crate::run::{Bounds, Comparison};
 use crate::run_document::RunDocument;
@@ -37,7 +38,7 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
         |size: Size| strips.iter().map(|s| heading(s, size) + STRIP + GAP).sum::<u32>() + AXIS;
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
-        let left = 58;
+        let left = strips.iter().map(left_room).max().unwrap_or(58);
         let last = strips.iter().flat_map(|s| &s.dots).map(|(at, _)| *at).max().unwrap_or(0);
         let room = f64::from(width) - f64::from(left) - 12.0;
         let x = |round: f64| left + (round / f64::from(last.max(1)) * room).round() as i32;
@@ -75,11 +76,7 @@ fn draw(
     last: u32,
 ) -> super::plot::Drawn {
     let Bounds { point, lower, upper } = strip.comparison.overhead_percent;
-    let values = || strip.dots.iter().map(|(_, value)| *value);
-    let low = values().fold(point.min(0.0), f64::min);
-    let high = values().fold(point.max(0.0), f64::max);
-    let room = ((high - low) * 0.06).max(0.05);
-    let (low, high) = (low - room, high + room);
+    let (low, high) = range(strip);
     let tall = f64::from(STRIP);
     let y =
         |value: f64| top + ((high - value.clamp(low, high)) / (high - low) * tall).round() as i32;
@@ -102,6 +99,22 @@ fn draw(
         canvas.hit(at, told);
     }
     Ok(())
+}
+
+/// Room for the labels of a strip's axis.
+fn left_room(strip: &Strip<'_>) -> i32 {
+    let (low, high) = range(strip);
+    label_room(&ticks(low, high, 3), percent) as i32
+}
+
+/// Holds zero, the estimate and every round, with some room.
+fn range(strip: &Strip<'_>) -> (f64, f64) {
+    let values = || strip.dots.iter().map(|(_, value)| *value);
+    let point = strip.comparison.overhead_percent.point;
+    let low = values().fold(point.min(0.0), f64::min);
+    let high = values().fold(point.max(0.0), f64::max);
+    let room = ((high - low) * 0.06).max(0.05);
+    (low - room, high + room)
 }
 
 fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {

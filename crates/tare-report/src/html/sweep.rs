@@ -7,7 +7,8 @@ use tare_stats::{Estimate, Metric};
 
 use super::page::{self, Page, details, escape};
 use super::plot::{
-    Axis, FAINT, FONT, Figure, GRID, SMALL, Size, log_ticks, series_colour, series_variable, ticks,
+    Axis, FAINT, FONT, Figure, GRID, SMALL, Size, label_room, log_ticks, series_colour,
+    series_variable, ticks,
 };
 use super::{about, run};
 use crate::run_sweep::{Sweep, SweepCell};
@@ -167,13 +168,15 @@ fn draw(
         true => Axis::log(low * 0.8, high * 1.25, log_ticks(low * 0.8, high * 1.25)),
         false => Axis::linear(0.0, high * 1.06, ticks(0.0, high * 1.06, 5)),
     };
+    let of = |value: f64| Estimate { point: value, lower: value, upper: value, level: 0.0, n: 1 };
+    let label = |y: f64| cell(along.metric, Some(&of(y)));
+    let room = label_room(&y_axis.ticks, label);
     let mut chart = ChartBuilder::on(area)
         .margin_top(8)
         .margin_right(18)
         .x_label_area_size(46)
-        .y_label_area_size(if canvas.size.narrow { 62 } else { 74 })
+        .y_label_area_size(room)
         .build_cartesian_2d(x_axis, y_axis)?;
-    let of = |value: f64| Estimate { point: value, lower: value, upper: value, level: 0.0, n: 1 };
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -184,7 +187,7 @@ fn draw(
         .y_label_style((FONT, SMALL).into_font().color(&FAINT))
         .axis_desc_style((FONT, SMALL).into_font().color(&FAINT))
         .x_label_formatter(&|x: &f64| short_number(*x))
-        .y_label_formatter(&|y: &f64| cell(along.metric, Some(&of(*y))))
+        .y_label_formatter(&|y: &f64| label(*y))
         .draw()?;
     for (at, line) in lines.iter().enumerate() {
         let colour = series_colour(at);

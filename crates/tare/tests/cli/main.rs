@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod browser;
 mod compare;
 mod filter_runs;
 mod filters;
@@ -12,6 +13,7 @@ mod kill;
 mod load;
 mod mistakes;
 mod net;
+mod pair;
 mod places;
 mod runs;
 mod sys;

@@ -1,0 +1,198 @@
+//! Pages in a real browser: headless Chromium, driven by chromedriver.
+
+mod driver;
+
+use std::path::Path;
+
+use driver::{Browser, Theme};
+use serde_json::{Value, json};
+
+use crate::runs::Desk;
+use crate::util::str;
+
+/// What a person would complain about, found by looking at every element that is shown.
+const INSPECT: &str = include_str!("browser/inspect.js");
+
+const WIDTHS: [u32; 2] = [400, 1600];
+
+/// Looks at a page at both widths and in both themes; complaints end the test.
+#[track_caller]
+fn looks_right(browser: &Browser, page: &Path, pictures: usize) {
+    for width in WIDTHS {
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.look(width, theme);
+            browser.open(page);
+            // All that can be unfolded is looked at too.
+            browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+            let seen = browser.run(INSPECT);
+            let complaints = seen["complaints"].as_array().unwrap();
+            assert!(complaints.is_empty(), "{width} {theme:?} {}: {complaints:#?}", page.display());
+            let shown = seen["pictures"].as_u64().unwrap() as usize;
+            assert!(shown >= pictures, "{width} {theme:?}: {shown} pictures, {pictures} expected");
+        }
+    }
+    let errors = browser.console_errors();
+    assert!(errors.is_empty(), "{errors:#?}");
+    let asked = browser.requests_beyond(page);
+    assert!(asked.is_empty(), "the page asked for {asked:?}");
+}
+
+/// A run whose names are long, whose server fails now and then, and which has several metrics.
+fn page_of_a_run(desk: &Desk) -> std::path::PathBuf {
+    let page = desk.folder.file("run.html");
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let long = "a variant with quite a long name that says what it is in many words, as people do";
+    let launch = |name: &str, flags: &str| {
+        format!("--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} {flags}")
+    };
+    let all = [launch("plain", ""), launch(long, "--delay 300us"), launch("x", "--delay 100us")];
+    let flags = ["compare", &all[0], &all[1], &all[2], "--metric", "throughput,p50", "-q"];
+    let rest = ["--rounds", "6", "--cycles", "3", "--slice", "20ms", "--html", str(&page)];
+    desk.tare(&[&flags[..], &rest].concat()).success();
+    page
+}
+
+#[test]
+fn a_runs_page_is_whole_at_both_widths_and_in_both_themes() {
+    let desk = Desk::new("browser-run");
+    let page = page_of_a_run(&desk);
+    let browser = Browser::start(&desk.folder.0);
+    // Two forests, the curves, two of rounds, two bars or more, the timeline.
+    looks_right(&browser, &page, 8);
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("--seed"), "the command repeats the run");
+}
+
+#[test]
+fn pointing_at_a_dot_and_walking_by_keys_tell_what_it_is() {
+    let desk = Desk::new("browser-hover");
+    let page = page_of_a_run(&desk);
+    let browser = Browser::start(&desk.folder.0);
+    for (width, class) in [(1600, "wide"), (400, "narrow")] {
+        browser.look(width, Theme::Light);
+        browser.open(&page);
+        let tip = || {
+            browser.run(
+                "const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent",
+            )
+        };
+        assert_eq!(tip(), "", "nothing is pointed at yet");
+        browser.run(&format!(
+            "document.querySelector('.plot.{class}').scrollIntoView({{ block: 'center' }})"
+        ));
+        browser.settle();
+        let at = browser.run(&format!(
+            "const plot = document.querySelector('.plot.{class}'); const svg = plot.querySelector('svg');
+             const hit = JSON.parse(plot.querySelector('script').textContent)[0];
+             const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+             return [box.left + hit[0] * scale, box.top + hit[1] * scale, hit[2]]"
+        ));
+        browser.point(at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
+        assert_eq!(tip(), at[2], "{width}");
+        let inside = browser.run(
+            "const b = document.getElementById('tip').getBoundingClientRect();
+             return b.left >= 0 && b.right <= innerWidth && b.top >= 0",
+        );
+        assert_eq!(inside, true, "the tip is cut at {width}");
+        browser.point(2.0, 2.0);
+        assert_eq!(tip(), "", "pointed elsewhere");
+        browser.run(&format!("document.querySelector('.plot.{class}').focus()"));
+        browser.settle();
+        browser.press("\u{e014}");
+        let first = tip();
+        browser.press("\u{e014}");
+        assert!(first != "" && tip() != first, "{first} {}", tip());
+    }
+    let theme = browser.run(
+        "const before = getComputedStyle(document.body).backgroundColor;
+         document.querySelector('header button').click();
+         return [before, getComputedStyle(document.body).backgroundColor]",
+    );
+    assert_ne!(theme[0], theme[1], "the button changes the theme");
+    assert_eq!(browser.console_errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn without_scripts_the_page_says_the_same() {
+    let desk = Desk::new("browser-plain");
+    let page = page_of_a_run(&desk);
+    let browser = Browser::start(&desk.folder.0);
+    browser.look(1600, Theme::Light);
+    browser.command("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&page);
+    // The page's own scripts are off; the driver's are not.
+    let seen = browser.run(INSPECT);
+    assert_eq!(seen["complaints"], json!([]));
+    assert!(seen["pictures"].as_u64().unwrap() >= 8, "{seen}");
+    let buttons = browser.run("return document.querySelectorAll('header button').length");
+    assert_eq!(buttons, 0, "no button where nothing would press it");
+}
+
+#[test]
+fn text_from_outside_stays_text() {
+    let desk = Desk::new("browser-hostile");
+    let evil = "</script><script>document.title=1</script><img src=x onerror=document.title=2>";
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let toml = format!(
+        "name = '{evil}'\n[load]\n[stop]\nrounds = 2\n[slices]\ncycles = 2\nwindow = \"20ms\"\n\
+         [server.web]\ncommand = \"exec {tare} target --listen 127.0.0.1:{{port}}\"\n\
+         [[variant]]\nname = \"plain\"\nserver = \"web\"\nbaseline = true\n\
+         [[variant]]\nname = '{evil}'\nserver = \"web\"\n"
+    );
+    let experiment = desk.file("evil.toml", &toml);
+    let page = desk.folder.file("run.html");
+    desk.tare(&["run", str(&experiment), "-q", "--html", str(&page)]).success();
+    let browser = Browser::start(&desk.folder.0);
+    looks_right(&browser, &page, 4);
+    assert_eq!(browser.run("return [document.title, document.images.length]"), json!([evil, 0]));
+}
+
+#[test]
+fn pages_of_sweeps_pairs_and_imports_are_whole() {
+    let desk = Desk::new("browser-others");
+    let browser = Browser::start(&desk.folder.0);
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let toml = format!(
+        "name = \"Delay by connections\"\n[load]\n[stop]\nrounds = 3\n[slices]\ncycles = 2\nwindow = \"20ms\"\n\
+         [sweep]\nconnections = [1, 4, 16]\n\
+         [server.plain]\ncommand = \"exec {tare} target --listen 127.0.0.1:{{port}}\"\n\
+         [server.late]\ncommand = \"exec {tare} target --listen 127.0.0.1:{{port}} --delay 200us\"\n\
+         [[variant]]\nname = \"plain\"\nserver = \"plain\"\nbaseline = true\n\
+         [[variant]]\nname = \"late\"\nserver = \"late\"\n"
+    );
+    let experiment = desk.file("sweep.toml", &toml);
+    let page = |name: &str| desk.folder.file(name);
+    let sweep = page("sweep.html");
+    desk.tare(&["run", str(&experiment), "-q", "--html", str(&sweep)]).success();
+    // The curve; a forest for each of three values.
+    looks_right(&browser, &sweep, 4);
+    let pair = page("pair.html");
+    desk.tare(&["report", "1", "2", "--html", str(&pair)]).success();
+    looks_right(&browser, &pair, 2);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence");
+    for (name, pictures) in [("filters.json", 2), ("confidential-vm.md", 0), ("rates.md", 0)] {
+        let import = page("import.html");
+        let source = root.join(name);
+        desk.tare(&["import", str(&source), "--dry-run", "--html", str(&import)]).success();
+        looks_right(&browser, &import, pictures);
+    }
+}
+
+/// For the README: a page's beginning, at both widths and in both themes.
+#[test]
+#[ignore = "writes pictures of $TARE_PAGE into $TARE_PICTURES: make report-pictures"]
+fn report_pictures() {
+    let page = std::path::PathBuf::from(std::env::var_os("TARE_PAGE").unwrap());
+    let folder = std::path::PathBuf::from(std::env::var_os("TARE_PICTURES").unwrap());
+    std::fs::create_dir_all(&folder).unwrap();
+    let desk = Desk::new("browser-pictures");
+    let browser = Browser::start(&desk.folder.0);
+    for (width, height) in [(1600, 2000), (400, 1600)] {
+        for (theme, name) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
+            browser.look(width, theme);
+            browser.open(&page);
+            let picture = browser.picture(width, height);
+            std::fs::write(folder.join(format!("report-{width}-{name}.png")), picture).unwrap();
+        }
+    }
+}
