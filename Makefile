@@ -7,9 +7,11 @@
 #   make run     a first look: sets up, builds, measures what a filter costs in nginx
 #   make test    every test, after `setup`
 #   make lint    formatting, clippy, house rules, licences
+#   make report-pictures  the README's pictures, of the stored run RUN (default: last)
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
 #                ROUNDS=2 AA_RUNS=5 for a look
-#   make fuzz    the parsers of HTTP and of agents' messages under libFuzzer; FUZZ_RUNS=10000000
+#   make fuzz    the parsers of HTTP, of agents' messages and of other tools' outputs under
+#                libFuzzer; FUZZ_RUNS=10000000
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -23,10 +25,12 @@ RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
-TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3 qperf
+# What tests drive: a browser for the reports, and tools whose outputs are imported.
+BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
+TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
+TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
-BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx wrk apache2-utils nghttp2-client openssl time \
-                  qperf iperf3 sockperf linux-perf
+BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time sockperf linux-perf
 
 ROUNDS ?= 10
 AA_RUNS ?= 100
@@ -34,27 +38,33 @@ SIMULATED_RUNS ?= 10000
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
-.PHONY: build agent filters run setup setup-bench setup-fuzz test lint bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build agent filters run setup setup-run setup-bench setup-fuzz test lint report-pictures \
+        bench bench-smoke fuzz fuzz-smoke clean
 
-build: setup agent
+build: setup-run agent
 	cargo build --release --locked -p tare
 	@echo "built target/release/tare"
 
 # Static: places have libraries of their own, or none.
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-agent: setup
+agent: setup-run
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p tare-agent \
 	    --target $(HOST_TARGET) --target-dir target/agent-build
 	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-agent target/agent/tare-agent
 
-filters: setup
+filters: setup-run
 	$(MAKE) --no-print-directory -C filters
 
 run: build filters
 	target/release/tare run experiments/nginx-filters.toml
 
-setup:
+setup: setup-run
 	@scripts/install-packages $(TEST_PACKAGES)
+	@scripts/install-peers
+
+# What building and running experiments need.
+setup-run:
+	@scripts/install-packages $(RUN_PACKAGES) $(PLACE_PACKAGES)
 	@scripts/install-runsc
 
 setup-fuzz:
@@ -66,7 +76,7 @@ setup-bench:
 test: setup filters agent
 	cargo test --workspace --locked
 
-lint: setup
+lint: setup-run
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo fmt --manifest-path filters/Cargo.toml --all --check
@@ -75,10 +85,19 @@ lint: setup
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	 else echo "cargo-deny is not installed: licences, bans and sources were checked by tare-tidy"; fi
 
+# Of a run that is in your store: RUN=12.
+RUN ?= last
+report-pictures: setup build
+	target/release/tare report $(RUN) --html target/report.html
+	TARE_PAGE=$(CURDIR)/target/report.html TARE_PICTURES=$(CURDIR)/docs/pictures \
+	    cargo test --locked -p tare --test cli report_pictures -- --ignored --exact \
+	    browser::report_pictures
+
 bench: setup-bench build
-	bench/install-peers
+	scripts/install-peers
 	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
+	bench/report
 	bench/method --aa-runs $(AA_RUNS)
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 
@@ -86,15 +105,18 @@ bench: setup-bench build
 bench-smoke: setup-bench build
 	bench/run --rounds 1 --seconds 1 --smoke
 	bench/net --smoke
+	bench/report --smoke
 	bench/method --smoke
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)
 	fuzz/run messages -runs=$(FUZZ_RUNS)
+	fuzz/run imports -runs=$(FUZZ_RUNS)
 
 fuzz-smoke: setup-fuzz
 	fuzz/run replies -runs=200000
 	fuzz/run messages -runs=200000
+	fuzz/run imports -runs=100000
 
 clean:
 	cargo clean
