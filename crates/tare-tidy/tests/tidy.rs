@@ -55,6 +55,7 @@ fn every_crate_and_command_is_documented() {
         "tare load",
         "tare wrk",
         "tare target",
+        "tare import",
         "tare doctor",
         "tare clean",
     ] {
