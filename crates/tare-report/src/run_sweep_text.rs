@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use tare_stats::{Estimate, Metric, Verdict};
 
-use crate::run::{RunGuard, RunReport, Variant};
-use crate::run_sweep::Sweep;
+use crate::run::{Comparison, RunGuard, RunReport, Variant};
+use crate::run_sweep::{Sweep, SweepCell};
 use crate::run_text::{PAPER, columns};
-use crate::run_words::{Table, cell, overhead, time};
+use crate::run_words::{Table, cell, noun, overhead, signed, time};
 use crate::units::{bytes, count, rate};
 use crate::{run_csv, run_markdown};
 
@@ -233,6 +233,38 @@ fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
     })
 }
 
+/// What each variant costs at its least and its most, and how much of that is resolved: a sentence a
+/// variant and metric.
+pub(crate) fn ranges(sweep: &Sweep) -> Vec<String> {
+    let mut told = Vec::new();
+    for name in variants(sweep) {
+        for metric in metrics(sweep) {
+            let found = sweep.cells.iter().filter_map(|cell| {
+                let comparison = cell.report.asked_of(&name).find(|c| c.metric == metric)?;
+                Some((cell, comparison))
+            });
+            let all: Vec<_> = found.filter(|(_, c)| c.verdict != Verdict::Void).collect();
+            let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
+            let least = all.iter().min_by(|a, b| percent(a).total_cmp(&percent(b)));
+            let most = all.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)));
+            let (Some(least), Some(most)) = (least, most) else { continue };
+            let resolved = all.iter().filter(|(_, c)| c.verdict != Verdict::Unresolved).count();
+            let end = |(cell, comparison): &(&SweepCell, &Comparison)| {
+                format!("{} % ({})", signed(comparison.overhead_percent.point), cell.label())
+            };
+            told.push(format!(
+                "{name} against {} in {}: from {} to {}; {resolved} of {} values have a verdict",
+                least.1.baseline,
+                noun(metric),
+                end(least),
+                end(most),
+                all.len()
+            ));
+        }
+    }
+    told
+}
+
 /// What guards say, each once, with how many of the cells say so; what could not be measured.
 pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
     let mut said: Vec<(&RunGuard, usize, String)> = Vec::new();
@@ -280,7 +312,7 @@ fn ending(sweep: &Sweep) -> String {
     let (Some(first), Some(last)) = (sweep.cells.first(), sweep.cells.last()) else {
         return "nothing was measured".into();
     };
-    let rounds = |cell: &crate::run_sweep::SweepCell| cell.report.run.rounds;
+    let rounds = |cell: &SweepCell| cell.report.run.rounds;
     let fewest = sweep.cells.iter().map(rounds).min().unwrap_or(0);
     let most = sweep.cells.iter().map(rounds).max().unwrap_or(0);
     let rounds = match fewest == most {

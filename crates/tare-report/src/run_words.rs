@@ -252,6 +252,12 @@ pub fn noun(metric: Metric) -> &'static str {
     }
 }
 
+/// With its first letter large, for the beginning of a line.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
 /// What else a user feels: the tail, in time.
 fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
     // Rounds that hold a tail may be the fast ones; only the same rounds are compared.

@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tare_import::{FileDrafts, assemble};
 use tare_report::form::{Document, Form};
 use tare_report::guards::Severity;
+use tare_report::import_document::ImportDocument;
+use tare_report::pair_document::PairDocument;
 use tare_report::run::{RunReport, Skipped};
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::Sweep;
+use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
 use tare_report::timeline::Timeline;
 use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::samples::{
@@ -265,13 +268,74 @@ fn document_of(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunDocument {
     RunDocument::new(facts.clone(), digests, timeline)
 }
 
-/// The loop is over all forms: one that is added without a golden file fails.
-#[test]
-fn every_form_to_the_byte() {
-    let document = document();
+/// The loops are over all forms: one that is added without a golden file fails.
+#[track_caller]
+fn every_form(name: &str, document: &dyn Document) {
     for form in Form::ALL {
-        golden(&format!("run.{}", form.word()), &document.render(form).unwrap());
+        if let Ok(text) = document.render(form) {
+            golden(&format!("{name}.{}", form.word()), &text);
+        }
     }
+}
+
+#[test]
+fn every_form_of_a_run_to_the_byte() {
+    let document = document();
+    assert!(Form::ALL.iter().all(|form| document.form(*form).is_some()));
+    every_form("run", &document);
+}
+
+#[test]
+fn every_form_of_a_sweep_to_the_byte() {
+    let cell = |connections: &str, id: i64| {
+        let mut facts = facts();
+        facts.id = id;
+        facts.name = format!("{} (connections {connections})", facts.name);
+        let values = [("connections".to_owned(), connections.to_owned())];
+        SweepCell { values: values.into(), report: document_of(&facts, |_| {}).report }
+    };
+    let missing = MissingCell {
+        values: [("connections".to_owned(), "90".to_owned())].into(),
+        reason: "the server ended".into(),
+    };
+    every_form("sweep", &Sweep::of(vec![cell("10", 7), cell("40", 8)], vec![missing]));
+}
+
+#[test]
+fn every_form_of_a_pair_to_the_byte() {
+    let before = document();
+    let mut later = facts();
+    (later.id, later.started_unix_ms) = (9, later.started_unix_ms + 86_400_000);
+    later.machine = serde_json::json!({ "cpus": [0, 1, 2] });
+    // A tenth less of the variant, and a machine that is slower by a fifth.
+    let after = document_of(&later, |round| {
+        for slice in &mut round.slices {
+            let lost = if slice.variant == 0 { 20 } else { 28 };
+            let counts = &mut slice.counts;
+            counts.good -= counts.good * lost / 100;
+            counts.completed = counts.good;
+            counts.body_bytes = counts.good * 612;
+            counts.status = vec![(200, counts.good)];
+            counts.started = counts.completed + counts.drained;
+        }
+    });
+    let pair = PairDocument::new(&before, &after, &[Metric::Throughput]).unwrap();
+    let changes = pair.changes.iter().filter(|change| change.asked);
+    let percents: Vec<f64> = changes.map(|c| c.overhead_percent.point.round()).collect();
+    assert_eq!(percents, [20.0, 10.0], "the machine's part is in the baseline only");
+    every_form("pair", &pair);
+}
+
+#[test]
+fn every_form_of_an_import_to_the_byte() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence");
+    let files = ["rates.md", "filters.json"].map(|name| {
+        let text = std::fs::read(folder.join(name)).unwrap();
+        let (drafts, unread) = tare_import::read(name, text.as_slice()).unwrap();
+        FileDrafts { file: name.into(), given: None, drafts, unread }
+    });
+    let import = assemble("two studies", files.into());
+    every_form("import", &ImportDocument::new(import, 3, 1_795_239_600_000, "0.1.0"));
 }
 
 #[test]

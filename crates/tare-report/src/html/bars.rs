@@ -8,7 +8,7 @@ use super::page;
 use super::plot::{
     ACCENT, Figure, GRID, INK, Size, TEXT, fitting, fitting_ticks, text, tick_label, wrapped,
 };
-use crate::run_words::{Table, cell, noun};
+use crate::run_words::{Table, capital, cell, noun};
 
 pub struct Bar {
     pub name: String,
@@ -68,11 +68,6 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
         }
         Ok(())
     })
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
 const LINE: u32 = 18;

@@ -28,9 +28,17 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
     }
     let title = format!("Every round, {}", noun(metric));
     let alt = format!("{title}: a dot a round and variant; the numbers are in the table below");
-    let note = "Dot: one round, in which every server was started afresh. Line: the estimate over \
-                all rounds; shaded: its interval. Two levels of dots are two kinds of launches.";
-    let figure = Figure { title: &title, alt: &alt, note, numbers: numbers(&title, &strips) };
+    let launched = document.report.variants.iter().any(|variant| variant.launches > 0);
+    let what = match launched {
+        true => "one round, in which every server was started afresh",
+        false => "one round, on the servers that were up already",
+    };
+    let note = format!(
+        "Dot: {what}. Line: the estimate over all rounds; shaded: its interval.{}",
+        if launched { " Two levels of dots are two kinds of launches." } else { "" }
+    );
+    let figure =
+        Figure { title: &title, alt: &alt, note: &note, numbers: numbers(&title, &strips) };
     let heading = |strip: &Strip<'_>, size: Size| {
         wrapped(&strip.comparison.variant, fitting(size.width - 20, TEXT)).len() as u32 * LINE
     };

@@ -12,8 +12,8 @@ use super::plot::{
 };
 use super::{about, run};
 use crate::run_sweep::{Sweep, SweepCell};
-use crate::run_sweep_text::{asides, headline, name, tables, variants};
-use crate::run_words::{Table, cell, noun, time};
+use crate::run_sweep_text::{self, asides, headline, name, tables, variants};
+use crate::run_words::{Table, capital, cell, noun, time};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut page = Page::new(&name(sweep));
@@ -47,7 +47,8 @@ fn answer(sweep: &Sweep) -> String {
     if !sweep.missing.is_empty() {
         told.push_str(&format!(" {} could not be measured.", sweep.missing.len()));
     }
-    page::paragraph(&told)
+    let ranges: Vec<String> = run_sweep_text::ranges(sweep).iter().map(|r| escape(r)).collect();
+    page::list("verdicts", &ranges) + &page::paragraph(&told)
 }
 
 /// One value: its sentences, its forest, its table.
@@ -121,7 +122,7 @@ fn number(text: &str) -> Option<f64> {
 fn picture(along: &Along<'_>, names: &[String]) -> String {
     let metric = along.metric;
     let rest = if along.rest.is_empty() { String::new() } else { format!(" ({})", along.rest) };
-    let title = format!("{} by {}{rest}", noun(metric), along.key.replace('_', " "));
+    let title = format!("{} by {}{rest}", capital(noun(metric)), along.key.replace('_', " "));
     let value = |cell: &SweepCell, name: &str| {
         cell.report.variant(name).and_then(|variant| variant.metric(metric)).copied()
     };

@@ -9,9 +9,7 @@ use crate::util::Ran;
 fn measure(desk: &Desk, service: &str, more: &[&str]) {
     let tare = env!("CARGO_BIN_EXE_tare");
     let launch = |name: &str, service: &str| {
-        format!(
-            "--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} --delay {service}"
-        )
+        format!("--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} --delay {service}")
     };
     let (base, own) = (launch("base", "2ms"), launch("new", service));
     let flags = ["compare", &base, &own, "-q", "-c", "4", "--cycles", "2", "--slice", "20ms"];
