@@ -1,6 +1,7 @@
 //! What speaks against imported numbers: a mistake a function, each with what was seen and what it
 //! means.
 
+mod addresses;
 mod load;
 mod results;
 mod shape;
@@ -70,30 +71,33 @@ const LATENCIES: [Metric; 5] = [
 
 /// Gravest first.
 pub fn audit(import: &Import) -> Vec<Finding> {
-    let of_samples: [fn(&Sample) -> Option<Finding>; 14] = [
+    let of_samples: [fn(&Sample) -> Option<Finding>; 15] = [
         results::bad_status,
         results::errors,
         results::littles_law,
+        results::cut_at_the_end,
         results::few_in_flight,
         results::reconnects,
         load::rate_missed,
         load::cut_short,
         load::connections_lost,
-        load::other_address,
+        addresses::other_address,
         shape::beyond_the_sample,
         shape::coarse,
         shape::coarse_clock,
         shape::half_round_trip,
         shape::left_out,
     ];
-    let of_all: [fn(&Import) -> Vec<Finding>; 7] = [
+    let of_all: [fn(&Import) -> Vec<Finding>; 9] = [
         shape::unread,
         results::unequal_replies,
         load::unequal_load,
         load::different_tools,
-        load::wrong_headings,
+        addresses::wrong_headings,
         shape::single_runs,
         shape::one_after_another,
+        shape::copies,
+        shape::without_partner,
     ];
     let mut found: Vec<Finding> = of_all.iter().flat_map(|check| check(import)).collect();
     for sample in &import.samples {

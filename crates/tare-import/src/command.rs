@@ -8,6 +8,8 @@ pub struct Command {
     pub tool: Tool,
     pub text: String,
     pub asked: Asked,
+    /// Said of several outputs, in prose: not what made one of them to the letter.
+    pub in_prose: bool,
 }
 
 /// Words that start a tool, and which.
@@ -35,6 +37,10 @@ enum Set {
     Connections,
     Seconds,
     Rate,
+    /// Of each connection.
+    RateEach,
+    /// Requests that a connection has under way.
+    AtOnce,
     Requests,
     /// Takes no value.
     Keep,
@@ -54,7 +60,9 @@ fn flags(tool: Tool) -> &'static [Flag] {
         Tool::Ab => {
             &[("", "n", Requests), ("", "c", Connections), ("", "t", Seconds), ("", "k", Keep)]
         }
-        Tool::Hey => &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds)],
+        Tool::Hey => {
+            &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds), ("", "q", RateEach)]
+        }
         Tool::Oha => {
             &[("", "n", Requests), ("", "c", Connections), ("", "z", Seconds), ("", "q", Rate)]
         }
@@ -63,6 +71,8 @@ fn flags(tool: Tool) -> &'static [Flag] {
             ("clients", "c", Connections),
             ("threads", "t", Threads),
             ("duration", "D", Seconds),
+            ("rps", "", RateEach),
+            ("max-concurrent-streams", "m", AtOnce),
         ],
         Tool::Fortio => &[
             ("qps", "", Rate),
@@ -97,7 +107,8 @@ impl Command {
             return None;
         }
         let mut spans = first.split('`').skip(1).step_by(2);
-        spans.find_map(Self::parse).map(|command| (command, 1))
+        let found = spans.find_map(Self::parse);
+        found.map(|command| (Self { in_prose: true, ..command }, 1))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -106,7 +117,8 @@ impl Command {
         if text.len() > 4000 {
             return None;
         }
-        let words: Vec<&str> = text.split_whitespace().collect();
+        let all = shell_words(text);
+        let words: Vec<&str> = all.iter().map(String::as_str).collect();
         let (at, tool) = words.iter().take(BEFORE).enumerate().find_map(|(at, word)| {
             let name = word.rsplit('/').next()?;
             let (_, tool) = NAMES.iter().find(|(known, _)| *known == name)?;
@@ -120,9 +132,14 @@ impl Command {
             return None;
         }
         let asked = read(tool, rest);
+        let mut asked = asked;
+        if flags(tool).iter().any(|(.., set)| matches!(set, Set::RateEach)) {
+            let each = asked.rate_per_s.zip(asked.connections);
+            asked.rate_per_s = each.map(|(rate, connections)| rate * connections as f64);
+        }
         // wrk2's program is called wrk too: only it has a rate.
         let tool = if tool == Tool::Wrk && asked.rate_per_s.is_some() { Tool::Wrk2 } else { tool };
-        Some(Self { tool, text: text.to_owned(), asked })
+        Some(Self { tool, text: text.to_owned(), asked, in_prose: false })
     }
 
     /// Whether this may be what made an output of that tool.
@@ -134,15 +151,20 @@ impl Command {
     /// Adds what the output does not say itself.
     pub fn complete(&self, draft: &mut Draft) {
         let (own, known) = (&mut draft.asked, &self.asked);
-        draft.command = Some(self.text.clone());
-        // That the two differ is for the audit to say: the output's own word stands.
-        own.url = own.url.take().or_else(|| known.url.clone());
         own.threads = own.threads.or(known.threads);
         own.connections = own.connections.or(known.connections);
         own.seconds = own.seconds.or(known.seconds);
-        own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
         own.requests = own.requests.or(known.requests);
         own.keep = own.keep.or(known.keep);
+        let usual = (draft.tool != Tool::K6).then_some(1);
+        own.at_once = known.at_once.or(own.at_once).or(usual);
+        if self.in_prose {
+            return;
+        }
+        draft.command = Some(self.text.clone());
+        // That the two differ is for the audit to say: the output's own word stands.
+        own.url = own.url.take().or_else(|| known.url.clone());
+        own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
         if draft.tool == Tool::Wrk && known.rate_per_s.is_some() {
             draft.tool = Tool::Wrk2;
         }
@@ -152,6 +174,27 @@ impl Command {
     pub fn url_in(text: &str) -> Option<String> {
         Self::parse(text)?.asked.url
     }
+}
+
+/// Words as a shell divides them: a quotation is one.
+fn shell_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, c) if c.is_whitespace() => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            (_, c) => word.push(c),
+        }
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
 }
 
 /// `$ `, `# `, `user@host:~$ `; outside of fences only after such a mark.
@@ -177,12 +220,14 @@ fn read(tool: Tool, words: &[&str]) -> Asked {
     let mut asked = Asked::default();
     let mut at = 0;
     while at < words.len() {
-        let word = words[at].trim_matches(['"', '\'']);
+        let word = words[at];
         at += 1;
         if matches!(word, "|" | ">" | ">>" | "2>&1" | "&&" | ";" | "&") {
             break;
         }
-        if word.contains("://") && !word.starts_with('-') {
+        // A header may hold an address too, but does not begin with it.
+        let is_address = word.starts_with("http://") || word.starts_with("https://");
+        if is_address && !words.get(at.wrapping_sub(2)).is_some_and(|flag| takes_text(flag)) {
             asked.url.get_or_insert_with(|| word.to_owned());
             continue;
         }
@@ -216,6 +261,13 @@ fn read(tool: Tool, words: &[&str]) -> Asked {
     asked
 }
 
+/// Flags whose value is any text.
+fn takes_text(flag: &str) -> bool {
+    const FLAGS: [&str; 10] =
+        ["-H", "--header", "-e", "--env", "-A", "-d", "--data", "-x", "--proxy", "--connect-to"];
+    FLAGS.contains(&flag)
+}
+
 fn assign(asked: &mut Asked, set: Set, value: &str) {
     let count = || si(value).map(|n| n as u64).or_else(|| whole(value));
     match set {
@@ -225,6 +277,8 @@ fn assign(asked: &mut Asked, set: Set, value: &str) {
         Set::Seconds => asked.seconds = seconds(value),
         // Zero and "max" are "as fast as they come".
         Set::Rate => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
+        Set::RateEach => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
+        Set::AtOnce => asked.at_once = count(),
         Set::Keep => asked.keep = Some(true),
         Set::Close => asked.keep = Some(false),
     }
@@ -267,7 +321,9 @@ mod tests {
             assert_eq!(Command::found(&[line], false), None, "{line}");
         }
         let (found, _) = Command::found(&["Load: `wrk -t4 -c8 http://h/`, then"], false).unwrap();
-        assert_eq!(found.asked.connections, Some(8));
+        assert_eq!((found.asked.connections, found.in_prose), (Some(8), true));
+        let header = parsed("wrk -c8 -H \"Origin: https://x.example\" -H 'A: b' http://h:1/");
+        assert_eq!(header.asked.url.as_deref(), Some("http://h:1/"));
         let lines = ["wrk -t4 \\", "  -c8 http://h/"];
         let (found, taken) = Command::found(&lines, true).unwrap();
         assert_eq!((found.asked.connections, taken), (Some(8), 2));

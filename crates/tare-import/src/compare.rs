@@ -142,20 +142,18 @@ fn few(estimate: &Estimate) -> Option<String> {
 
 fn pairs(import: &Import) -> Vec<Pair> {
     let mut found = Vec::new();
-    for case in import.cases() {
-        let base: Vec<&Sample> = import.of(case, &import.baseline).collect();
-        let asked = METRICS.into_iter().find(|metric| !values(&base, *metric).is_empty());
-        for variant in import.variants().into_iter().filter(|name| *name != import.baseline) {
-            let own: Vec<&Sample> = import.of(case, variant).collect();
-            for metric in METRICS {
-                // What is carried follows from how many replies there are.
-                let is_same = metric == Metric::Bandwidth && asked == Some(Metric::Throughput);
-                let (base, own) = (values(&base, metric), values(&own, metric));
-                if !base.is_empty() && !own.is_empty() && !is_same {
-                    let is_asked = Some(metric) == asked;
-                    let at = (case.to_owned(), variant.to_owned(), metric, is_asked);
-                    found.push(Pair { at, base, own });
-                }
+    let baselines = import.baselines();
+    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
+        let Some(base) = baselines.get(group.case) else { continue };
+        let asked = METRICS.into_iter().find(|metric| !values(base, *metric).is_empty());
+        for metric in METRICS {
+            // What is carried follows from how many replies there are.
+            let is_same = metric == Metric::Bandwidth && asked == Some(Metric::Throughput);
+            let (base, own) = (values(base, metric), values(&group.samples, metric));
+            if !base.is_empty() && !own.is_empty() && !is_same {
+                let is_asked = Some(metric) == asked;
+                let at = (group.case.to_owned(), group.variant.to_owned(), metric, is_asked);
+                found.push(Pair { at, base, own });
             }
         }
     }

@@ -25,8 +25,8 @@ pub struct TextFormat {
     pub begins: fn(&[&str]) -> bool,
     /// How many of these lines it takes, the first included.
     pub length: fn(&[&str]) -> usize,
-    /// A line that would begin one, but stands inside.
-    pub is_inside: fn(&str) -> bool,
+    /// Whether a line that would begin one belongs to the one that these lines are the beginning of.
+    pub is_inside: fn(&[&str], &str) -> bool,
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
 

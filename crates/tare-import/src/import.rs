@@ -1,9 +1,12 @@
 //! Files' drafts, together: variants and cases named, in their order.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::names;
 use crate::sample::{Draft, Sample, Unread};
+use crate::source::printable;
 
 pub const SCHEMA: &str = "tare.import/1";
 
@@ -31,18 +34,18 @@ pub struct FileDrafts {
 pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     let mut import = Import {
         schema: SCHEMA.into(),
-        name: name.to_owned(),
+        name: printable(name),
         baseline: String::new(),
         samples: Vec::new(),
         unread: Vec::new(),
     };
-    for FileDrafts { file, given, drafts, unread } in files {
-        let base = file.rsplit('/').next().unwrap_or(&file);
-        let stem = base.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(base);
-        let names = names::of_file(&drafts, stem, given.as_deref());
+    let stems = stems(&files);
+    for (FileDrafts { given, drafts, unread, .. }, stem) in files.into_iter().zip(stems) {
+        let names = names::of_file(&drafts, &stem, given.as_deref());
         let samples = drafts.into_iter().zip(names).map(|(draft, name)| sample(draft, name));
         import.samples.extend(samples);
-        import.unread.extend(unread);
+        let file = |unread: Unread| Unread { file: printable(&unread.file), ..unread };
+        import.unread.extend(unread.into_iter().map(file));
     }
     split_by_connections(&mut import.samples);
     import.baseline =
@@ -50,16 +53,39 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     import
 }
 
+/// Files by their names without the last extension; by their paths where names alone are not
+/// enough.
+fn stems(files: &[FileDrafts]) -> Vec<String> {
+    let stem = |file: &str| {
+        let start = file.rfind('/').map_or(0, |at| at + 1);
+        let end = file[start..].rfind('.').filter(|at| *at > 0).map(|at| start + at);
+        file[..end.unwrap_or(file.len())].to_owned()
+    };
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let paths: Vec<String> = files.iter().map(|file| stem(&file.file)).collect();
+    let bases: Vec<String> = paths.iter().map(|path| base(path)).collect();
+    let is_shared = |at: usize| {
+        (0..files.len()).any(|o| bases[o] == bases[at] && files[o].file != files[at].file)
+    };
+    (0..files.len()).map(|at| if is_shared(at) { &paths[at] } else { &bases[at] }.clone()).collect()
+}
+
 fn sample(draft: Draft, name: names::Name) -> Sample {
+    let (mut asked, mut seen, mut source) = (draft.asked, draft.seen, draft.source);
+    asked.url = asked.url.map(|url| printable(&url));
+    let errors = seen.errors.into_iter().map(|(kind, n)| (printable(&kind), n));
+    seen.errors = errors.collect();
+    let lines: Vec<String> = source.text.lines().map(printable).collect();
+    (source.file, source.text) = (printable(&source.file), lines.join("\n"));
     Sample {
-        variant: name.variant,
-        case: name.case,
+        variant: printable(&name.variant),
+        case: printable(&name.case),
         tool: draft.tool,
-        source: draft.source,
-        headings: draft.headings.into_iter().map(|(_, text)| text).collect(),
-        command: draft.command,
-        asked: draft.asked,
-        seen: draft.seen,
+        source,
+        headings: draft.headings.into_iter().map(|(_, text)| printable(&text)).collect(),
+        command: draft.command.map(|command| printable(&command)),
+        asked,
+        seen,
         values: draft.values,
         percentiles: draft.percentiles,
         repeats: draft.repeats,
@@ -69,14 +95,11 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
 /// A variant that was asked by several numbers of connections was swept over them; one that was
 /// asked by another number than the others is a mistake, which the audit tells.
 fn split_by_connections(samples: &mut [Sample]) {
-    let is_swept = samples.iter().any(|a| {
-        samples.iter().any(|b| {
-            a.variant == b.variant
-                && a.case == b.case
-                && a.asked.connections != b.asked.connections
-                && a.asked.connections.is_some()
-                && b.asked.connections.is_some()
-        })
+    let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let is_swept = samples.iter().any(|sample| {
+        let place = (sample.variant.as_str(), sample.case.as_str());
+        let own = sample.asked.connections;
+        own.is_some_and(|own| *seen.entry(place).or_insert(own) != own)
     });
     if !is_swept {
         return;
@@ -92,6 +115,13 @@ fn split_by_connections(samples: &mut [Sample]) {
     }
 }
 
+/// Outputs of one variant that were asked the same.
+pub struct Group<'a> {
+    pub case: &'a str,
+    pub variant: &'a str,
+    pub samples: Vec<&'a Sample>,
+}
+
 impl Import {
     /// In the order of their first output.
     pub fn variants(&self) -> Vec<&str> {
@@ -100,6 +130,28 @@ impl Import {
 
     pub fn cases(&self) -> Vec<&str> {
         unique(self.samples.iter().map(|sample| sample.case.as_str()))
+    }
+
+    /// Cases in their order, in each its variants in theirs.
+    pub fn groups(&self) -> Vec<Group<'_>> {
+        let place = |all: Vec<&'_ str>| -> BTreeMap<String, usize> {
+            all.into_iter().enumerate().map(|(at, name)| (name.to_owned(), at)).collect()
+        };
+        let (cases, variants) = (place(self.cases()), place(self.variants()));
+        let mut found: BTreeMap<(usize, usize), Group<'_>> = BTreeMap::new();
+        for sample in &self.samples {
+            let (case, variant) = (sample.case.as_str(), sample.variant.as_str());
+            let at = (cases[case], variants[variant]);
+            let group = || Group { case, variant, samples: Vec::new() };
+            found.entry(at).or_insert_with(group).samples.push(sample);
+        }
+        found.into_values().collect()
+    }
+
+    /// The baseline's outputs of each case.
+    pub fn baselines(&self) -> BTreeMap<&str, Vec<&Sample>> {
+        let own = self.groups().into_iter().filter(|group| group.variant == self.baseline);
+        own.map(|group| (group.case, group.samples)).collect()
     }
 
     /// Outputs of one variant that were asked the same.

@@ -15,6 +15,6 @@ mod sample;
 mod source;
 mod text;
 
-pub use import::{FileDrafts, Import, SCHEMA, assemble};
+pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
 pub use sample::{Asked, Draft, Percentile, Sample, Seen, Source, Tool, Unread};
-pub use source::{Trouble, read};
+pub use source::{Trouble, printable, read};

@@ -72,13 +72,12 @@ fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
         return own;
     }
     let by_heading = by_heading(drafts, cases);
-    if by_heading.iter().any(Option::is_some) {
-        return by_heading;
-    }
-    let urls: Vec<Option<&String>> = drafts.iter().map(|draft| draft.asked.url.as_ref()).collect();
-    match urls.iter().any(|url| *url != urls[0]) {
-        true => urls.into_iter().map(|url| url.cloned()).collect(),
-        false => vec![None; drafts.len()],
+    let urls: Vec<Option<String>> = drafts.iter().map(|draft| draft.asked.url.clone()).collect();
+    let differ = |all: &[Option<String>]| all.iter().any(|one| *one != all[0]);
+    // One heading over several addresses names the study, not its variants.
+    match differ(&urls) && !differ(&by_heading) {
+        true => urls,
+        false => by_heading,
     }
 }
 
@@ -112,7 +111,7 @@ fn by_levels(
 ) -> Vec<Option<String>> {
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
-        own.map(|(_, text)| text.clone())
+        own.map(|(_, text)| without_count(text))
             .filter(|text| !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str()))
     };
     let levels: BTreeSet<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(l, _)| *l).collect();
@@ -134,6 +133,26 @@ fn by_levels(
         (!parts.is_empty()).then(|| parts.join(", "))
     };
     (0..drafts.len()).map(join).collect()
+}
+
+/// "Host run 2" is Host again, and "Run 2" nobody.
+fn without_count(text: &str) -> String {
+    const COUNTED: [&str; 8] =
+        ["run", "test", "try", "trial", "iteration", "attempt", "repeat", "repetition"];
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let number = |word: &&str| {
+        let digits = word.trim_start_matches(['#', '(']).trim_end_matches([')', ':']);
+        !digits.is_empty() && digits.len() <= 3 && digits.chars().all(|c| c.is_ascii_digit())
+    };
+    let counted = |word: &&str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        COUNTED.contains(&word.as_str())
+    };
+    if words.len() >= 2 && words.last().is_some_and(number) && counted(&words[words.len() - 2]) {
+        words.truncate(words.len() - 2);
+        return words.join(" ").trim_end_matches([',', '-', ':', '(', ' ']).to_owned();
+    }
+    text.to_owned()
 }
 
 /// Each text stands for one case, and each case has one text.
@@ -190,6 +209,25 @@ mod tests {
             names(&all),
             ["Host|rate 1000", "Host|rate 3000", "runc|rate 1000", "runc|rate 3000"]
         );
+    }
+
+    #[test]
+    fn runs_are_counted_and_not_named() {
+        assert_eq!(without_count("Host run 2"), "Host");
+        assert_eq!(without_count("Host (run #2)"), "Host");
+        assert_eq!(without_count("Run 10"), "");
+        assert_eq!(without_count("nginx 2"), "nginx 2");
+        let at = |host: &str, run: &str| draft(&[(2, host), (3, run)], None);
+        let all = [at("Host", "Run 1"), at("Host", "Run 2"), at("VM", "Run 1"), at("VM", "Run 2")];
+        assert_eq!(names(&all), ["Host|", "Host|", "VM|", "VM|"]);
+    }
+
+    #[test]
+    fn one_heading_over_two_addresses_names_neither() {
+        let mut all = [draft(&[(1, "Study")], None), draft(&[(1, "Study")], None)];
+        all[0].asked.url = Some("http://h:1/".into());
+        all[1].asked.url = Some("http://h:2/".into());
+        assert_eq!(names(&all), ["http://h:1/|", "http://h:2/|"]);
     }
 
     #[test]

@@ -9,8 +9,21 @@ pub fn plain(text: &str) -> Option<f64> {
     text.parse().ok().filter(|n: &f64| n.is_finite())
 }
 
+/// A count; more than a year of requests is none.
 pub fn whole(text: &str) -> Option<u64> {
-    text.replace(',', "").parse().ok()
+    without_groups(text)?.parse().ok().filter(|n| *n <= 1_000_000_000_000_000)
+}
+
+/// A rate that somebody could have measured.
+pub fn rate(text: &str) -> Option<f64> {
+    plain(text).filter(|rate| (0.0..=1e12).contains(rate))
+}
+
+/// "4,096" is 4096; "7,80" is a number of another country, and none here.
+fn without_groups(text: &str) -> Option<String> {
+    let whole = text.split('.').next().unwrap_or(text);
+    let mut groups = whole.split(',').skip(1);
+    groups.all(|group| group.len() == 3).then(|| text.replace(',', ""))
 }
 
 /// A number and the unit that follows it, with or without a space: "1.02s", "14.2 us".
@@ -18,7 +31,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '-')));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
-    Some((plain(&digits.replace(',', ""))?, unit.trim()))
+    Some((plain(&without_groups(digits)?)?, unit.trim()))
 }
 
 /// "87.00us", "1.02s", "2.00m", in nanoseconds.
@@ -110,6 +123,8 @@ mod tests {
             ("-nan", None),
             ("1.02", None),
             ("inf", None),
+            ("7,80ms", None),
+            ("1,024 us", Some(1_024_000.0)),
         ] {
             assert_eq!(duration_ns(text), expected, "{text}");
         }

@@ -94,6 +94,8 @@ pub struct Asked {
     pub requests: Option<u64>,
     /// Connections were to be kept.
     pub keep: Option<bool>,
+    /// Requests that one connection may have under way; unknown where it may be any number.
+    pub at_once: Option<u64>,
 }
 
 /// What came of it.
@@ -115,6 +117,8 @@ pub struct Seen {
     pub latency_max_ns: Option<f64>,
     /// The width of the bucket that the highest percentile was interpolated in.
     pub bucket_ns: Option<f64>,
+    /// The last digit of the mean latency as it is printed, where that is coarse.
+    pub step_ns: Option<f64>,
     /// The step of the clock by which its length is known, in seconds, where that is coarse.
     pub clock_s: Option<f64>,
     /// The bare word under which a tool reports what no metric of tare is.
@@ -157,6 +161,9 @@ pub struct Unread {
     pub why: String,
 }
 
+/// More than any machine does in a second, or any request waits, in any unit of tare's.
+const MOST: f64 = 1e15;
+
 impl Draft {
     pub fn new(tool: Tool) -> Self {
         Self {
@@ -165,7 +172,8 @@ impl Draft {
             own_case: None,
             headings: Vec::new(),
             command: None,
-            asked: Asked::default(),
+            // But for multiplexing, a connection has one request at a time.
+            asked: Asked { at_once: Some(1), ..Asked::default() },
             seen: Seen::default(),
             values: BTreeMap::new(),
             percentiles: Vec::new(),
@@ -176,13 +184,13 @@ impl Draft {
 
     /// Values that no one could have measured are not entered.
     pub fn put(&mut self, metric: Metric, value: f64) {
-        if value.is_finite() && value >= 0.0 {
+        if (0.0..=MOST).contains(&value) {
             self.values.insert(metric.key().to_owned(), value);
         }
     }
 
     pub fn put_percentile(&mut self, percent: f64, ns: f64) {
-        if !(ns.is_finite() && ns >= 0.0 && (0.0..=100.0).contains(&percent)) {
+        if !((0.0..=MOST).contains(&ns) && (0.0..=100.0).contains(&percent)) {
             return;
         }
         self.percentiles.push(Percentile { percent, ns });

@@ -15,8 +15,18 @@ pub struct Trouble {
 
 impl Trouble {
     pub fn at(line: usize, why: impl Into<String>) -> Self {
-        Self { line: u32::try_from(line).unwrap_or(u32::MAX), why: why.into() }
+        Self { line: u32::try_from(line).unwrap_or(u32::MAX), why: printable(&why.into()) }
     }
+}
+
+/// What comes from files must not reach the terminal's controls, nor end a line.
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Outputs pasted into text; a book of them is shorter.

@@ -38,15 +38,17 @@ struct Context {
 pub const LABEL: u8 = 7;
 /// Longer blocks are no outputs.
 const BLOCK_MAX: usize = 2000;
+/// Lines of an output that are kept.
+const KEPT: usize = 400;
 /// More outputs than these are no paper.
-const OUTPUTS_MAX: usize = 10_000;
+const OUTPUTS_MAX: usize = 1000;
 
 pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
     let lines: Vec<&str> = text.lines().map(unquoted).collect();
     let mut context = Context::default();
     let (mut drafts, mut unread) = (Vec::new(), Vec::new());
     let mut fence: Option<&str> = None;
-    let mut at = 0;
+    let mut at = front_matter(&lines);
     while at < lines.len() && drafts.len() + unread.len() < OUTPUTS_MAX {
         let line = lines[at];
         if let Some(mark) = fence_mark(line) {
@@ -58,9 +60,14 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
             at += 1;
             continue;
         }
-        let opens_json = line.trim_start().starts_with('{') && (fence.is_some() || at == 0);
-        let found = if opens_json { Some(json(&lines, at, file)) } else { output(&lines, at) };
-        if let Some((length, read)) = found {
+        // A fence that somebody forgot to close ends at the next heading.
+        if fence.is_some() && is_heading(line) && line.starts_with("##") {
+            fence = None;
+        }
+        let is_code = fence.is_some() || line.starts_with("    ") || line.starts_with('\t');
+        let opens_json = is_code && line.trim_start().starts_with(['{', '[']);
+        let as_json = if opens_json { json(&lines, at, file) } else { None };
+        if let Some((length, read)) = as_json.or_else(|| output(&lines, at)) {
             match read {
                 Ok(found) => drafts.extend(
                     found
@@ -82,22 +89,59 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
         context.see(&lines, at, fence.is_some());
         at += 1;
     }
+    if at < lines.len() {
+        let why = format!("{OUTPUTS_MAX} outputs by this line; what follows was not read");
+        unread.push(Unread { file: file.to_owned(), line: (at + 1) as u32, why });
+    }
     (drafts, unread)
 }
 
-/// Without the marks of a quotation.
+/// Lines of metadata that some documents begin with.
+fn front_matter(lines: &[&str]) -> usize {
+    const LONGEST: usize = 200;
+    if lines.first().is_none_or(|first| first.trim_end() != "---") {
+        return 0;
+    }
+    let end = lines.iter().take(LONGEST).skip(1).position(|line| line.trim_end() == "---");
+    end.map_or(0, |at| at + 2)
+}
+
+/// Without the marks of a quotation, of preformatted text, and of the container that said it.
 fn unquoted(line: &str) -> &str {
     let mut rest = line;
-    while let Some(inner) = rest.trim_start().strip_prefix("> ") {
-        rest = inner;
+    while let Some(inner) = rest.trim_start().strip_prefix('>') {
+        rest = inner.strip_prefix(' ').unwrap_or(inner);
     }
-    rest
+    for tag in ["<pre>", "<code>"] {
+        rest = rest.strip_prefix(tag).unwrap_or(rest);
+    }
+    // "wrk_1  | Running 10s test": as docker-compose prints it.
+    match rest.split_once("| ") {
+        Some((name, inner)) if is_service(name) => inner,
+        _ => rest,
+    }
+}
+
+fn is_service(name: &str) -> bool {
+    let name = name.trim_end();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain)
 }
 
 fn fence_mark(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let is_mark = line.starts_with("```") || line.starts_with("~~~");
-    is_mark.then(|| &line[..3])
+    // Backticks within the line make it a span of code, and no fence.
+    let is_fence = line.starts_with("```") && !line.trim_start_matches('`').contains('`');
+    (is_fence || line.starts_with("~~~")).then(|| &line[..3])
+}
+
+/// `## Host`, and `##Host` as some write it.
+fn is_heading(line: &str) -> bool {
+    let hashes = line.chars().take_while(|c| *c == '#').count();
+    let rest = &line[hashes..];
+    let named = rest.starts_with([' ', '\t'])
+        || (hashes >= 2 && rest.starts_with(|c: char| c.is_alphanumeric()));
+    (1..=6).contains(&hashes) && named && !rest.trim().is_empty()
 }
 
 type Read = (usize, Result<Vec<Draft>, Trouble>);
@@ -109,7 +153,7 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     // Another output, a heading, or the end of a fence ends it in any case.
     let is_other = |from: usize| {
         let begins = formats::TEXT.iter().any(|other| (other.begins)(&rest[from..]));
-        ends_all(rest[from]) || (begins && !(format.is_inside)(rest[from]))
+        ends_all(rest[from]) || (begins && !(format.is_inside)(&rest[..from], rest[from]))
     };
     let most = (1..rest.len()).find(|from| is_other(*from)).unwrap_or(rest.len());
     let length = (format.length)(&rest[..most]).clamp(1, most);
@@ -117,27 +161,22 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     Some((length, (format.read)(&block)))
 }
 
-/// No output goes on after the end of a fence, or a heading.
+/// No output goes on after the end of a fence, a heading, or a label in bold.
 fn ends_all(line: &str) -> bool {
-    fence_mark(line).is_some()
-        || line.starts_with("# ")
-        || line.starts_with("## ")
-        || line.starts_with("### ")
-        || line.starts_with("#### ")
+    let is_bold = label(line.trim(), false).is_some() && line.trim_start().starts_with(['*', '<']);
+    fence_mark(line).is_some() || is_bold || (is_heading(line) && !line.starts_with("# target "))
 }
 
-/// JSON in a fence: to the fence's end, or the text's.
-fn json(lines: &[&str], at: usize, file: &str) -> Read {
-    let length = lines[at..].iter().take_while(|line| fence_mark(line).is_none()).count();
+/// JSON, to the end of its fence or indentation: of a tool, for there is other JSON in the world.
+fn json(lines: &[&str], at: usize, file: &str) -> Option<Read> {
+    let indented = lines[at].starts_with([' ', '\t']);
+    let goes_on = |line: &&&str| {
+        let blank_or_in = line.trim().is_empty() || line.starts_with([' ', '\t']);
+        fence_mark(line).is_none() && (!indented || blank_or_in)
+    };
+    let length = lines[at..].iter().take_while(goes_on).count();
     let text = lines[at..at + length].join("\n");
-    let read = formats::json::read(&text, file, at + 1);
-    // JSON of something else is nobody's fault.
-    match read {
-        Err(Trouble { why, .. }) if why.contains(formats::json::UNKNOWN) => {
-            (length, Ok(Vec::new()))
-        }
-        read => (length, read),
-    }
+    formats::json::is_likely(&text).then(|| (length, formats::json::read(&text, file, at + 1)))
 }
 
 impl Context {
@@ -160,9 +199,13 @@ impl Context {
     /// A line that is no output and no command may name what follows.
     fn see(&mut self, lines: &[&str], at: usize, in_fence: bool) {
         let line = lines[at].trim();
-        let hashes = line.chars().take_while(|c| *c == '#').count();
-        if !in_fence && (1..=6).contains(&hashes) && line[hashes..].starts_with([' ', '\t']) {
+        if !in_fence && is_heading(line) {
+            let hashes = line.chars().take_while(|c| *c == '#').count();
             self.heading(hashes as u8, cleaned(&line[hashes..]));
+            return;
+        }
+        if let Some((level, text)) = html_heading(line) {
+            self.heading(level, cleaned(text));
             return;
         }
         let below = lines.get(at + 1).map_or("", |next| next.trim());
@@ -175,6 +218,8 @@ impl Context {
             self.heading(LABEL - 1, cleaned(text));
         } else if let Some(text) = label(line, in_fence) {
             self.heading(LABEL, cleaned(text));
+        } else if !in_fence && stands_alone(lines, at) {
+            self.heading(LABEL, cleaned(line));
         }
     }
 
@@ -184,7 +229,7 @@ impl Context {
         if draft.source.last_line == 0 {
             draft.source.first_line = (at + 1) as u32;
             draft.source.last_line = (at + lines.len()) as u32;
-            draft.source.text = kept(lines);
+            draft.source.text = kept(lines, 1);
         }
         draft.headings.clone_from(&self.headings);
         let own = self.commands.iter().rev().find(|(_, command)| command.made(draft.tool));
@@ -195,14 +240,15 @@ impl Context {
     }
 }
 
-/// What is kept of an output's lines: all, but for the middle of very long ones.
-pub fn kept(lines: &[&str]) -> String {
-    const MOST: usize = 400;
+/// What is kept of an output's lines: the first of very many, the fewer the more outputs there are
+/// in them.
+pub fn kept(lines: &[&str], outputs: usize) -> String {
+    let most = (KEPT / outputs.max(1)).max(5);
     const LINE: usize = 300;
     let cut = |line: &&str| line.chars().take(LINE).collect::<String>();
-    let mut text: Vec<String> = lines.iter().take(MOST).map(cut).collect();
-    if lines.len() > MOST {
-        text.push(format!("… {} more lines", lines.len() - MOST));
+    let mut text: Vec<String> = lines.iter().take(most).map(cut).collect();
+    if lines.len() > most {
+        text.push(format!("… {} more lines", lines.len() - most));
     }
     text.join("\n")
 }
@@ -217,28 +263,73 @@ fn banner(line: &str) -> Option<&str> {
     (marks >= 2 && closed && !inner.is_empty() && inner.len() <= 80 && mark != '*').then_some(inner)
 }
 
-/// `**host**`, `host:`, and in a fence `# on the host`.
+/// `<h2>host</h2>`, and the summary of what is folded.
+fn html_heading(line: &str) -> Option<(u8, &str)> {
+    let line = line.strip_prefix("<details>").unwrap_or(line).trim_start();
+    let (tag, rest) = line.strip_prefix('<')?.split_once('>')?;
+    let level = match tag.split(' ').next()? {
+        "summary" => LABEL - 1,
+        tag => tag.strip_prefix('h')?.parse().ok().filter(|level| (1..=6).contains(level))?,
+    };
+    let text = rest.split("</").next()?;
+    (!text.trim().is_empty()).then_some((level, text))
+}
+
+/// `**host**`, `**host** (bare metal)`, `*host*`, `1. host:`, and in a fence `# on the host`.
 fn label(line: &str, in_fence: bool) -> Option<&str> {
     const LONG: usize = 80;
     if line.is_empty() || line.len() > LONG {
         return None;
     }
-    if let Some(comment) = line.strip_prefix("# ").filter(|_| in_fence) {
-        return Some(comment);
-    }
     if in_fence {
-        return None;
+        return line.strip_prefix("# ");
     }
-    let bold = line.trim_end_matches(':');
-    for mark in ["**", "__"] {
-        let inner = bold.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
-        if let Some(inner) = inner.filter(|inner| !inner.contains(mark)) {
+    let item = line.trim_start_matches(['-', '+', ' ']);
+    let item = item.strip_prefix("* ").unwrap_or(item).trim_start();
+    let digits = item.chars().take_while(char::is_ascii_digit).count();
+    let rest = &item[digits..];
+    let item = match digits {
+        0 => item,
+        _ => rest.strip_prefix(". ").or(rest.strip_prefix(") ")).unwrap_or(item),
+    };
+    let bold = item.trim_end_matches(':').trim_end();
+    for mark in ["**", "__", "*", "_"] {
+        let Some((inner, after)) = bold.strip_prefix(mark).and_then(|b| b.split_once(mark)) else {
+            continue;
+        };
+        let remark = after.trim().trim_end_matches(':');
+        let is_remark = remark.is_empty() || (remark.starts_with('(') && remark.ends_with(')'));
+        if !inner.trim().is_empty() && is_remark {
             return Some(inner);
         }
     }
-    let inner = line.trim_start_matches(['-', '*', '+', ' ']).strip_suffix(':')?;
-    // A sentence that ends with a colon is no name.
-    (!inner.contains(". ") && inner.split_whitespace().count() <= 8).then_some(inner)
+    let inner = item.strip_suffix(':')?;
+    let mut words = inner.split_whitespace();
+    let first = words.next()?.to_lowercase();
+    // Of a sentence that ends with a colon the beginning tells that it is no name.
+    let is_sentence = OPENINGS.contains(&first.as_str()) || inner.contains(". ");
+    (!is_sentence && words.count() < 6).then_some(inner)
+}
+
+/// How sentences begin that lead to an output.
+const OPENINGS: [&str; 24] = [
+    "a", "after", "and", "as", "but", "finally", "first", "for", "here", "if", "in", "it", "now",
+    "or", "so", "the", "then", "there", "these", "this", "we", "when", "while", "with",
+];
+
+/// A few words on a line of their own, right before what is fenced or indented.
+fn stands_alone(lines: &[&str], at: usize) -> bool {
+    let line = lines[at].trim();
+    let words = line.split_whitespace().count();
+    let plain = line.starts_with(|c: char| c.is_alphanumeric())
+        && !line.ends_with(['.', ',', ';', '!', '?'])
+        && !lines[at].starts_with([' ', '\t']);
+    let alone = at == 0 || lines[at - 1].trim().is_empty();
+    let next = lines[at + 1..].iter().find(|line| !line.trim().is_empty());
+    let before_code = next.is_some_and(|next| {
+        fence_mark(next).is_some() || next.starts_with("    ") || next.starts_with('\t')
+    });
+    plain && alone && before_code && (1..=5).contains(&words) && line.len() <= 50
 }
 
 /// A heading's words without markup and numbering.
@@ -264,7 +355,7 @@ fn cleaned(text: &str) -> String {
         }
     }
     let cleaned = cleaned.trim().trim_end_matches(':').trim();
-    cleaned.chars().take(120).collect()
+    cleaned.chars().take(300).collect()
 }
 
 #[cfg(test)]
@@ -286,8 +377,18 @@ mod tests {
 
     #[test]
     fn labels_are_short_and_stand_alone() {
+        for line in
+            ["**Host**", "* **Host**", "*Host*", "**Host** (bare metal)", "1. Host:", "- Host:"]
+        {
+            assert_eq!(label(line, false), Some("Host"), "{line}");
+        }
         assert_eq!(label("**In the VM:**", false), Some("In the VM:"));
-        assert_eq!(label("- host:", false), Some("host"));
+        assert_eq!(label("while in the VM we got:", false), None);
+        assert_eq!(html_heading("<details><summary>Host</summary>"), Some((LABEL - 1, "Host")));
+        assert_eq!(html_heading("<h2 id=\"x\">Host</h2>"), Some((2, "Host")));
+        assert!(
+            stands_alone(&["", "Host", "", "```"], 1) && !stands_alone(&["x", "Host", "```"], 1)
+        );
         assert_eq!(label("We then ran it again. This is what came out:", false), None);
         assert_eq!(label("# on the host", true), Some("on the host"));
         assert_eq!(banner("=== runc ==="), Some("runc"));

@@ -58,7 +58,7 @@ const URL: &str = "http://h:1/";
 
 #[test]
 fn a_clean_pair_is_only_too_few() {
-    let clean = two(&wrk(URL, &[]), &wrk(URL, &[]));
+    let clean = two(&wrk(URL, &[]), &wrk(URL, &[("10000.00", "9990.00")]));
     let codes: Vec<String> = audit(&clean).into_iter().map(|finding| finding.code).collect();
     assert_eq!(codes, ["single-run"]);
     let compared = compare(&clean, &audit(&clean));
@@ -86,11 +86,13 @@ fn more_at_once_than_connections() {
     // Of other tools it cannot be.
     let ab = "Server Software: x\nConcurrency Level:      4\nTime taken for tests:   2.0 seconds\n\
               Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n\
-              Time per request:       9.000 [ms] (mean)\n";
-    one(&import(ab), "littles-law", Severity::Void, "9.0 requests at once on 4");
+              Time per request:       4.000 [ms] (mean)\n\
+              Connection Times (ms)\n              min  mean[+/-sd] median   max\n\
+              Total:          1    9   0.1      9      12\n";
+    one(&import(ab), "littles-law", Severity::Void, "8.5 requests at once on 4");
     // Fewer than connections: somebody waited for the client.
-    let idle = ab.replace("9.000", "1.000");
-    one(&import(&idle), "client-bound", Severity::Warn, "1.0 requests at once, of 4");
+    let idle = ab.replace("1    9 ", "1    2 ");
+    one(&import(&idle), "client-bound", Severity::Warn, "2.0 requests at once, of 4");
 }
 
 #[test]
@@ -170,13 +172,23 @@ $ wrk -t2 -c10 -d10s {command}
     );
     let named = pair(text("runc", "http://plain.local/x", "http://plain.local/x"));
     one(&named, "wrong-heading", Severity::Warn, "bears the name of 'plain'");
+    let report = import(&text("Performance report 2024: plain", URL, URL));
+    assert!(of(&report, "wrong-heading").is_empty(), "a year is no port");
+    let default_port = "Server Software: x\nServer Hostname: h\nServer Port: 80\nDocument Path: /\n\
+                        Concurrency Level: 2\nRequests per second: 5.0 [#/sec] (mean)\n";
+    let ab = import(&format!("## a\n```\n$ ab -c 2 -n 9 http://h/\n{default_port}```\n"));
+    assert!(of(&ab, "wrong-heading").is_empty(), "80 goes without saying");
     let symbol = pair(text("filter", "http://HOST:PORT/x", "http://h:9023/x"));
     assert!(of(&symbol, "wrong-heading").is_empty());
-    let shared = pair(
-        text("one", "http://h:9025/x", "http://h:9025/x")
-            + &text("other", "http://h:9025/x", "http://h:9025/x"),
-    );
+    let at = |name: &str, port: u16| {
+        let url = format!("http://h:{port}/x");
+        text(name, &url, &url)
+    };
+    let shared = pair(at("one", 9025) + &at("other", 9025) + &at("alone", 9026));
     one(&shared, "wrong-heading", Severity::Warn, "'other' was asked at h:9025, as 'one' was");
+    // Two kinds at two addresses are a design, and no mistake.
+    let design = import(&(at("a", 1) + &at("a tuned", 1) + &at("b", 2) + &at("b tuned", 2)));
+    assert!(of(&design, "wrong-heading").is_empty());
 }
 
 #[test]
@@ -200,6 +212,119 @@ fn numbers_that_are_too_coarse() {
     let points = "metric_name,timestamp,metric_value\nhttp_reqs,100,1\nhttp_req_duration,104,1\n";
     let finding = one(&import(points), "coarse", Severity::Warn, "5 s to ± 20.0 %");
     assert_eq!(finding.metrics, [Metric::Throughput]);
+}
+
+#[test]
+fn what_is_no_mistake_is_not_accused() {
+    // Ten streams a connection; hey's tenths of milliseconds; oha's last requests.
+    let h2load = "finished in 1.00s, 40000.00 req/s, 1.00MB/s\n\
+                  min max mean sd +/- sd\ntime for request: 1us 9ms 990us 1us 99%\nreq/s : 1 1 1 1 1\n";
+    let many = import(&format!("## a\n```\n$ h2load -n9 -c4 -m10 http://h/\n{h2load}```\n"));
+    assert!(of(&many, "littles-law").is_empty(), "{:#?}", audit(&many));
+    let single = import(&format!("## a\n```\n$ h2load -n9 -c4 http://h/\n{h2load}```\n"));
+    one(&single, "littles-law", Severity::Void, "39.6 requests at once on 4");
+    let hey = "Summary:\n  Total:\t1.0 secs\n  Average:\t0.0001 secs\n  Requests/sec:\t70000.0\n";
+    let hey = import(&format!("## a\n```\n$ hey -c 4 -z 1s http://h/\n{hey}```\n"));
+    assert!(of(&hey, "littles-law").is_empty(), "{:#?}", audit(&hey));
+    let oha = "{\"summary\": {\"requestsPerSec\": 100, \"average\": 0.01}, \"latencyPercentiles\": {}, \
+               \"statusCodeDistribution\": {\"200\": 1000}, \
+               \"errorDistribution\": {\"aborted due to deadline\": 50}}";
+    let oha = import(oha);
+    assert!(of(&oha, "errors").is_empty());
+    one(&oha, "cut-off", Severity::Note, "50 requests were under way when the time was over");
+}
+
+#[test]
+fn the_same_numbers_twice_and_points_that_others_lack() {
+    let twice = import(&format!("# a\n```\n{0}```\n# b\n```\n{0}```\n", wrk(URL, &[])));
+    one(&twice, "same-output", Severity::Warn, "has the same numbers as the output at x.md:3-9");
+    let at = |n: &str, per_s: &str| {
+        let n = format!("{n} connections");
+        wrk(URL, &[("10 connections", &n), ("Requests/sec:  10000.00", per_s)])
+    };
+    let lonely = import(&format!(
+        "# a\n```\n{}{}```\n# b\n```\n{}{}```\n",
+        at("10", "Requests/sec: 10001"),
+        at("20", "Requests/sec: 10002"),
+        at("10", "Requests/sec: 10003"),
+        at("22", "Requests/sec: 10004"),
+    ));
+    let text = "20 connections (a); 22 connections (b)";
+    one(&lonely, "no-partner", Severity::Warn, text);
+}
+
+/// The ways in which people name what follows.
+#[test]
+fn every_usual_label_names_its_output() {
+    for (a, b) in [
+        ("1. Host:", "2. VM:"),
+        ("* **Host**", "* **VM**"),
+        ("*Host*", "*VM*"),
+        ("**Host** (bare metal)", "**VM** (virtio)"),
+        ("Host", "VM"),
+        ("<details><summary>Host</summary>", "<details><summary>VM</summary>"),
+        ("##Host", "##VM"),
+        ("<h2>Host</h2>", "<h2>VM</h2>"),
+        ("=== Host ===", "=== VM ==="),
+        ("Host\n----", "VM\n---"),
+        ("## Host\n```wrk -c10 http://h:1/```", "## VM\n```wrk -c10 http://h:1/```"),
+        ("## Host\n```\nwithout an end", "## VM"),
+    ] {
+        let output = wrk(URL, &[]);
+        let other = wrk(URL, &[("10000.00", "9000.00")]);
+        let text = format!(
+            "---\ntitle: x\ndate: 2024-01-05\n---\n# Study\n\n{a}\n\n```\n{output}```\n\n{b}\n\n```\n{other}```\n"
+        );
+        let import = import(&text);
+        assert_eq!(import.variants(), ["Host", "VM"], "{a}: {:#?}", import.unread);
+    }
+    // And those in which outputs are indented, quoted, or said by a container.
+    let output = |per_s: &str| wrk(URL, &[("Requests/sec:  10000.00", per_s)]);
+    for prefix in ["    ", "\t", "> ", ">", "wrk_1  | "] {
+        let block = |per_s: &str| -> String {
+            output(per_s).lines().map(|line| format!("{prefix}{line}\n")).collect()
+        };
+        let (a, b) = (block("Requests/sec: 10"), block("Requests/sec: 20"));
+        let import = import(&format!("# Study\n\n**Host**\n\n{a}\n**VM**\n\n{b}"));
+        assert_eq!(import.variants(), ["Host", "VM"], "{prefix:?}");
+    }
+}
+
+#[test]
+fn a_command_in_prose_is_no_command_of_an_output() {
+    let text = format!(
+        "# Study\nWe use `wrk -t2 -c10 -d10s http://server/` and `wrk2 -R5000 -c10 http://server/`.\n\
+         ## Host\n```\n{}```\n## VM\n```\n{}```\n",
+        wrk(URL, &[]),
+        wrk(URL, &[("Requests/sec:  10000.00", "Requests/sec: 9000.00")])
+    );
+    let import = import(&text);
+    assert_eq!(import.cases(), [""]);
+    let codes: Vec<String> = audit(&import).into_iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["single-run"]);
+}
+
+#[test]
+fn files_are_told_apart_by_version_and_folder() {
+    let text = wrk(URL, &[]);
+    let import = |names: [&str; 2]| {
+        let import = files(&[(names[0], &text), (names[1], &text)]);
+        import.variants().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(import(["nginx-1.24.txt", "nginx-1.25.txt"]), ["nginx-1.24", "nginx-1.25"]);
+    assert_eq!(import(["host/wrk.txt", "vm/wrk.txt"]), ["host/wrk", "vm/wrk"]);
+    assert_eq!(import(["a/x.txt", "a/.hidden"]), ["x", ".hidden"]);
+}
+
+#[test]
+fn what_would_steer_a_terminal_is_taken_out() {
+    let fortio = "{\"ActualQPS\": 100, \"Labels\": \"A\\u001b[31mB\\nC\", \"RetCodes\": {\"\\u001b[2J\": 9}, \
+                  \"DurationHistogram\": {\"Avg\": 0.001, \"Count\": 1000}}";
+    let import = import(fortio);
+    assert_eq!(import.variants(), ["A\u{fffd}[31mB\u{fffd}C"]);
+    assert_eq!(import.samples[0].seen.errors.keys().collect::<Vec<_>>(), ["\u{fffd}[2J"]);
+    let broken = read("x", "Running 1s test @ u\nRequests/sec: \u{1b}]0;x\u{7}\n".as_bytes());
+    assert!(!broken.unwrap_err().why.contains('\u{1b}'));
 }
 
 #[test]
@@ -243,8 +368,15 @@ fn every_prefix_of_every_example_is_answered() {
             if let Ok((drafts, unread)) = read("x", &text[..end]) {
                 let file = "x".to_owned();
                 let import = assemble("x", vec![FileDrafts { file, given: None, drafts, unread }]);
-                let found = audit(&import);
-                assert!(compare(&import, &found).len() <= 200);
+                let lines = text[..end].iter().filter(|byte| **byte == b'\n').count() + 1;
+                for sample in &import.samples {
+                    let source = &sample.source;
+                    assert!(1 <= source.first_line && source.first_line <= source.last_line);
+                    assert!(source.last_line as usize <= lines, "{source:?} of {lines} lines");
+                    assert!(!sample.values.is_empty());
+                }
+                let compared = compare(&import, &audit(&import));
+                assert!(compared.iter().all(|c| c.overhead_percent.is_finite()));
             }
         }
     }

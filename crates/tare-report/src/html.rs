@@ -17,4 +17,5 @@ mod page;
 mod percentiles;
 mod plot;
 mod rounds;
+mod secrets;
 mod timeline;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use tare_import::audit::{Finding, audit};
 use tare_import::compare::{Compared, compare, values};
-use tare_import::{Import, Sample};
+use tare_import::{Group, Import, Sample, Tool};
 use tare_stats::estimate::mean;
 use tare_stats::{Metric, Verdict};
 
@@ -84,16 +84,17 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let has_replies = samples.iter().any(|sample| sample.reply_bytes().is_some());
     let has_index = samples.iter().any(|sample| sample.seen.other.contains_key("index"));
     let mut header = vec![String::new()];
-    header.extend(columns.iter().map(|(metric, title)| match (metric, has_index) {
-        (Metric::Throughput, true) => "result".to_owned(),
+    // UnixBench counts loops, not requests.
+    let loops = samples.iter().all(|sample| sample.tool == Tool::Unixbench);
+    header.extend(columns.iter().map(|(metric, title)| match (metric, loops) {
+        (Metric::Throughput, true) => "a second".to_owned(),
         _ => (*title).to_owned(),
     }));
     header.extend(has_index.then(|| "index".to_owned()));
     header.extend(has_replies.then(|| "bytes/reply".to_owned()));
     header.extend(["runs", "overhead", "verdict"].map(str::to_owned));
     let mut rows = Vec::new();
-    for (case, variant) in document.places() {
-        let own: Vec<&Sample> = import.of(case, variant).collect();
+    for Group { case, variant, samples: own } in import.groups() {
         let mut row = vec![place_name(document, case, variant)];
         row.extend(columns.iter().map(|(metric, _)| cell(&own, *metric)));
         let index = own.iter().find_map(|sample| sample.seen.other.get("index"));
@@ -225,17 +226,6 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
 }
 
 impl ImportDocument {
-    /// Cases and their variants, in order.
-    fn places(&self) -> Vec<(&str, &str)> {
-        let import = &self.import;
-        let cases = import.cases().into_iter();
-        let has = |case: &str, variant: &str| import.of(case, variant).next().is_some();
-        cases
-            .flat_map(|case| import.variants().into_iter().map(move |variant| (case, variant)))
-            .filter(|(case, variant)| has(case, variant))
-            .collect()
-    }
-
     fn asked(&self, case: &str, variant: &str) -> Option<&Compared> {
         self.comparisons.iter().find(|c| c.asked && c.case == case && c.variant == variant)
     }

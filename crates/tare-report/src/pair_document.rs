@@ -20,6 +20,8 @@ pub struct PairDocument {
     pub before: Run,
     pub after: Run,
     pub changes: Vec<Change>,
+    /// Variants of either run, but for the baseline of both: what a gate is about.
+    pub judged: Vec<String>,
     /// Variants that only one of the runs has.
     pub alone: Vec<String>,
     pub tolerance: f64,
@@ -111,8 +113,13 @@ impl PairDocument {
                 variant,
             }
         });
+        let mut judged: Vec<String> =
+            ours.iter().filter(|name| Some(*name) != baseline.as_ref()).cloned().collect();
+        let others = theirs.iter().filter(|name| Some(*name) != baseline.as_ref());
+        judged.extend(others.filter(|name| !ours.contains(name)).cloned());
         Ok(Self {
             schema: SCHEMA.into(),
+            judged,
             changes: found.collect(),
             alone: [alone(&ours, &theirs, &a.run), alone(&theirs, &ours, &b.run)].concat(),
             tolerance: question.tolerance,

@@ -29,55 +29,28 @@ pub struct RunEnd {
 
 impl Store {
     pub fn begin_run(&mut self, run: &NewRun) -> Result<RunId, StoreError> {
-        let insert = || -> rusqlite::Result<i64> {
+        let insert = || -> rusqlite::Result<RunId> {
             let transaction = self.connection.unchecked_transaction()?;
-            transaction.execute(
-                "INSERT INTO run (name, seed, tare_version, started_unix_ms, owner_pid, plan,
-                 machine, command) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                params![
-                    run.name,
-                    run.seed as i64,
-                    run.tare_version,
-                    run.started_unix_ms as i64,
-                    std::process::id(),
-                    run.plan,
-                    run.machine,
-                    run.command
-                ],
-            )?;
-            let id = transaction.last_insert_rowid();
-            for (number, name) in run.variants.iter().enumerate() {
-                transaction.execute(
-                    "INSERT INTO variant (run, number, name) VALUES (?1, ?2, ?3)",
-                    params![id, number as i64, name],
-                )?;
-            }
+            let id = insert_run(&transaction, run)?;
             transaction.commit()?;
             Ok(id)
         };
-        insert().map(RunId).map_err(|error| self.failed(error))
+        insert().map_err(|error| self.failed(error))
     }
 
-    /// Enters what other tools measured, whole: `found` is JSON.
+    /// Enters what other tools measured, whole or not at all: `found` is JSON.
     pub fn add_import(&mut self, run: &NewRun, found: &str) -> Result<RunId, StoreError> {
-        let id = self.begin_run(run)?;
-        let insert = || -> rusqlite::Result<()> {
+        let insert = || -> rusqlite::Result<RunId> {
             let transaction = self.connection.unchecked_transaction()?;
+            let id = insert_run(&transaction, run)?;
             transaction
                 .execute("INSERT INTO import (run, found) VALUES (?1, ?2)", params![id.0, found])?;
             transaction
                 .execute("UPDATE run SET stopped_by = 'imported' WHERE id = ?1", params![id.0])?;
-            transaction.commit()
+            transaction.commit()?;
+            Ok(id)
         };
-        match insert() {
-            Ok(()) => Ok(id),
-            Err(error) => {
-                let error = self.failed(error);
-                // Half an import is none.
-                self.delete_run(id)?;
-                Err(error)
-            }
-        }
+        insert().map_err(|error| self.failed(error))
     }
 
     /// Takes up a run that had stopped, with its plan as it is now.
@@ -235,4 +208,29 @@ impl Store {
             .map_err(|error| self.failed(error))?;
         Ok(deleted > 0)
     }
+}
+
+fn insert_run(transaction: &rusqlite::Transaction<'_>, run: &NewRun) -> rusqlite::Result<RunId> {
+    transaction.execute(
+        "INSERT INTO run (name, seed, tare_version, started_unix_ms, owner_pid, plan, machine,
+         command) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            run.name,
+            run.seed as i64,
+            run.tare_version,
+            run.started_unix_ms as i64,
+            std::process::id(),
+            run.plan,
+            run.machine,
+            run.command
+        ],
+    )?;
+    let id = transaction.last_insert_rowid();
+    for (number, name) in run.variants.iter().enumerate() {
+        transaction.execute(
+            "INSERT INTO variant (run, number, name) VALUES (?1, ?2, ?3)",
+            params![id, number as i64, name],
+        )?;
+    }
+    Ok(RunId(id))
 }

@@ -35,7 +35,12 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     }
     let share =
         total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
-    let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+    // Loss is what a network test measures.
+    let measured = sample.tool == Tool::Iperf3;
+    let severity = match share > ERRORS_VOID && !measured {
+        true => Severity::Void,
+        false => Severity::Warn,
+    };
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
     let means = match sample.tool {
@@ -54,10 +59,26 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     Some(Finding::new("errors", severity, text, means).of(sample))
 }
 
+/// What was under way when the time was over, and is in no number.
+pub fn cut_at_the_end(sample: &Sample) -> Option<Finding> {
+    let cut = sample.seen.other.get("cut at the deadline").filter(|n| **n > 0.0)?;
+    let text = format!("{cut} requests were under way when the time was over");
+    let means =
+        "oha leaves them out: they were the slowest of all, and the tail is too good by them";
+    Some(Finding::new("cut-off", Severity::Note, text, means).of(sample))
+}
+
 /// More requests under way than connections: for wrk a known rewriting, for others impossible.
 pub fn littles_law(sample: &Sample) -> Option<Finding> {
-    let connections = sample.connections()?;
-    let at_once = in_flight(sample)?;
+    // Scripts of k6 send several requests at once; so do connections that are pipelined.
+    if sample.tool == Tool::K6 {
+        return None;
+    }
+    let connections = sample.connections()? * sample.asked.at_once? as f64;
+    // As little as the printed digits allow.
+    let rounding = sample.seen.step_ns.unwrap_or(0.0) / 2.0;
+    let per_s = sample.value(Metric::Throughput)?;
+    let at_once = in_flight(sample)? - per_s * rounding / 1e9;
     if at_once <= connections * LITTLES_LAW_SLACK {
         return None;
     }
@@ -67,7 +88,8 @@ pub fn littles_law(sample: &Sample) -> Option<Finding> {
     // bpftime's benchmark drives wrk.
     if matches!(sample.tool, Tool::Wrk | Tool::BpftimeBenchmark) {
         let means = "wrk rewrites its latencies after the run, without saying so: it adds samples \
-                     that were never measured; its mean and percentiles cannot be used";
+                     that were never measured; its mean and percentiles cannot be used (a script \
+                     that pipelines requests shows the same)";
         let finding = Finding::new("corrected", Severity::Void, text, means);
         return Some(finding.only(&LATENCIES).of(sample));
     }
@@ -90,8 +112,12 @@ fn in_flight(sample: &Sample) -> Option<f64> {
 /// A closed loop keeps every connection busy; where it does not, the client was.
 pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     let (connections, at_once) = (sample.connections()?, in_flight(sample)?);
-    // Times printed as zero say nothing.
-    if !sample.tool.is_closed_loop() || at_once <= 0.0 || at_once >= connections * IN_FLIGHT_MIN {
+    // A rate keeps connections waiting; times printed as zero say nothing.
+    if !sample.tool.is_closed_loop()
+        || sample.asked.rate_per_s.is_some()
+        || at_once <= 0.0
+        || at_once >= connections * IN_FLIGHT_MIN
+    {
         return None;
     }
     // Short runs are mostly beginning and end.

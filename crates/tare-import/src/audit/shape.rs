@@ -1,6 +1,8 @@
 //! What the shape of the numbers cannot carry: single runs, tails beyond the sample, numbers that
 //! mean something else than they seem to.
 
+use std::collections::BTreeMap;
+
 use tare_stats::{Metric, Severity};
 
 use super::Finding;
@@ -65,7 +67,8 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
         ),
         (Tool::Ab, _) if !sample.percentiles.is_empty() && highest < 10e6 => (
             format!("percentiles in whole milliseconds, up to {:.0} ms", highest / 1e6),
-            "ab prints whole milliseconds: what lies below, or differs by less, cannot be seen",
+            "ab prints whole milliseconds: what lies below, or differs by less, cannot be seen (its \
+             'Time per request' is no measurement, but its throughput turned round)",
         ),
         (Tool::Hey, _) if highest > 0.0 && highest < 2e6 => (
             format!("latencies to 0.1 ms, up to {:.1} ms", highest / 1e6),
@@ -105,26 +108,21 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
 
 /// Said once for the whole import where nothing was repeated.
 pub fn single_runs(import: &Import) -> Vec<Finding> {
-    let runs = |case: &str, variant: &str| {
-        let samples: Vec<&Sample> = import.of(case, variant).collect();
+    let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+    for group in import.groups() {
         let metrics = [Metric::Throughput, Metric::Bandwidth, Metric::LatencyMean];
-        metrics.iter().map(|metric| values(&samples, *metric).len()).max().unwrap_or(0)
-    };
-    let mut single: Vec<&str> = Vec::new();
-    let mut repeated = false;
-    for variant in import.variants() {
-        let most = import.cases().iter().map(|case| runs(case, variant)).max().unwrap_or(0);
-        repeated |= most > 1;
-        if most == 1 {
-            single.push(variant);
-        }
+        let runs = metrics.iter().map(|metric| values(&group.samples, *metric).len()).max();
+        let known = most.entry(group.variant).or_default();
+        *known = (*known).max(runs.unwrap_or(0));
     }
+    let variants = import.variants().into_iter();
+    let single: Vec<&str> = variants.filter(|variant| most.get(variant) == Some(&1)).collect();
     if single.is_empty() {
         return Vec::new();
     }
-    let whom = match repeated {
-        true => single.join(", "),
-        false => "every variant".to_owned(),
+    let whom = match single.len() == most.len() {
+        true => "every variant".to_owned(),
+        false => single.join(", "),
     };
     let text = format!("{whom} was run once");
     let means = "runs of the same server differ, by several percent from one start of it to the \
@@ -136,10 +134,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
 /// Repetitions are worth what their order is worth.
 pub fn one_after_another(import: &Import) -> Vec<Finding> {
     let repeated = import.samples.iter().any(|sample| !sample.repeats.is_empty())
-        || import
-            .variants()
-            .iter()
-            .any(|variant| import.cases().iter().any(|case| import.of(case, variant).count() > 1));
+        || import.groups().iter().any(|group| group.samples.len() > 1);
     if !repeated || import.variants().len() < 2 {
         return Vec::new();
     }
@@ -147,4 +142,53 @@ pub fn one_after_another(import: &Import) -> Vec<Finding> {
     let means = "nothing says that they took turns: what drifted between them is in the \
                  differences and not in the intervals, which are too narrow by that";
     vec![Finding::new("sequential", Severity::Note, text.into(), means)]
+}
+
+/// Numbers that agree to the last digit were not measured twice.
+pub fn copies(import: &Import) -> Vec<Finding> {
+    let mut seen: BTreeMap<(u64, u64, u64), &Sample> = BTreeMap::new();
+    let mut found = Vec::new();
+    for sample in &import.samples {
+        let value = |metric| sample.value(metric).filter(|value| *value > 0.0).map(f64::to_bits);
+        let (per_s, mean) = (value(Metric::Throughput), value(Metric::LatencyMean));
+        let (Some(per_s), Some(mean), Some(requests)) = (per_s, mean, sample.seen.requests) else {
+            continue;
+        };
+        let first = *seen.entry((per_s, mean, requests)).or_insert(sample);
+        if !std::ptr::eq(first, sample) {
+            let text = format!("has the same numbers as the output at {}", first.place());
+            let means = "two measurements never agree to the last digit: one was pasted twice, and \
+                         counts twice here";
+            found.push(Finding::new("same-output", Severity::Warn, text, means).of(sample));
+        }
+    }
+    found
+}
+
+/// Points of a sweep that the others lack.
+pub fn without_partner(import: &Import) -> Vec<Finding> {
+    if import.variants().len() < 2 || import.cases().len() < 2 {
+        return Vec::new();
+    }
+    let mut of_case: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for group in import.groups() {
+        of_case.entry(group.case).or_default().push(group.variant);
+    }
+    let lonely = of_case.iter().filter(|(_, variants)| {
+        !variants.contains(&import.baseline.as_str()) || variants.len() < 2
+    });
+    let told: Vec<String> =
+        lonely.map(|(case, variants)| format!("{case} ({})", variants.join(", "))).collect();
+    if told.is_empty() {
+        return Vec::new();
+    }
+    const SHOWN: usize = 5;
+    let more = match told.len() {
+        n if n > SHOWN => format!(" and {} more", n - SHOWN),
+        _ => String::new(),
+    };
+    let shown: Vec<&str> = told.iter().take(SHOWN).map(String::as_str).collect();
+    let text = format!("without anything to compare with: {}{more}", shown.join("; "));
+    let means = "the variants were not asked the same points";
+    vec![Finding::new("no-partner", Severity::Warn, text, means)]
 }

@@ -3,7 +3,7 @@
 use tare_stats::Metric;
 
 use super::{TextFormat, needed};
-use crate::numbers::{plain, whole};
+use crate::numbers::{plain, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::source::Trouble;
 use crate::text::Block;
@@ -11,7 +11,7 @@ use crate::text::Block;
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines[0].trim_start().starts_with("This is ApacheBench") || is_result(lines[0]),
     length: |lines| super::through(lines, |line| line.starts_with("100%")),
-    is_inside: is_result,
+    is_inside: |block, line| is_result(line) && !block.iter().any(|own| is_result(own)),
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
@@ -23,7 +23,8 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let mut draft = Draft::new(Tool::Ab);
     let first_word = |text: &str| plain(text.split_whitespace().next()?);
     let label = ("ab", "Requests per second:");
-    let per_s = needed(block.after(label.1), block.first, label, first_word)?;
+    let per_s = |text: &str| rate(text.split_whitespace().next()?);
+    let per_s = needed(block.after(label.1), block.first, label, per_s)?;
     draft.put(Metric::Throughput, per_s);
     let number = |label: &str| block.after(label).and_then(|(_, text)| first_word(text));
     let integer = |label: &str| number(label).map(|n| n as u64);
@@ -46,9 +47,11 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         _ => None,
     };
     failures(block, &mut draft);
-    // The first of the two lines: of one request, as one of the concurrent clients saw it.
-    if let Some(ms) = number("Time per request:") {
+    // "Time per request" is concurrency over throughput; what was timed is in the table.
+    let total = block.after("Total: ").map(|(_, row)| row.split_whitespace());
+    if let Some(ms) = total.and_then(|mut row| plain(row.nth(1)?)) {
         draft.put(Metric::LatencyMean, ms * 1e6);
+        draft.seen.step_ns = Some(1e6);
     }
     for (_, line) in block.numbered() {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -48,18 +48,18 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     Ok(vec![draft])
 }
 
-/// 2xx and 418 are what fortio takes for success; TCP and UDP say "OK".
+/// Failures are 4xx and 5xx, but for 418, which fortio takes for success; TCP and UDP say "OK".
 fn codes(value: &Value, draft: &mut Draft) {
     let Some(codes) = value.get("RetCodes").and_then(Value::as_object) else { return };
-    let mut bad = 0;
+    let mut bad = 0u64;
     for (code, n) in codes {
         let n = n.as_u64().unwrap_or(0);
         match code.as_str() {
-            "OK" | "SERVING" => {}
+            "OK" | "SERVING" | "418" => {}
             code if code.starts_with('2') || code.starts_with('3') => {}
             // All errors of sockets.
             "-1" => drop(draft.seen.errors.insert("socket".into(), n)),
-            code if code.parse::<u16>().is_ok() => bad += n,
+            code if code.parse::<u16>().is_ok() => bad = bad.saturating_add(n),
             other => drop(draft.seen.errors.insert(other.chars().take(80).collect(), n)),
         }
     }

@@ -3,7 +3,7 @@
 use tare_stats::Metric;
 
 use super::{TextFormat, needed, through};
-use crate::numbers::{binary_bytes, duration_ns, plain, whole};
+use crate::numbers::{binary_bytes, duration_ns, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::source::Trouble;
 use crate::text::Block;
@@ -11,7 +11,7 @@ use crate::text::Block;
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines[0].trim() == "starting benchmark..." || is_result(lines[0]),
     length: |lines| through(lines, |line| line.starts_with("req/s ")),
-    is_inside: is_result,
+    is_inside: |block, line| is_result(line) && !block.iter().any(|own| is_result(own)),
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
@@ -25,7 +25,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let finished = block.after("finished in ");
     let per_s = |text: &str| {
         let word = text.split(", ").find_map(|part| part.trim().strip_suffix(" req/s"));
-        plain(word?)
+        rate(word?)
     };
     let label = ("h2load", "finished in … req/s");
     draft.put(Metric::Throughput, needed(finished, block.first, label, per_s)?);
@@ -36,13 +36,15 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             draft.put(Metric::Bandwidth, bytes);
         }
     }
-    let (mut threads, mut clients) = (0, 0);
+    let (mut threads, mut clients) = (0, 0u64);
+    // How many requests a connection has under way (-m), only the command says.
+    draft.asked.at_once = None;
     for (_, line) in block.numbered() {
         let line = line.trim();
         if line.starts_with("spawning thread") {
             let found = line.split(": ").nth(1).and_then(|rest| whole(rest.split(' ').next()?));
             threads += 1;
-            clients += found.unwrap_or(0);
+            clients = found.unwrap_or(0).saturating_add(clients);
         } else if let Some(rest) = line.strip_prefix("requests: ") {
             draft.asked.requests = named(rest, "total");
             draft.seen.requests = named(rest, "done");
@@ -52,7 +54,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
                 draft.seen.errors.extend(n.map(|n| (kind.to_owned(), n)));
             }
         } else if let Some(rest) = line.strip_prefix("status codes: ") {
-            let bad = named(rest, "4xx").zip(named(rest, "5xx")).map(|(a, b)| a + b);
+            let bad = named(rest, "4xx").zip(named(rest, "5xx")).map(|(a, b)| a.saturating_add(b));
             draft.seen.bad_status = bad;
         } else if let Some(rest) = line.strip_prefix("traffic: ") {
             draft.seen.bytes = traffic(rest);
@@ -89,7 +91,11 @@ fn table(block: &Block<'_>, draft: &mut Draft) {
         let Some(ns) = duration_ns(value) else { continue };
         match *column {
             "max" => draft.seen.latency_max_ns = Some(ns),
-            "mean" => draft.put(Metric::LatencyMean, ns),
+            "mean" => {
+                draft.put(Metric::LatencyMean, ns);
+                // Whole microseconds, two decimals of anything longer.
+                draft.seen.step_ns = value.ends_with("us").then_some(1e3);
+            }
             "median" => draft.put_percentile(50.0, ns),
             "p95" => draft.put_percentile(95.0, ns),
             "p99" => draft.put_percentile(99.0, ns),

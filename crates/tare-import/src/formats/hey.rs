@@ -3,7 +3,7 @@
 use tare_stats::Metric;
 
 use super::{TextFormat, needed};
-use crate::numbers::{plain, whole};
+use crate::numbers::{plain, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::source::Trouble;
 use crate::text::Block;
@@ -14,7 +14,7 @@ pub const FORMAT: TextFormat = TextFormat {
         lines[0].trim() == "Summary:" && next.starts_with("Total:")
     },
     length,
-    is_inside: |_| false,
+    is_inside: |_, _| false,
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
@@ -29,13 +29,15 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let mut draft = Draft::new(Tool::Hey);
     let first_word = |text: &str| plain(text.split_whitespace().next()?);
     let label = ("hey", "Requests/sec:");
-    let per_s = needed(block.after(label.1), block.first, label, first_word)?;
+    let per_s = |text: &str| rate(text.split_whitespace().next()?);
+    let per_s = needed(block.after(label.1), block.first, label, per_s)?;
     draft.put(Metric::Throughput, per_s);
     let number = |label: &str| block.after(label).and_then(|(_, text)| first_word(text));
     draft.seen.seconds = number("Total:");
     draft.seen.latency_max_ns = number("Slowest:").map(|s| s * 1e9);
     draft.seen.bytes = number("Total data:");
     draft.seen.bytes_are_bodies = true;
+    draft.seen.step_ns = Some(1e5);
     number("Average:").into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
     let (mut replies, mut bad) = (0u64, 0u64);
     let mut in_errors = false;

@@ -24,6 +24,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     draft.put(Metric::Bandwidth, bits / 8.0);
     draft.seen.seconds = number(value, &["end", sum, "seconds"]);
     draft.seen.bytes = number(value, &["end", sum, "bytes"]);
+    draft.seen.requests = number(value, &["end", sum, "packets"]).map(|n| n as u64);
     let lost = number(value, &["end", sum, "lost_packets"]).map(|n| n as u64);
     draft.seen.errors.extend(lost.filter(|n| *n > 0).map(|n| ("lost datagrams".to_owned(), n)));
     let again = number(value, &["end", "sum_sent", "retransmits"]);

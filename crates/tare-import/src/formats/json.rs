@@ -9,7 +9,7 @@ use crate::text::kept;
 
 pub const UNKNOWN: &str = "is JSON of no known tool";
 /// More results than these are no paper.
-const RESULTS_MAX: usize = 10_000;
+const RESULTS_MAX: usize = 1000;
 
 /// `text` begins at a line of its file.
 pub fn read(text: &str, file: &str, first_line: usize) -> Result<Vec<Draft>, Trouble> {
@@ -23,18 +23,34 @@ pub fn read(text: &str, file: &str, first_line: usize) -> Result<Vec<Draft>, Tro
         Value::Array(values) => values,
         value => vec![value],
     };
-    let mut drafts = Vec::new();
-    for value in values.iter().take(RESULTS_MAX) {
-        drafts.extend(one(value).map_err(|why| Trouble::at(first_line, why))?);
+    if values.len() > RESULTS_MAX {
+        let why = format!("holds {} results; up to {RESULTS_MAX} are read", values.len());
+        return Err(Trouble::at(first_line, why));
     }
-    let lines: Vec<&str> = text.lines().collect();
+    let mut drafts = Vec::new();
+    for (at, value) in values.iter().enumerate() {
+        let which = match values.len() {
+            1 => String::new(),
+            all => format!(" (element {} of {all})", at + 1),
+        };
+        let found = one(value).and_then(|found| match found.iter().all(has_values) {
+            true => Ok(found),
+            false => Err("holds no number that could have been measured".into()),
+        });
+        drafts.extend(found.map_err(|why| Trouble::at(first_line, why + &which))?);
+    }
+    let (lines, many) = (text.lines().collect::<Vec<&str>>(), drafts.len());
     for draft in &mut drafts {
         draft.source.file = file.to_owned();
         draft.source.first_line = first_line as u32;
         draft.source.last_line = (first_line + lines.len().max(1) - 1) as u32;
-        draft.source.text = kept(&lines);
+        draft.source.text = kept(&lines, many);
     }
     Ok(drafts)
+}
+
+fn has_values(draft: &Draft) -> bool {
+    !draft.values.is_empty()
 }
 
 fn one(value: &Value) -> Result<Vec<Draft>, String> {
@@ -52,6 +68,19 @@ fn one(value: &Value) -> Result<Vec<Draft>, String> {
     } else {
         Err(format!("{UNKNOWN} (fortio, k6, oha, iperf3, bpftime's benchmark)"))
     }
+}
+
+/// Whether text that begins with a brace may be one of these at all.
+pub fn is_likely(text: &str) -> bool {
+    let keys = [
+        "\"DurationHistogram\"",
+        "\"latencyPercentiles\"",
+        "\"average_results\"",
+        "\"sum_received\"",
+        "\"sum_sent\"",
+        "\"http_reqs\"",
+    ];
+    keys.iter().any(|key| text.contains(key))
 }
 
 /// The number at a path of keys.

@@ -146,7 +146,7 @@ impl Scenario {
         self.first_s = self.first_s.min(time);
         self.last_s = self.last_s.max(time);
         match name {
-            "http_reqs" => self.requests += value.max(0.0) as u64,
+            "http_reqs" => self.requests = self.requests.saturating_add(value.max(0.0) as u64),
             "http_req_failed" => self.failed += u64::from(value > 0.0),
             "data_received" => self.bytes += value,
             "http_req_blocked" => self.blocked_ms += value,
@@ -192,11 +192,10 @@ pub fn read_summary(text: &str, file: &str) -> Option<Result<Vec<Draft>, Trouble
 }
 
 fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> {
-    const LINES_MAX: usize = 100_000;
     let columns: Vec<&str> = header.split(',').collect();
     // Variants are tags of metrics: http_req_duration{variant:runc}.
     let mut variants: Vec<(String, Metrics)> = Vec::new();
-    for (at, line) in text.lines().enumerate().skip(1).take(LINES_MAX) {
+    for (at, line) in text.lines().enumerate().skip(1) {
         if line.trim().is_empty() {
             continue;
         }
@@ -206,6 +205,9 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
             None => (fields[0].as_str(), String::new()),
         };
         let known = variants.iter().position(|(name, _)| *name == variant);
+        if known.is_none() && variants.len() >= SCENARIOS_MAX {
+            return Err(Trouble::at(at + 1, format!("more than {SCENARIOS_MAX} variants")));
+        }
         let own = known.unwrap_or_else(|| {
             variants.push((variant, Metrics::default()));
             variants.len() - 1
@@ -218,7 +220,7 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
             variants[own].1.put(metric, column, value);
         }
     }
-    let lines: Vec<&str> = text.lines().collect();
+    let (lines, many) = (text.lines().collect::<Vec<&str>>(), variants.len());
     let has_requests = |metrics: &Metrics| metrics.get("http_reqs", &["count", "rate"]).is_some();
     let drafts = variants.into_iter().filter(|(_, metrics)| has_requests(metrics));
     let drafts = drafts.map(|(name, metrics)| {
@@ -230,7 +232,7 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
             file: file.to_owned(),
             first_line: 1,
             last_line: lines.len() as u32,
-            text: kept(&lines),
+            text: kept(&lines, many),
         };
         Ok(draft)
     });

@@ -27,16 +27,20 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         }
     }
     draft.percentiles.sort_by(|a, b| a.percent.total_cmp(&b.percent));
-    let (mut replies, mut bad) = (0, 0);
+    let (mut replies, mut bad) = (0u64, 0u64);
     for (code, n) in object("statusCodeDistribution").into_iter().flatten() {
         let n = n.as_u64().unwrap_or(0);
-        replies += n;
-        bad += if code.starts_with(['2', '3']) { 0 } else { n };
+        replies = n.saturating_add(replies);
+        bad = if code.starts_with(['2', '3']) { bad } else { n.saturating_add(bad) };
     }
     draft.seen.requests = Some(replies);
     draft.seen.bad_status = Some(bad);
     for (kind, n) in object("errorDistribution").into_iter().flatten() {
-        if let Some(n) = n.as_u64().filter(|n| *n > 0) {
+        let n = n.as_u64().filter(|n| *n > 0);
+        if kind.contains("deadline") {
+            // No failures: what was under way when the time was over.
+            draft.seen.other.extend(n.map(|n| ("cut at the deadline".to_owned(), n as f64)));
+        } else if let Some(n) = n {
             draft.seen.errors.insert(kind.chars().take(100).collect(), n);
         }
     }

@@ -16,7 +16,7 @@ pub const FORMAT: TextFormat = TextFormat {
         is_test && lines.get(1).is_some_and(|line| line.contains(" = "))
     },
     length: |lines| 1 + lines[1..].iter().take_while(|line| line.contains(" = ")).count(),
-    is_inside: |_| false,
+    is_inside: |_, _| false,
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
@@ -39,15 +39,6 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         let metric = match key {
             "latency" => Metric::LatencyMean,
             "bw" | "recv_bw" => Metric::Bandwidth,
-            "msg_rate" => {
-                draft.seen.other.extend(
-                    value
-                        .split(' ')
-                        .next()
-                        .and_then(|n| Some(("msg_rate".to_owned(), crate::numbers::plain(n)?))),
-                );
-                continue;
-            }
             "msg_size" => {
                 case.push(size(value));
                 continue;

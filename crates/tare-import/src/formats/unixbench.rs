@@ -9,15 +9,32 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| raw(lines[0]).is_some() || is_table(lines[0]),
+    begins: |lines| copies(lines[0]).is_some() || raw(lines[0]).is_some() || is_table(lines[0]),
     length,
-    is_inside: |line| raw(line).is_some() || is_table(line),
+    is_inside,
     read,
 };
+
+/// A test has one raw line, and a report one table.
+fn is_inside(block: &[&str], line: &str) -> bool {
+    match raw(line) {
+        Some((name, ..)) => {
+            !block.iter().any(|own| is_table(own) || raw(own).is_some_and(|own| own.0 == name))
+        }
+        None => is_table(line) && !block.iter().any(|own| is_table(own)),
+    }
+}
 
 fn is_table(line: &str) -> bool {
     let line = line.trim();
     line.starts_with("System Benchmarks") && line.contains("BASELINE") && line.ends_with("INDEX")
+}
+
+/// "8 CPUs in system; running 4 parallel copies of tests"
+fn copies(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once("running ")?;
+    let (n, rest) = rest.split_once(' ')?;
+    rest.starts_with("parallel cop").then(|| whole(n))?
 }
 
 /// To the score; without a table, to the last raw line.
@@ -48,15 +65,21 @@ fn row(line: &str) -> Option<(&str, f64, f64)> {
 
 fn read(block: &Block<'_>) -> Result<Vec<Draft>, Trouble> {
     let mut drafts: Vec<Draft> = Vec::new();
+    let copies = block.lines.iter().find_map(|line| copies(line));
     for (_, line) in block.numbered() {
         let (name, value, index) = match (raw(line), row(line)) {
             (Some((name, value, ..)), _) => (name, value, None),
             (None, Some((name, result, index))) => (name, result, Some(index)),
             (None, None) => continue,
         };
-        let known = drafts.iter().position(|draft| draft.own_case.as_deref() == Some(name));
+        let case = match copies {
+            Some(1) => format!("{name}, 1 copy"),
+            Some(n) => format!("{name}, {n} copies"),
+            None => name.to_owned(),
+        };
+        let known = drafts.iter().position(|draft| draft.own_case.as_ref() == Some(&case));
         let at = known.unwrap_or_else(|| {
-            let own_case = Some(name.to_owned());
+            let own_case = Some(case);
             drafts.push(Draft { own_case, ..Draft::new(Tool::Unixbench) });
             drafts.len() - 1
         });

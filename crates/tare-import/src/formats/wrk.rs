@@ -3,7 +3,7 @@
 use tare_stats::Metric;
 
 use super::{TextFormat, needed, through};
-use crate::numbers::{binary_bytes, count, duration_ns, plain, whole};
+use crate::numbers::{binary_bytes, count, duration_ns, plain, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::source::Trouble;
 use crate::text::Block;
@@ -14,7 +14,7 @@ pub const FORMAT: TextFormat = TextFormat {
         line.starts_with("Running ") && line.contains(" test @ ")
     },
     length: |lines| through(lines, |line| line.starts_with("Transfer/sec:")),
-    is_inside: |_| false,
+    is_inside: |_, _| false,
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
@@ -24,7 +24,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let tool = if is_wrk2 { Tool::Wrk2 } else { Tool::Wrk };
     let name = tool.name();
     let mut draft = Draft::new(tool);
-    let per_s = needed(block.after("Requests/sec:"), block.first, (name, "Requests/sec:"), plain)?;
+    let per_s = needed(block.after("Requests/sec:"), block.first, (name, "Requests/sec:"), rate)?;
     draft.put(Metric::Throughput, per_s);
     if let Some(head) = block.lines.first().and_then(|line| line.trim().strip_prefix("Running ")) {
         let (time, url) = head.split_once(" test @ ").unwrap_or((head, ""));

@@ -72,7 +72,8 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
     };
     let connections = f64::from(document.facts.load.connections);
     all.extend([
-        ("http_reqs", counter(counts.completed)),
+        // Requests that failed are requests, as k6 counts.
+        ("http_reqs", counter(counts.completed + counts.failed)),
         ("http_req_failed", failures),
         ("data_received", counter(counts.received_bytes.max(counts.body_bytes))),
         ("vus", Row { value: Some(connections), ..Row::default() }),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::page::{definitions, details, escape, list, paragraph};
+use super::secrets;
 use crate::date;
 use crate::guards::Severity;
 use crate::run::{RunGuard, RunReport, Variant};
@@ -87,11 +88,12 @@ pub fn facts(report: &RunReport) -> String {
         true => paragraph("What was typed to make this run was not kept; its plan, below, was."),
         false => format!(
             "<p>Repeated by:</p><pre class=\"command\">{}</pre>",
-            escape(&masked(&run.command))
+            escape(&secrets::of_command(&run.command))
         ),
     };
-    let plan = serde_json::to_string_pretty(&report.plan).unwrap_or_default();
-    let plan = format!("<pre>{}</pre>", escape(&masked(&plan)));
+    let plan = secrets::of_json(&report.plan);
+    let plan = serde_json::to_string_pretty(&plan).unwrap_or_default();
+    let plan = format!("<pre>{}</pre>", escape(&plan));
     definitions(&pairs) + &again + &details("The plan, with every default resolved", &plan)
 }
 
@@ -118,50 +120,4 @@ fn machine(machine: &Value) -> Vec<(String, String)> {
         put("It is", "a virtual machine itself".into());
     }
     pairs
-}
-
-/// Headers whose values are nobody's business, in a page that people pass on.
-const SECRETS: [&str; 6] = ["authorization", "cookie", "api-key", "token", "secret", "password"];
-
-/// Without what stands behind such a name, to the end of its line or quotation.
-fn masked(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let mut masked = String::new();
-    let mut from = 0;
-    while let Some(at) = next_secret(&lower, from) {
-        let rest = &text[at..];
-        let length = rest.find(['"', '\'', '\n', '&']).unwrap_or(rest.len());
-        masked.push_str(&text[from..at]);
-        masked.push_str(if rest[..length].trim().is_empty() { &rest[..length] } else { "…" });
-        from = at + length;
-    }
-    masked + &text[from..]
-}
-
-/// Where the value of the next such name begins.
-fn next_secret(lower: &str, from: usize) -> Option<usize> {
-    let found = SECRETS.iter().filter_map(|name| {
-        let end = from + lower[from..].find(name)? + name.len();
-        let mark = lower[end..].find([':', '=']).filter(|far| *far <= 12)?;
-        Some(end + mark + 1)
-    });
-    found.min()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::masked;
-
-    #[test]
-    fn what_is_secret_is_not_passed_on() {
-        assert_eq!(
-            masked("tare compare -H 'Authorization: Bearer abc' -H 'X-API-Key: q' -c 20"),
-            "tare compare -H 'Authorization:…' -H 'X-API-Key:…' -c 20"
-        );
-        assert_eq!(
-            masked("\"cookie: a=b\", \"path\": \"/x?token=1&y=2\""),
-            "\"cookie:…\", \"path\": \"/x?token=…&y=2\""
-        );
-        assert_eq!(masked("nothing of the kind: 1"), "nothing of the kind: 1");
-    }
 }

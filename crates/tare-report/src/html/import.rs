@@ -7,15 +7,14 @@ use tare_stats::{Metric, Severity, Verdict};
 
 use super::about::badge;
 use super::forest::{self, Row};
-use super::page::{Page, details, escape, list, paragraph, table};
+use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
 use crate::import_document::{ImportDocument, about, ending, sentences, table as numbers};
 use crate::run_words::noun;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);
-    let sentences: Vec<String> = sentences(document).iter().map(|text| escape(text)).collect();
-    page.opening(&list("verdicts", &sentences));
+    page.opening(&page::sentences(&sentences(document)));
     page.section("What each costs, where repetitions tell", &forests(document));
     page.section("The numbers", &table("As the tools print them", &numbers(document)));
     page.section("What speaks against them", &findings(document));

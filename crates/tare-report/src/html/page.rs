@@ -81,6 +81,18 @@ pub fn list(class: &str, items: &[String]) -> String {
     format!("<ul class=\"{class}\">\n{items}</ul>\n")
 }
 
+/// The answer: the first sentences to be read, further ones for those who ask.
+pub fn sentences(all: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let items: Vec<String> = all.iter().map(|text| escape(text)).collect();
+    let (shown, more) = items.split_at(items.len().min(SHOWN));
+    let more = match more.len() {
+        0 => String::new(),
+        n => details(&format!("{n} more"), &list("verdicts", more)),
+    };
+    list("verdicts", shown) + &more
+}
+
 /// What is there for those who ask for it.
 pub fn details(summary: &str, inner: &str) -> String {
     format!("<details><summary>{}</summary>\n{inner}</details>\n", escape(summary))

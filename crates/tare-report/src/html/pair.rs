@@ -4,7 +4,7 @@ use tare_stats::Metric;
 
 use super::about;
 use super::forest::{self, Row};
-use super::page::{Page, definitions, details, escape, list, table};
+use super::page::{self, Page, definitions, details, table};
 use crate::date;
 use crate::pair_document::{Change, PairDocument, heading, sentences, table as numbers};
 use crate::run::Run;
@@ -12,8 +12,7 @@ use crate::run_words::{ending_of, noun};
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
-    let told: Vec<String> = sentences(document).iter().map(|text| escape(text)).collect();
-    page.opening(&list("verdicts", &told));
+    page.opening(&page::sentences(&sentences(document)));
     page.section("What has changed", &forests(document));
     page.section("The numbers", &table("Earlier and later", &numbers(document)));
     page.section("May these runs be compared?", &about::guards(&document.guards));

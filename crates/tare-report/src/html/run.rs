@@ -6,7 +6,7 @@ use tare_stats::{Metric, Verdict};
 
 use super::bars::{self, Bar};
 use super::forest::{self, Row};
-use super::page::{Page, details, escape, list, table};
+use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::{Comparison, RunReport};
 use crate::run_document::RunDocument;
@@ -32,8 +32,7 @@ pub fn render(document: &RunDocument) -> String {
 
 /// The verdict on each variant, a sentence each.
 pub(super) fn answer(report: &RunReport) -> String {
-    let items: Vec<String> = sentences(report).iter().map(|text| escape(text)).collect();
-    list("verdicts", &items)
+    page::sentences(&sentences(report))
 }
 
 /// What was to be resolved; behind it, what was measured beside.

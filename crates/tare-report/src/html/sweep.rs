@@ -47,8 +47,7 @@ fn answer(sweep: &Sweep) -> String {
     if !sweep.missing.is_empty() {
         told.push_str(&format!(" {} could not be measured.", sweep.missing.len()));
     }
-    let ranges: Vec<String> = run_sweep_text::ranges(sweep).iter().map(|r| escape(r)).collect();
-    page::list("verdicts", &ranges) + &page::paragraph(&told)
+    page::sentences(&run_sweep_text::ranges(sweep)) + &page::paragraph(&told)
 }
 
 /// One value: its sentences, its forest, its table.

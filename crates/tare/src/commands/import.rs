@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_import::{FileDrafts, Import as Imported, Trouble, assemble};
+use tare_import::{FileDrafts, Import as Imported, Trouble, assemble, printable};
 use tare_io::time::wall_unix_ms;
 use tare_report::import_document::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
@@ -69,6 +69,9 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     if args.dry_run {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
         let told = format!("\n{}nothing was kept (--dry-run)\n", sources(&document));
+        if outputs.take_stdout() {
+            eprint!("{told}");
+        }
         return outputs.write(&document, Some(&told));
     }
     let path = store_path(args.store.as_ref())?;
@@ -89,8 +92,14 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     outputs.write(&document, Some(&kept))
 }
 
+/// More are no study.
+const OUTPUTS_MAX: usize = 5000;
+
 /// All files, before any of them is kept.
 fn read_all(args: &Import) -> Result<Imported, Failure> {
+    if args.names.iter().any(|name| name.trim().is_empty()) {
+        return Err(Failure::flag("--as", "''", "a variant needs a name"));
+    }
     let given = match (args.names.as_slice(), args.files.len()) {
         ([], n) => vec![None; n],
         ([one], n) => vec![Some(one.clone()); n],
@@ -105,8 +114,10 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
     };
     let mut files = Vec::new();
     for (path, given) in args.files.iter().zip(given) {
-        let file =
-            if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() };
+        let file = match path.as_os_str() == "-" {
+            true => "stdin".into(),
+            false => printable(&path.display().to_string()),
+        };
         let (drafts, unread) = tare_import::read(&file, open(path)?)
             .map_err(|Trouble { line, why }| Failure::Usage(format!("{file}:{line}: {why}")))?;
         files.push(FileDrafts { file, given, drafts, unread });
@@ -116,6 +127,11 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         [first, _, .., last] => format!("{} files, {first} to {last}", named.len()),
         all => all.join(" and "),
     });
+    let outputs: usize = files.iter().map(|file| file.drafts.len()).sum();
+    if outputs > OUTPUTS_MAX {
+        let text = format!("{outputs} outputs; up to {OUTPUTS_MAX} are read at once");
+        return Err(Failure::Usage(text));
+    }
     let mut import = assemble(&name, files);
     if let Some(baseline) = &args.baseline {
         rebase(&mut import, baseline)?;
@@ -141,7 +157,8 @@ fn open(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(std::io::stdin())));
     }
-    let cannot = |why: String| Failure::Usage(format!("{}: cannot be read: {why}", path.display()));
+    let shown = printable(&path.display().to_string());
+    let cannot = |why: String| Failure::Usage(format!("{shown}: cannot be read: {why}"));
     let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| cannot(error.to_string()))?;
     if metadata.is_dir() {

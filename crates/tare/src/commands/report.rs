@@ -112,6 +112,7 @@ impl Report {
             return Err(Failure::Usage(format!("run {a} and run {b} are the same: name two")));
         }
         let pair = PairDocument::new(&before, &after, &asked).map_err(Failure::Usage)?;
+        gate::check_names_of(&self.fail_if, &pair)?;
         self.write(&pair)?;
         gate::judge_changes(&self.fail_if, &asked, &pair)
     }

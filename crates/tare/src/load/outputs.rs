@@ -60,9 +60,14 @@ impl Outputs {
         outputs.collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether one of the forms goes to standard output.
+    pub fn take_stdout(&self) -> bool {
+        self.0.iter().any(|(_, output)| output.is_stdout())
+    }
+
     /// The text goes to standard output, with where it is kept, unless another form has that.
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
-        if !self.0.iter().any(|(_, output)| output.is_stdout()) {
+        if !self.take_stdout() {
             let text = document.render(Form::Text).map_err(Failure::Usage)?;
             print(&(text + kept.unwrap_or_default()))
                 .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;

@@ -87,10 +87,10 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
     judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
 }
 
-/// The change from one run to another: a gate on it fails where a variant has become worse.
+/// The change from one run to another: a gate on it fails where a variant has become worse, and
+/// where it cannot be judged. Without a name it is about all variants but the baseline of both; the
+/// baseline, drift included, can be named.
 pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Result<(), Failure> {
-    let names = names_of(pair);
-    gates.iter().try_for_each(|gate| gate.check_names(&names))?;
     let all = pair.changes.iter().map(|c| Judged {
         variant: c.variant.clone(),
         metric: c.metric,
@@ -98,25 +98,19 @@ pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> R
         ratio: c.ratio,
         verdict: c.verdict,
     });
+    let all: Vec<Judged> = all.collect();
+    let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
     let precision = pair.before.precision.max(pair.after.precision);
-    judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), precision)
+    judge_all(gates, asked, &names, &all, precision)
 }
 
-/// Variants whose change is gated unless one is named: those beside a baseline, in whose ratio
-/// drift is cancelled; where there are none, all.
-fn names_of(pair: &PairDocument) -> Vec<&str> {
-    let relative = pair.changes.iter().filter(|change| change.relative_to.is_some());
-    let mut names: Vec<&str> = relative.map(|change| change.variant.as_str()).collect();
-    if names.is_empty() {
-        names = pair.changes.iter().map(|change| change.variant.as_str()).collect();
-    }
-    let mut unique: Vec<&str> = Vec::new();
-    for name in names {
-        if !unique.contains(&name) {
-            unique.push(name);
-        }
-    }
-    unique
+/// Before anything is written.
+pub fn check_names_of(gates: &[Gate], pair: &PairDocument) -> Result<(), Failure> {
+    let mut names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
+    names.extend(pair.changes.iter().map(|change| change.variant.as_str()));
+    names.sort_unstable();
+    names.dedup();
+    gates.iter().try_for_each(|gate| gate.check_names(&names))
 }
 
 fn judge_all(
@@ -132,8 +126,9 @@ fn judge_all(
     let mut failed = Vec::new();
     for gate in gates {
         if let Gate::Overhead { variant, metric, above, percent } = gate {
-            let wanted = |name: &str| variant.as_ref().is_none_or(|wanted| wanted == name);
-            for name in names.iter().filter(|name| wanted(name)) {
+            let named = [variant.as_deref().unwrap_or_default()];
+            let wanted = if variant.is_some() { named.as_slice() } else { names };
+            for name in wanted {
                 failed.extend(match of(name, *metric) {
                     Some(judged) => breaks(judged, *above, *percent),
                     None => Some(format!("{name}: {} was not measured", metric.word())),

@@ -137,7 +137,7 @@ fn ab() {
     let read = bench.import("ab.txt", &text);
     let [read] = read.as_slice() else { panic!("{text}") };
     prints(read.is("ab").value("throughput_per_s"), after(&text, "Requests per second:")[0]);
-    prints(read.value("latency_ns_mean") / 1e6, after(&text, "Time per request:")[0]);
+    prints(read.value("latency_ns_mean") / 1e6, after(&text, "Total:   ")[1]);
     prints(read.seen("requests"), after(&text, "Complete requests:")[0]);
     prints(read.seen("bytes"), after(&text, "Total transferred:")[0]);
     prints(read.seen("seconds"), after(&text, "Time taken for tests:")[0]);

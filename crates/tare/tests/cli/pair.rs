@@ -86,8 +86,13 @@ fn what_cannot_be_compared_is_said() {
     desk.tare(&["report", "1", "9"]).fails(2, "there is no run 9");
     desk.tare(&["report", "1", "2", "--format", "k6-csv"])
         .fails(2, "--format k6-csv: a pair of runs has no form k6-csv");
+    // A variant that is gone is none that has not changed.
+    let base = alone.replacen("alone", "base", 1);
+    desk.tare(&[&["compare", &base, &other, "-c", "4"][..], &flags].concat()).success();
+    desk.tare(&["report", "1", "4", "--fail-if", "throughput > 900%", "--json", "/dev/null"])
+        .fails(1, "new: throughput was not measured; other: throughput was not measured");
     // Two rounds each resolve nothing.
     measure(&desk, "2ms", &rounds);
-    let ran = desk.tare(&["report", "1", "4", "--fail-if", "unresolved", "--json", "/dev/null"]);
+    let ran = desk.tare(&["report", "1", "5", "--fail-if", "unresolved", "--json", "/dev/null"]);
     ran.fails(5, "unresolved: new not known to ± 2 %");
 }
