@@ -60,17 +60,15 @@ impl PairDocument {
         asked: &[Metric],
     ) -> Result<Self, String> {
         let (a, b) = (&before.report, &after.report);
-        let names = |report: &RunReport| -> Vec<String> {
-            report.variants.iter().map(|variant| variant.name.clone()).collect()
-        };
         let (ours, theirs) = (names(a), names(b));
         let base = |report: &RunReport| report.baseline().map(|b| b.name.clone());
         let baseline = base(a).filter(|name| Some(name) == base(b).as_ref());
-        let shared: Vec<(usize, usize)> = ours
-            .iter()
-            .enumerate()
-            .filter_map(|(at, name)| Some((at, theirs.iter().position(|own| own == name)?)))
-            .collect();
+        let is_relative = |name: &String| baseline.as_ref().is_some_and(|base| base != name);
+        let shared = ours.iter().enumerate().filter_map(|(before, name)| {
+            let after = theirs.iter().position(|own| own == name)?;
+            Some(Match { before, after, relative: is_relative(name) })
+        });
+        let shared: Vec<Match> = shared.collect();
         if shared.is_empty() {
             return Err(format!(
                 "runs {} and {} have no variant in common: {} against {}",
@@ -80,14 +78,8 @@ impl PairDocument {
                 theirs.join(", ")
             ));
         }
-        let is_relative = |name: &String| baseline.as_ref().is_some_and(|base| base != name);
-        let matches = shared.iter().map(|(before, after)| Match {
-            before: *before,
-            after: *after,
-            relative: is_relative(&ours[*before]),
-        });
         let question = ChangeQuestion {
-            matches: matches.collect(),
+            matches: shared,
             metrics: asked.to_vec(),
             tolerance: a.run.tolerance.max(b.run.tolerance),
             level: before.facts.question.level,
@@ -133,6 +125,10 @@ impl PairDocument {
     pub fn has_void(&self) -> bool {
         self.guards.iter().any(|guard| guard.severity == Severity::Void)
     }
+}
+
+fn names(report: &RunReport) -> Vec<String> {
+    report.variants.iter().map(|variant| variant.name.clone()).collect()
 }
 
 impl Side {

@@ -233,8 +233,8 @@ fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
     })
 }
 
-/// What each variant costs at its least and its most, and how much of that is resolved: a sentence a
-/// variant and metric.
+/// What each variant costs at its least and its most, and how much of that is resolved: a sentence
+/// a variant and metric.
 pub(crate) fn ranges(sweep: &Sweep) -> Vec<String> {
     let mut told = Vec::new();
     for name in variants(sweep) {

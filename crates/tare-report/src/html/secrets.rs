@@ -7,7 +7,8 @@ const NAMES: [&str; 7] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"];
 const MASK: &str = "…";
 
-/// A command line as the shell reads it: each word by itself, so that nothing behind a secret is lost.
+/// A command line as the shell reads it: each word by itself, so that nothing behind a secret is
+/// lost.
 pub fn of_command(command: &str) -> String {
     let mut told = String::new();
     let mut word = String::new();

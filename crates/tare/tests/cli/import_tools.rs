@@ -225,7 +225,8 @@ fn fortio() {
 }
 
 const SCRIPT: &str = "import http from 'k6/http';
-export const options = { vus: 2, iterations: 500, thresholds: { http_req_duration: ['p(95)<60000'] },
+export const options = { vus: 2, iterations: 500,
+  thresholds: { http_req_duration: ['p(95)<60000'] },
   summaryTrendStats: ['avg', 'min', 'med', 'max', 'p(90)', 'p(95)', 'p(99)'] };
 export default function () { http.get(__ENV.URL); }
 ";
