@@ -1,12 +1,11 @@
 //! What was measured of each variant, as bars from zero with the interval at their end.
 
 use plotters::prelude::*;
-use plotters::style::text_anchor::HPos;
 use tare_stats::{Estimate, Metric};
 
 use super::page;
 use super::plot::{
-    ACCENT, Figure, GRID, INK, Size, TEXT, fitting, fitting_ticks, text, tick_label, wrapped,
+    ACCENT, Figure, GRID, INK, Size, fitting_ticks, heading, heading_height, tick_label,
 };
 use crate::run_words::{Table, capital, cell, noun};
 
@@ -30,9 +29,8 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
     let note = format!("{better} The line at a bar's end is its 95 % interval over rounds.");
     let figure =
         Figure { title: &title, alt: &alt, note: &note, numbers: numbers(&title, metric, bars) };
-    let lines = |bar: &Bar, size: Size| wrapped(&told(bar), fitting(size.width - 20, TEXT));
     let height = |size: Size| {
-        bars.iter().map(|bar| lines(bar, size).len() as u32 * LINE + BAR).sum::<u32>() + AXIS
+        bars.iter().map(|bar| heading_height(size, &told(bar)) + BAR).sum::<u32>() + AXIS
     };
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
@@ -51,10 +49,7 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
         }
         let mut y = 0;
         for bar in bars {
-            for line in lines(bar, canvas.size) {
-                text(area, (left, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
-                y += LINE as i32;
-            }
+            y = heading(area, y, &told(bar))?;
             for tick in &marks {
                 let line = vec![(x(*tick), y), (x(*tick), y + BAR as i32)];
                 area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
@@ -70,7 +65,6 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
     })
 }
 
-const LINE: u32 = 18;
 const BAR: u32 = 22;
 const AXIS: u32 = 24;
 

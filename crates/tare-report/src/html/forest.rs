@@ -6,7 +6,7 @@ use tare_stats::Verdict;
 
 use super::page;
 use super::plot::{
-    Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, NEUTRAL, SMALL, Size, TEXT, WORSE,
+    Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, LINE, NEUTRAL, SMALL, Size, TEXT, WORSE,
     fitting, fitting_ticks, text, tick_label, wrapped,
 };
 use crate::run_words::{self, Table, overhead, signed};
@@ -91,7 +91,6 @@ fn interval(area: &Area<'_>, ends: [i32; 2], middle: i32, colour: &RGBColor) -> 
     Ok(())
 }
 
-const LINE: u32 = 18;
 const BAR: u32 = 24;
 const AXIS: u32 = 46;
 /// Columns of a wide picture.

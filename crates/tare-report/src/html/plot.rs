@@ -163,6 +163,31 @@ pub fn text(
     Ok(area.draw(&Text::new(text.to_owned(), at, style))?)
 }
 
+/// Height of a line of text.
+pub const LINE: u32 = 18;
+
+/// A text at the left edge, over the whole width, in as many lines as it takes; where the next thing
+/// goes.
+pub fn heading(area: &Area<'_>, y: i32, told: &str) -> Result<i32, Box<dyn Error>> {
+    let mut y = y;
+    for line in heading_lines(area.dim_in_pixel().0, told) {
+        text(area, (HEADING_LEFT, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
+        y += LINE as i32;
+    }
+    Ok(y)
+}
+
+/// How tall [`heading`] will be.
+pub fn heading_height(size: Size, told: &str) -> u32 {
+    heading_lines(size.width, told).len() as u32 * LINE
+}
+
+const HEADING_LEFT: i32 = 6;
+
+fn heading_lines(width: u32, told: &str) -> Vec<String> {
+    wrapped(told, fitting(width - 2 * HEADING_LEFT as u32, TEXT))
+}
+
 /// Lines of at most so many characters, broken between words where there are any.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

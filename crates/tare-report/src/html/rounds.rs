@@ -7,8 +7,8 @@ use tare_stats::Metric;
 use super::forest::percent;
 use super::page;
 use super::plot::{
-    ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, fitting, label_room, text, ticks,
-    wrapped,
+    ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, heading, heading_height, label_room, text,
+    ticks,
 };
 use crate::run::{Bounds, Comparison};
 use crate::run_document::RunDocument;
@@ -39,11 +39,13 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
     );
     let figure =
         Figure { title: &title, alt: &alt, note: &note, numbers: numbers(&title, &strips) };
-    let heading = |strip: &Strip<'_>, size: Size| {
-        wrapped(&strip.comparison.variant, fitting(size.width - 20, TEXT)).len() as u32 * LINE
+    let height = |size: Size| {
+        strips
+            .iter()
+            .map(|s| heading_height(size, &s.comparison.variant) + STRIP + GAP)
+            .sum::<u32>()
+            + AXIS
     };
-    let height =
-        |size: Size| strips.iter().map(|s| heading(s, size) + STRIP + GAP).sum::<u32>() + AXIS;
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
         let left = strips.iter().map(left_room).max().unwrap_or(58);
@@ -52,11 +54,7 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
         let x = |round: f64| left + (round / f64::from(last.max(1)) * room).round() as i32;
         let mut y = 0;
         for strip in &strips {
-            let width = fitting(canvas.size.width - 20, TEXT);
-            for line in wrapped(&strip.comparison.variant, width) {
-                text(area, (4, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
-                y += LINE as i32;
-            }
+            y = heading(area, y, &strip.comparison.variant)?;
             draw(area, canvas, strip, y + GAP as i32 / 2, &x, last)?;
             y += (STRIP + GAP) as i32;
         }
@@ -70,7 +68,6 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
     })
 }
 
-const LINE: u32 = 18;
 const STRIP: u32 = 74;
 const GAP: u32 = 20;
 const AXIS: u32 = 36;

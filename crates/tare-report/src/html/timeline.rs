@@ -7,7 +7,7 @@ use tare_stats::Metric;
 
 use super::page;
 use super::plot::{
-    ACCENT, FAINT, Figure, GRID, INK, SMALL, Size, TEXT, WORSE, fitting, text, wrapped,
+    ACCENT, FAINT, Figure, GRID, LINE, SMALL, Size, WORSE, heading, heading_height, text,
 };
 use crate::run::Variant;
 use crate::run_document::RunDocument;
@@ -53,11 +53,10 @@ pub fn figure(document: &RunDocument) -> String {
     );
     let numbers = numbers(&strips, &steal);
     let figure = Figure { title: &title, alt: &alt, note: &note, numbers };
-    let heading = |strip: &Strip<'_>, size: Size| {
-        wrapped(&strip.name, fitting(size.width - 12, TEXT)).len() as u32 * LINE
-    };
     let height = |size: Size| {
-        STEAL + LINE + strips.iter().map(|s| heading(s, size) + STRIP + GAP).sum::<u32>()
+        STEAL
+            + LINE
+            + strips.iter().map(|s| heading_height(size, &s.name) + STRIP + GAP).sum::<u32>()
     };
     figure.render(height, |area, canvas| {
         let (width, _) = area.dim_in_pixel();
@@ -76,10 +75,7 @@ pub fn figure(document: &RunDocument) -> String {
         }
         let mut y = (STEAL + LINE) as i32;
         for strip in &strips {
-            for line in wrapped(&strip.name, fitting(canvas.size.width - 12, TEXT)) {
-                text(area, (4, y + LINE as i32 / 2), &line, HPos::Left, TEXT, &INK)?;
-                y += LINE as i32;
-            }
+            y = heading(area, y, &strip.name)?;
             draw(area, canvas, strip, y, range)?;
             y += (STRIP + GAP) as i32;
         }
@@ -87,7 +83,6 @@ pub fn figure(document: &RunDocument) -> String {
     })
 }
 
-const LINE: u32 = 18;
 const STRIP: u32 = 44;
 const GAP: u32 = 12;
 const STEAL: u32 = 30;

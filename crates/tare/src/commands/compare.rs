@@ -6,11 +6,11 @@ use clap::Args;
 use tare_io::DurationNs;
 use tare_lab::ServerSpec;
 use tare_lab::servers::CommandSpec;
-use tare_report::form::Form;
 use tare_stats::Metric;
 
 use crate::failure::Failure;
 use crate::load::arguments::{cpu_list, positive_duration};
+use crate::load::outputs::FormFiles;
 use crate::load::plan::random_seed;
 use crate::load::spec::LoadSpec;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
@@ -108,18 +108,8 @@ pub struct OutputArgs {
     /// 3%'; with 5 on 'unresolved'; may be repeated
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
-    /// Write the report as JSON to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as Markdown to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Write the report as CSV to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write the report as one HTML file with pictures, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    forms: FormFiles,
     /// The store that runs are kept in; default $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -146,17 +136,11 @@ impl OutputArgs {
     pub fn wishes_unchecked(&self) -> Result<Wishes, Failure> {
         Ok(Wishes {
             store: store_path(self.store.as_ref())?,
-            forms: forms([&self.json, &self.markdown, &self.csv, &self.html]),
+            forms: self.forms.wanted(),
             gates: self.fail_if.clone(),
             quiet: self.quiet,
         })
     }
-}
-
-/// The flags' files, in the order json, markdown, csv, html.
-pub fn forms(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
-    let forms = [Form::Json, Form::Markdown, Form::Csv, Form::Html];
-    forms.into_iter().zip(paths).filter_map(|(form, path)| Some((form, path.clone()?))).collect()
 }
 
 impl Choices {

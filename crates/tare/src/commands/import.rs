@@ -10,9 +10,8 @@ use tare_io::time::wall_unix_ms;
 use tare_report::import_document::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
-use super::compare::forms;
 use crate::failure::Failure;
-use crate::load::outputs::Outputs;
+use crate::load::outputs::{FormFiles, Outputs};
 use crate::run::command;
 use crate::run::places::store_path;
 
@@ -45,18 +44,8 @@ pub struct Import {
     /// Say what was recognised, from which lines, and what the audit says; keep nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write the report as JSON to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the report as Markdown to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Write the report as CSV to this file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write the report as one HTML file, or to standard output with -
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    forms: FormFiles,
     /// The store; default $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -64,7 +53,7 @@ pub struct Import {
 
 pub fn run(args: &Import) -> Result<(), Failure> {
     let import = read_all(args)?;
-    let mut outputs = Outputs::create(&forms([&args.json, &args.markdown, &args.csv, &args.html]))?;
+    let mut outputs = Outputs::create(&args.forms.wanted())?;
     let version = env!("CARGO_PKG_VERSION");
     if args.dry_run {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);

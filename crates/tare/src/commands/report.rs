@@ -9,10 +9,9 @@ use tare_report::run_document::RunDocument;
 use tare_stats::Metric;
 use tare_store::Store;
 
-use super::compare::forms;
 use super::import;
 use crate::failure::Failure;
-use crate::load::outputs::{Outputs, print};
+use crate::load::outputs::{Outputs, files_of, print};
 use crate::run::finish::{document_of, plan_of};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
@@ -120,7 +119,7 @@ impl Report {
     /// In the forms that were asked for.
     fn write(&self, document: &dyn Document) -> Result<(), Failure> {
         let Some(form) = self.format else {
-            let forms = forms([&self.json, &self.markdown, &self.csv, &self.html]);
+            let forms = files_of([&self.json, &self.markdown, &self.csv, &self.html]);
             return Outputs::create(&forms)?.write(document, None);
         };
         let text =

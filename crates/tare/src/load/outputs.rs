@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use tare_report::form::{Document, Form};
 
 use crate::failure::Failure;
@@ -40,6 +41,35 @@ impl Output {
             Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
         })
     }
+}
+
+/// Where forms of a report go.
+#[derive(Args)]
+pub struct FormFiles {
+    /// Write the report as JSON to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as Markdown to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the report as CSV to this file, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the report as one HTML file with pictures, or to standard output with -
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl FormFiles {
+    pub fn wanted(&self) -> Vec<(Form, PathBuf)> {
+        files_of([&self.json, &self.markdown, &self.csv, &self.html])
+    }
+}
+
+/// Flags' files, in the order json, markdown, csv, html.
+pub fn files_of(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
+    let forms = [Form::Json, Form::Markdown, Form::Csv, Form::Html];
+    forms.into_iter().zip(paths).filter_map(|(form, path)| Some((form, path.clone()?))).collect()
 }
 
 /// Files that a report goes to: opened before it is made, so that a bad path costs nothing.
