@@ -166,8 +166,8 @@ pub fn text(
 /// Height of a line of text.
 pub const LINE: u32 = 18;
 
-/// A text at the left edge, over the whole width, in as many lines as it takes; where the next thing
-/// goes.
+/// A text at the left edge, over the whole width, in as many lines as it takes; where the next
+/// thing goes.
 pub fn heading(area: &Area<'_>, y: i32, told: &str) -> Result<i32, Box<dyn Error>> {
     let mut y = y;
     for line in heading_lines(area.dim_in_pixel().0, told) {
