@@ -84,13 +84,22 @@ pub fn list(class: &str, items: &[String]) -> String {
 /// The answer: the first sentences to be read, further ones for those who ask.
 pub fn sentences(all: &[String]) -> String {
     const SHOWN: usize = 12;
-    let items: Vec<String> = all.iter().map(|text| escape(text)).collect();
+    let items: Vec<String> = all.iter().map(|text| with_whole_flags(&escape(text))).collect();
     let (shown, more) = items.split_at(items.len().min(SHOWN));
     let more = match more.len() {
         0 => String::new(),
         n => details(&format!("{n} more"), &list("verdicts", more)),
     };
     list("verdicts", shown) + &more
+}
+
+/// Flags in a sentence are not broken at their hyphens.
+fn with_whole_flags(markup: &str) -> String {
+    let word = |word: &str| match word.trim_start_matches('(').starts_with("--") {
+        true => format!("<span class=\"flag\">{word}</span>"),
+        false => word.to_owned(),
+    };
+    markup.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// What is there for those who ask for it.
@@ -128,9 +137,12 @@ pub fn table(caption: &str, table: &Table) -> String {
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     let rows: String = table.rows.iter().map(row).collect();
+    // As many columns as a page holds at its usual size.
+    const USUAL: usize = 9;
+    let class = if table.header.len() > USUAL { "many" } else { "usual" };
     format!(
-        "<table><caption>{}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\
-         </table>\n",
+        "<div class=\"{class}\"><table><caption>{}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\
+         </table></div>\n",
         escape(caption)
     )
 }

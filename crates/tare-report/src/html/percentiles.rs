@@ -101,7 +101,9 @@ fn draw(
         let down = curve.band.iter().rev().map(|(x, low, _)| (*x, *low));
         let outline: Vec<(f64, f64)> = up.chain(down).collect();
         if outline.len() > 3 {
-            chart.draw_series([Polygon::new(outline, colour.mix(0.15))])?;
+            // Many bands upon each other must not hide the lines.
+            let opacity = (0.6 / curves.len() as f64).min(0.15);
+            chart.draw_series([Polygon::new(outline, colour.mix(opacity))])?;
         }
     }
     for (at, curve) in curves.iter().enumerate() {

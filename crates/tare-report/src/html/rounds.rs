@@ -87,7 +87,7 @@ fn draw(
         |value: f64| top + ((high - value.clamp(low, high)) / (high - low) * tall).round() as i32;
     let edges = [x(0.0) - 6, x(f64::from(last)) + 6];
     area.draw(&Rectangle::new([(edges[0], y(upper)), (edges[1], y(lower))], BAND.filled()))?;
-    for tick in ticks(low, high, 3) {
+    for tick in ticks(low, high, 4) {
         let line = vec![(edges[0], y(tick)), (edges[1], y(tick))];
         area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
         text(area, (edges[0] - 4, y(tick)), &percent(tick), HPos::Right, SMALL, &FAINT)?;
@@ -109,7 +109,7 @@ fn draw(
 /// Room for the labels of a strip's axis.
 fn left_room(strip: &Strip<'_>) -> i32 {
     let (low, high) = range(strip);
-    label_room(&ticks(low, high, 3), percent) as i32
+    label_room(&ticks(low, high, 4), percent) as i32
 }
 
 /// Holds zero, the estimate and every round, with some room.

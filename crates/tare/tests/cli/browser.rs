@@ -13,9 +13,9 @@ use crate::util::str;
 /// What a person would complain about, found by looking at every element that is shown.
 const INSPECT: &str = include_str!("browser/inspect.js");
 
-const WIDTHS: [u32; 2] = [400, 1600];
+const WIDTHS: [u32; 3] = [400, 1120, 1600];
 
-/// Looks at a page at both widths and in both themes; complaints end the test.
+/// Looks at a page at all widths and in both themes; complaints end the test.
 #[track_caller]
 fn looks_right(browser: &Browser, page: &Path, pictures: usize) {
     for width in WIDTHS {
@@ -187,11 +187,12 @@ fn report_pictures() {
     std::fs::create_dir_all(&folder).unwrap();
     let desk = Desk::new("browser-pictures");
     let browser = Browser::start(&desk.folder.0);
-    for (width, height) in [(1600, 2000), (400, 1600)] {
+    // To the end of a section: of the latencies, and of the table.
+    for (width, sections) in [(1600, 4), (400, 3)] {
         for (theme, name) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
             browser.look(width, theme);
             browser.open(&page);
-            let picture = browser.picture(width, height);
+            let picture = browser.picture(width, sections);
             std::fs::write(folder.join(format!("report-{width}-{name}.png")), picture).unwrap();
         }
     }

@@ -148,11 +148,13 @@ impl Browser {
         beyond
     }
 
-    /// The page from its top, as a PNG.
-    pub fn picture(&self, width: u32, height: u32) -> Vec<u8> {
+    /// The page from its top to the end of so many sections, as a PNG.
+    pub fn picture(&self, width: u32, sections: usize) -> Vec<u8> {
         use base64::Engine;
-        let tall = self.run("return document.documentElement.scrollHeight").as_u64().unwrap();
-        let height = u64::from(height).min(tall);
+        let script =
+            "return document.querySelectorAll('section')[AT].getBoundingClientRect().bottom";
+        let bottom = self.run(&script.replace("AT", &(sections - 1).to_string()));
+        let height = bottom.as_f64().unwrap().ceil() + 12.0;
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
         let shot = json!({ "captureBeyondViewport": true, "clip": clip });
         let made = self.command("Page.captureScreenshot", shot);
