@@ -309,8 +309,7 @@ fn every_form_of_a_sweep_to_the_byte() {
     every_form("sweep", &Sweep::of(vec![cell("10", 7), cell("40", 8)], vec![missing]));
 }
 
-#[test]
-fn every_form_of_a_pair_to_the_byte() {
+fn pair() -> PairDocument {
     let before = document();
     let mut later = facts();
     (later.id, later.started_unix_ms) = (9, later.started_unix_ms + 86_400_000);
@@ -327,23 +326,80 @@ fn every_form_of_a_pair_to_the_byte() {
             counts.started = counts.completed + counts.drained;
         }
     });
-    let pair = PairDocument::new(&before, &after, &[Metric::Throughput]).unwrap();
+    PairDocument::new(&before, &after, &[Metric::Throughput]).unwrap()
+}
+
+#[test]
+fn every_form_of_a_pair_to_the_byte() {
+    let pair = pair();
     let changes = pair.changes.iter().filter(|change| change.asked);
     let percents: Vec<f64> = changes.map(|c| c.overhead_percent.point.round()).collect();
     assert_eq!(percents, [20.0, 10.0], "the machine's part is in the baseline only");
     every_form("pair", &pair);
 }
 
-#[test]
-fn every_form_of_an_import_to_the_byte() {
+fn import() -> ImportDocument {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence");
-    let files = ["rates.md", "filters.json"].map(|name| {
-        let text = std::fs::read(folder.join(name)).unwrap();
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let vm = read("confidential-vm.md");
+    // A file whose second and third blocks are cut off.
+    let cut = [&vm[..780], b"\n```\n# Cut\nRunning 1s test @ http://h/\n"].concat();
+    let texts = [
+        ("filters.json", read("filters.json")),
+        ("vm.md", vm),
+        ("rates.md", read("rates.md")),
+        ("cut.md", cut),
+    ];
+    let files = texts.map(|(name, text)| {
         let (drafts, unread) = tare_import::read(name, text.as_slice()).unwrap();
         FileDrafts { file: name.into(), given: None, drafts, unread }
     });
-    let import = assemble("two studies", files.into());
-    every_form("import", &ImportDocument::new(import, 3, 1_795_239_600_000, "0.1.0"));
+    let import = assemble("four studies", files.into());
+    ImportDocument::new(import, 3, 1_795_239_600_000, "0.1.0")
+}
+
+#[test]
+fn every_form_of_an_import_to_the_byte() {
+    let import = import();
+    assert_eq!(import.import.unread.len(), 2);
+    assert!(import.comparisons.iter().any(|compared| compared.interval.is_some()));
+    every_form("import", &import);
+}
+
+/// `.*` in the table stands for anything below.
+#[test]
+fn the_json_of_pairs_and_imports_is_as_published() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let documents: [(&str, &dyn Document); 2] =
+        [("## `tare.change/1`", &pair()), ("## `tare.audit/1`", &import())];
+    for (title, document) in documents {
+        let (_, rest) = page.split_once(title).unwrap();
+        let table = rest.split("\n## ").next().unwrap();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let published: Vec<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
+        let mut all = BTreeSet::new();
+        let json = document.render(Form::Json).unwrap();
+        paths(&serde_json::from_str(&json).unwrap(), "", &mut all);
+        let is_leaf = |path: &&String| {
+            let deeper = [format!("{path}."), format!("{path}[]")];
+            !all.iter().any(|other| deeper.iter().any(|deeper| other.starts_with(deeper)))
+        };
+        let leaves: Vec<&String> = all.iter().filter(is_leaf).collect();
+        let covers = |row: &str, leaf: &str| match row.strip_suffix(".*") {
+            Some(above) => leaf.starts_with(&format!("{above}.")),
+            None => row == leaf,
+        };
+        for leaf in &leaves {
+            assert!(
+                published.iter().any(|row| covers(row, leaf)),
+                "{title}: {leaf} is unpublished"
+            );
+        }
+        for row in &published {
+            assert!(leaves.iter().any(|leaf| covers(row, leaf)), "{title}: {row} is not written");
+        }
+    }
 }
 
 #[test]
