@@ -10,6 +10,7 @@ mod iperf3;
 pub mod json;
 mod k6;
 pub mod k6_csv;
+mod k6_text;
 mod oha;
 mod qperf;
 mod unixbench;
@@ -30,8 +31,15 @@ pub struct TextFormat {
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
 
-pub const TEXT: [&TextFormat; 6] =
-    [&wrk::FORMAT, &qperf::FORMAT, &h2load::FORMAT, &ab::FORMAT, &hey::FORMAT, &unixbench::FORMAT];
+pub const TEXT: [&TextFormat; 7] = [
+    &wrk::FORMAT,
+    &qperf::FORMAT,
+    &h2load::FORMAT,
+    &ab::FORMAT,
+    &hey::FORMAT,
+    &unixbench::FORMAT,
+    &k6_text::FORMAT,
+];
 
 /// Up to the first line that `is_last`, or all.
 fn through(lines: &[&str], is_last: impl Fn(&str) -> bool) -> usize {

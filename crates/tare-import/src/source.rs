@@ -87,7 +87,7 @@ fn nothing(text: &str) -> String {
         return "is empty".into();
     }
     format!(
-        "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey and \
-         UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
+        "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, k6 \
+         and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
     )
 }

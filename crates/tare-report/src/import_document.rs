@@ -6,7 +6,7 @@ use tare_import::audit::{Finding, audit};
 use tare_import::compare::{Compared, compare, values};
 use tare_import::{Group, Import, Sample, Tool};
 use tare_stats::estimate::mean;
-use tare_stats::{Metric, Verdict};
+use tare_stats::{Metric, Severity, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
@@ -75,6 +75,15 @@ const COLUMNS: [(Metric, &str); 7] = [
     (Metric::LatencyP999, "p99.9"),
 ];
 
+/// Stands at a value that is void.
+pub(crate) const VOID: &str = "†";
+
+/// What the mark means, where it stands.
+pub(crate) fn footnote(table: &Table) -> Option<String> {
+    let marked = table.rows.iter().flatten().any(|cell| cell.ends_with(VOID));
+    marked.then(|| format!("{VOID} void: see the findings"))
+}
+
 /// A row a variant and case.
 pub(crate) fn table(document: &ImportDocument) -> Table {
     let import = &document.import;
@@ -82,6 +91,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
     let columns: Vec<(Metric, &str)> = COLUMNS.into_iter().filter(|(m, _)| has(*m)).collect();
     let has_replies = samples.iter().any(|sample| sample.reply_bytes().is_some());
+    let all_bodies = samples.iter().all(|sample| sample.seen.bytes_are_bodies);
     let has_index = samples.iter().any(|sample| sample.seen.other.contains_key("index"));
     let mut header = vec![String::new()];
     // UnixBench counts loops, not requests.
@@ -96,11 +106,19 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let mut rows = Vec::new();
     for Group { case, variant, samples: own } in import.groups() {
         let mut row = vec![place_name(document, case, variant)];
-        row.extend(columns.iter().map(|(metric, _)| cell(&own, *metric)));
+        row.extend(columns.iter().map(|(metric, _)| {
+            let mark = if document.is_void(case, variant, *metric) { VOID } else { "" };
+            cell(&own, *metric) + mark
+        }));
         let index = own.iter().find_map(|sample| sample.seen.other.get("index"));
         row.extend(has_index.then(|| index.map_or("–".into(), |index| format!("{index:.1}"))));
         let reply = own.iter().find_map(|sample| sample.reply_bytes());
-        row.extend(has_replies.then(|| reply.map_or("–".into(), bytes)));
+        let bodies = own.iter().any(|sample| sample.seen.bytes_are_bodies);
+        let what = if bodies && !all_bodies { " (body)" } else { "" };
+        row.extend(
+            has_replies
+                .then(|| reply.map_or("–".into(), |reply| format!("{}{what}", bytes(reply)))),
+        );
         let runs = columns.iter().map(|(metric, _)| values(&own, *metric).len()).max();
         row.push(runs.unwrap_or(0).to_string());
         let compared = document.asked(case, variant);
@@ -226,6 +244,16 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
 }
 
 impl ImportDocument {
+    /// Whether a finding about this variant itself voids its value.
+    fn is_void(&self, case: &str, variant: &str, metric: Metric) -> bool {
+        self.findings.iter().any(|finding| {
+            finding.severity == Severity::Void
+                && finding.variant.as_deref() == Some(variant)
+                && finding.case.as_deref().is_none_or(|own| own == case)
+                && finding.metrics.contains(&metric)
+        })
+    }
+
     fn asked(&self, case: &str, variant: &str) -> Option<&Compared> {
         self.comparisons.iter().find(|c| c.asked && c.case == case && c.variant == variant)
     }

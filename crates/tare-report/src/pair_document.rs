@@ -160,4 +160,4 @@ impl Document for PairDocument {
     }
 }
 
-pub(crate) use words::{heading, sentences, table};
+pub(crate) use words::{HOW, heading, sentences, table};

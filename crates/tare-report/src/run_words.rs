@@ -172,10 +172,17 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
             Verdict::Unresolved => {
                 let more =
                     seconds_to_verdict(report, comparison).map_or(String::new(), |seconds| {
-                        format!(
-                            "; a verdict would take about {} more (--precision, --max-time)",
-                            time(seconds)
-                        )
+                        let needed = tare_stats::verdict::ROUNDS_MIN;
+                        let least = match report.run.rounds < needed {
+                            true => format!(", and {needed} rounds at least"),
+                            false => String::new(),
+                        };
+                        let flags = match report.run.stopped_by.as_str() {
+                            "rounds" => "--rounds",
+                            _ => "--precision, --max-time",
+                        };
+                        let more = time(seconds);
+                        format!("; a verdict would take about {more} more{least} ({flags})")
                     });
                 format!(
                     "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
@@ -332,7 +339,7 @@ fn stopped(run: &Run) -> String {
         "rounds" => "stopped after as many rounds as asked".into(),
         "void" => "stopped: no verdict is allowed".into(),
         "interrupted" => "interrupted".into(),
-        "failed" => "ended by a failure".into(),
+        "failed" => format!("ended by a failure (why: tare runs --events {})", run.id),
         _ => "killed".into(),
     }
 }

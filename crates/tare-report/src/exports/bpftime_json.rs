@@ -53,6 +53,7 @@ pub fn render(document: &RunDocument) -> String {
     }
     let text = json!({
         "benchmark_info": {
+            "generator": format!("tare {}", report.run.tare_version),
             "timestamp": started,
             "duration": report.run.elapsed_ms / 1000,
             "connections": facts.load.connections,

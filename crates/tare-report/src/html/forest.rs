@@ -20,22 +20,21 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// Overheads in one metric, in percent. `tolerance` is in percent too.
-pub fn figure(title: &str, rows: &[Row], tolerance: Option<f64>) -> String {
+/// Overheads or changes (the word says which) in one metric, in percent. `tolerance` is in percent
+/// too.
+pub fn figure(title: &str, word: &str, rows: &[Row], tolerance: Option<f64>) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let alt = alt(title, rows);
-    let note = match tolerance {
-        Some(tolerance) => format!(
-            "Dot: the estimate. Bar: its interval. Solid line: no overhead; to its right is worse. \
-             Shaded: ± {tolerance} %, which counts as the same."
-        ),
-        None => "Dot: the estimate. Bar: its interval. Solid line: no overhead; to its right is \
-                 worse."
-            .into(),
-    };
-    let figure = Figure { title, alt: &alt, note: &note, numbers: numbers(title, rows) };
+    let shaded = tolerance.map_or(String::new(), |tolerance| {
+        format!(" Shaded: ± {tolerance} %, which counts as the same.")
+    });
+    let note = format!(
+        "Dot: the estimate. Bar: its interval. Solid line: no {word}; to its right is \
+         worse.{shaded}"
+    );
+    let figure = Figure { title, alt: &alt, note: &note, numbers: numbers(title, word, rows) };
     let height = |size: Size| rows.iter().map(|row| row_height(row, size)).sum::<u32>() + AXIS;
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
@@ -77,7 +76,7 @@ pub fn figure(title: &str, rows: &[Row], tolerance: Option<f64>) -> String {
             tick_label(area, (x(*tick), y + 12), &percent(*tick))?;
         }
         let at = ((left + right) / 2, tall as i32 - 12);
-        text(area, at, "overhead; positive is worse", HPos::Center, SMALL, &FAINT)
+        text(area, at, &format!("{word}; positive is worse"), HPos::Center, SMALL, &FAINT)
     })
 }
 
@@ -165,7 +164,7 @@ fn alt(title: &str, rows: &[Row]) -> String {
     format!("{title}. {}", told.join("; "))
 }
 
-fn numbers(title: &str, rows: &[Row]) -> String {
+fn numbers(title: &str, word: &str, rows: &[Row]) -> String {
     let row = |row: &Row| {
         let cell = |value: f64| match value.abs() > run_words::BEYOND {
             true => format!("beyond {} %", signed(run_words::BEYOND * value.signum())),
@@ -177,6 +176,6 @@ fn numbers(title: &str, rows: &[Row]) -> String {
         all.push(row.verdict.word().into());
         all
     };
-    let header = ["", "overhead", "lower", "upper", "verdict"].map(str::to_owned).to_vec();
+    let header = ["", word, "lower", "upper", "verdict"].map(str::to_owned).to_vec();
     page::table(title, &Table { header, rows: rows.iter().map(row).collect() })
 }

@@ -9,22 +9,29 @@ use super::about::badge;
 use super::forest::{self, Row};
 use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
-use crate::import_document::{ImportDocument, about, ending, sentences, table as numbers};
+use crate::import_document::{
+    ImportDocument, about, ending, footnote, sentences, table as numbers,
+};
 use crate::run_words::noun;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);
     page.opening(&page::sentences(&sentences(document)));
     page.section("What each costs, where repetitions tell", &forests(document));
-    page.section("The numbers", &table("As the tools print them", &numbers(document)));
+    let numbers = numbers(document);
+    let note = footnote(&numbers).map_or(String::new(), |note| paragraph(&note));
+    page.section("The numbers", &(table("As the tools print them", &numbers) + &note));
     page.section("What speaks against them", &findings(document));
     let sources: String = document.import.samples.iter().map(source).collect();
-    page.section("Where they stand", &sources);
+    page.section("The lines they were read from", &sources);
+    let kept = match document.run {
+        0 => "not kept (--dry-run)".to_owned(),
+        run => format!("kept as run {run}"),
+    };
     let facts = format!(
-        "{}; imported {} UTC as run {} by tare {}.",
+        "{}; read {} UTC by tare {}, {kept}.",
         ending(document),
         date::utc(document.imported_unix_ms),
-        document.run,
         document.tare_version
     );
     page.section("How it was made", &paragraph(&facts));
@@ -36,7 +43,7 @@ fn forests(document: &ImportDocument) -> String {
     let of = |metric: Metric| {
         let all = document.comparisons.iter().filter(|c| c.metric == metric);
         let rows: Vec<Row> = all.filter_map(|compared| row(document, compared)).collect();
-        forest::figure(&format!("Overhead in {}", noun(metric)), &rows, None)
+        forest::figure(&format!("Overhead in {}", noun(metric)), "overhead", &rows, None)
     };
     Metric::ALL.into_iter().map(of).collect()
 }

@@ -6,7 +6,7 @@ use super::about;
 use super::forest::{self, Row};
 use super::page::{self, Page, definitions, details, table};
 use crate::date;
-use crate::pair_document::{Change, PairDocument, heading, sentences, table as numbers};
+use crate::pair_document::{Change, HOW, PairDocument, heading, sentences, table as numbers};
 use crate::run::Run;
 use crate::run_words::{ending_of, noun};
 
@@ -14,7 +14,8 @@ pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
     page.opening(&page::sentences(&sentences(document)));
     page.section("What has changed", &forests(document));
-    page.section("The numbers", &table("Earlier and later", &numbers(document)));
+    let caption = format!("Earlier and later; {HOW}");
+    page.section("The numbers", &table(&caption, &numbers(document)));
     page.section("May these runs be compared?", &about::guards(&document.guards));
     let runs =
         definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
@@ -38,7 +39,7 @@ fn forests(document: &PairDocument) -> String {
         let all = document.changes.iter().filter(|c| c.metric == metric && c.asked == asked);
         let rows: Vec<Row> = all.map(row).collect();
         let tolerance = asked.then_some(document.tolerance * 100.0);
-        forest::figure(&format!("Change in {}", noun(metric)), &rows, tolerance)
+        forest::figure(&format!("Change in {}", noun(metric)), "change", &rows, tolerance)
     };
     let asked: String = Metric::ALL.into_iter().map(|metric| of(metric, true)).collect();
     let others: String = Metric::ALL.into_iter().map(|metric| of(metric, false)).collect();

@@ -41,7 +41,7 @@ pub(super) fn forests(report: &RunReport) -> String {
     let of = |metric: Metric, tolerance: Option<f64>| {
         let all = report.comparisons.iter().filter(|c| c.metric == metric);
         let rows: Vec<Row> = all.map(row).collect();
-        forest::figure(&format!("Overhead in {}", noun(metric)), &rows, tolerance)
+        forest::figure(&format!("Overhead in {}", noun(metric)), "overhead", &rows, tolerance)
     };
     let asked = asked(report);
     let first: String = asked.iter().map(|metric| of(*metric, Some(tolerance))).collect();

@@ -61,7 +61,10 @@ pub fn figure(document: &RunDocument) -> String {
     figure.render(height, |area, canvas| {
         let (width, _) = area.dim_in_pixel();
         let most = steal.iter().copied().fold(0.0, f64::max);
-        let told = format!("steal, at most {}", percent(most));
+        let told = match most {
+            0.0 => "no CPU time was stolen".into(),
+            most => format!("steal, at most {}", percent(most)),
+        };
         text(area, (4, LINE as i32 / 2), &told, HPos::Left, SMALL, &FAINT)?;
         let base = (LINE + STEAL - 4) as i32;
         area.draw(&PathElement::new(vec![(4, base), (width as i32 - 4, base)], GRID))?;

@@ -2,13 +2,16 @@
 
 use tare_import::audit::Finding;
 
-use super::{ImportDocument, ending, sentences, table};
+use super::{ImportDocument, ending, footnote, sentences, table};
 use crate::run_markdown::{escape, escaped};
-use crate::run_text::{PAPER, fitted};
+use crate::run_text::columns;
 
 pub fn text(document: &ImportDocument) -> String {
     let mut lines = vec![document.import.name.clone(), String::new()];
-    lines.extend(fitted(table(document), PAPER));
+    // Wide rather than short of columns: what was published is to be seen whole.
+    let table = table(document);
+    lines.extend(columns(&table));
+    lines.extend(footnote(&table).map(|note| format!("  {note}")));
     for group in [sentences(document), findings_lines(document)] {
         if !group.is_empty() {
             lines.push(String::new());
@@ -41,7 +44,7 @@ pub fn about(finding: &Finding) -> String {
         whom.push_str(&format!(" [{case}]"));
     }
     if let Some(place) = &finding.place {
-        whom.push_str(&format!(" ({place})"));
+        whom.push_str(&if whom.is_empty() { place.clone() } else { format!(" ({place})") });
     }
     match whom.trim() {
         "" => finding.text.clone(),
@@ -59,6 +62,7 @@ pub fn markdown(document: &ImportDocument) -> String {
     text.push_str(&format!("|{}|\n", marks.collect::<Vec<_>>().join("|")));
     table.rows.iter().for_each(|cells| text.push_str(&row(cells)));
     text.push('\n');
+    text.extend(footnote(&table).map(|note| note + "\n\n"));
     for sentence in sentences(document) {
         text.push_str(&format!("- {}\n", escape(&sentence)));
     }

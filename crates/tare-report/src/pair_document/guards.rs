@@ -1,6 +1,6 @@
 //! What stands between two runs and a comparison of them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tare_stats::Severity;
 
 use crate::date;
@@ -109,26 +109,41 @@ fn unequal_reply(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     Some(guard("unequal-reply", Severity::Void, Some(name), text))
 }
 
-/// "connections 20 and 40", a key at a time.
+/// "connections 20 and 40", a leaf at a time.
 fn differences(a: &Value, b: &Value, but: &[&str]) -> Vec<String> {
-    let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else { return Vec::new() };
+    let (Some(x), Some(y)) = (a.as_object(), b.as_object()) else {
+        return if a == b { Vec::new() } else { vec![between(a, b)] };
+    };
     let mut keys: Vec<&String> = x.keys().chain(y.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let differ = keys.into_iter().filter(|key| !but.contains(&key.as_str()));
-    let differ = differ.filter(|key| x.get(*key) != y.get(*key));
-    differ.map(|key| format!("{key} {} and {}", short(x.get(key)), short(y.get(key)))).collect()
+    let mut found = Vec::new();
+    for key in keys.into_iter().filter(|key| !but.contains(&key.as_str())) {
+        let of = |all: &Map<String, Value>| all.get(key).cloned().unwrap_or_default();
+        let inner = differences(&of(x), &of(y), &[]);
+        found.extend(inner.into_iter().map(|inner| format!("{key} {inner}")));
+    }
+    found
 }
 
-fn short(value: Option<&Value>) -> String {
-    const LONG: usize = 60;
-    let text = match value {
-        None | Some(Value::Null) => "none".into(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+/// Both, from shortly before where they part.
+fn between(a: &Value, b: &Value) -> String {
+    const BEFORE: usize = 12;
+    const LONG: usize = 50;
+    let text = |value: &Value| -> Vec<char> {
+        match value {
+            Value::Null => "none".chars().collect(),
+            Value::String(text) => text.chars().collect(),
+            other => other.to_string().chars().collect(),
+        }
     };
-    match text.chars().count() > LONG {
-        true => text.chars().take(LONG).chain(['…']).collect(),
-        false => text,
-    }
+    let (a, b) = (text(a), text(b));
+    let same = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let from = if same > LONG - BEFORE { same - BEFORE } else { 0 };
+    let cut = |text: &[char]| {
+        let mut told: String = if from > 0 { "…" } else { "" }.into();
+        told.extend(text[from.min(text.len())..].iter().take(LONG));
+        told + if text.len() > from + LONG { "…" } else { "" }
+    };
+    format!("{} and {}", cut(&a), cut(&b))
 }

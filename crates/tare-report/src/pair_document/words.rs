@@ -117,7 +117,7 @@ pub fn text(document: &PairDocument) -> String {
     lines.extend(guard_lines(document).into_iter().map(|line| format!("  {line}")));
     lines.push(String::new());
     let (a, b) = (&document.before, &document.after);
-    lines.push(format!("{} rounds before, {} after", a.rounds, b.rounds));
+    lines.push(format!("{} rounds before, {} after; {HOW}", a.rounds, b.rounds));
     lines.join("\n") + "\n"
 }
 
@@ -132,8 +132,12 @@ pub fn markdown(document: &PairDocument) -> String {
     for line in sentences(document).iter().chain(&guard_lines(document)) {
         text.push_str(&format!("- {}\n", escape(line)));
     }
-    text
+    text + "\n" + HOW + "\n"
 }
+
+/// How a change is to be read.
+pub const HOW: &str = "a change is later over earlier, of values or of ratios to the baseline (not \
+the difference of two overheads); positive is worse";
 
 const HEADER: &str = "variant,relative_to,metric,asked,before,after,before_overhead_percent,\
 after_overhead_percent,ratio,ratio_lower,ratio_upper,ratio_level,change_percent,\

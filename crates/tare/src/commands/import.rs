@@ -17,7 +17,7 @@ use crate::run::places::store_path;
 
 /// Read other tools' results, keep them, and say what may be said of them
 ///
-/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey and UnixBench, as files or pasted into
+/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, k6 and UnixBench, as files or pasted into
 /// Markdown or any text (headings, labels and command lines around them name the variants); JSON of
 /// fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6. Each is audited; where runs
 /// were repeated, differences get intervals.
@@ -32,7 +32,8 @@ pub struct Import {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The variant that a file is of: once for all files, or once for each; files of one name are
-    /// repetitions. Headings, or the file's name, when left out
+    /// repetitions, and where headings name several in a file it is put before their names.
+    /// Headings, or the file's name, when left out
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
     /// A name for the whole; the files' names when left out

@@ -1,6 +1,6 @@
 //! Files that a run writes: opened before it starts, so that a bad path costs nothing.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,22 +9,27 @@ use tare_report::form::{Document, Form};
 
 use crate::failure::Failure;
 
-/// A file (or `-`, standard output) that is written at the end.
+/// A file (or `-`, standard output) that is written at the end. What stands in it stays until then:
+/// a run that fails costs nobody the last report.
 pub struct Output {
     flag: String,
     path: PathBuf,
     file: Option<File>,
+    /// It was not there before: unwritten, it goes again.
+    is_new: bool,
 }
 
 impl Output {
     pub fn create(flag: &str, path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
-            return Ok(Self { flag: flag.into(), path: path.into(), file: None });
+            return Ok(Self { flag: flag.into(), path: path.into(), file: None, is_new: false });
         }
-        let file = File::create(path).map_err(|error| {
+        let is_new = !path.exists();
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = open.map_err(|error| {
             Failure::Environment(format!("{flag}: cannot write {}: {error}", path.display()))
         })?;
-        Ok(Self { flag: flag.into(), path: path.into(), file: Some(file) })
+        Ok(Self { flag: flag.into(), path: path.into(), file: Some(file), is_new })
     }
 
     pub fn is_stdout(&self) -> bool {
@@ -33,13 +38,30 @@ impl Output {
 
     pub fn write(&mut self, text: &str) -> Result<(), Failure> {
         let written = match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()).and_then(|()| file.flush()),
+            Some(file) => replace(file, text),
             None => print(text),
         };
+        self.is_new = false;
         written.map_err(|error| {
             let (flag, path) = (&self.flag, self.path.display());
             Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
         })
+    }
+}
+
+/// A pipe or a device has no length to be cut to.
+fn replace(file: &mut File, text: &str) -> std::io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(text.as_bytes()).and_then(|()| file.flush())
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.is_new {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

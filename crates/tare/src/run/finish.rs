@@ -240,6 +240,13 @@ pub fn measure(
             vec![stopped; runs.len()]
         }
     };
+    for (run, stopped) in runs.iter().zip(&stopped) {
+        if let Stopped::Failed(failure) = stopped {
+            let (unix_ms, text) = (wall_unix_ms(), format!("failed: {failure}"));
+            // The writer's own failure is told by its end.
+            let _ = writer.write(*run, Entry::Event { unix_ms, who: "tare".into(), text });
+        }
+    }
     let (store, written) = match writer.finish() {
         Ok(store) => (store, Ok(())),
         // The store says what is in it, also where writing to it failed.

@@ -131,7 +131,9 @@ fn judge_all(
             for name in wanted {
                 failed.extend(match of(name, *metric) {
                     Some(judged) => breaks(judged, *above, *percent),
-                    None => Some(format!("{name}: {} was not measured", metric.word())),
+                    None => {
+                        Some(format!("{name}: {} was not measured in two rounds", metric.word()))
+                    }
                 });
             }
         }

@@ -221,7 +221,7 @@ fn broken_input_is_one_line_with_its_number() {
     let mixed = desk.file("mixed.md", &format!("# a\n{wrk}Requests/sec: 10\n# b\n{wrk}\n"));
     let told = desk.import(&[str(&mixed)]).success().stdout;
     assert!(
-        told.contains("warning unread: (") && told.contains("mixed.md:6): a wrk output"),
+        told.contains("warning unread: ") && told.contains("mixed.md:6: a wrk output"),
         "{told}"
     );
 }

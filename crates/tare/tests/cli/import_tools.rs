@@ -242,7 +242,7 @@ fn k6() {
     let url = format!("URL={}", bench.server.url());
     let flags = ["run", "-q", "--no-usage-report", "-e", &url];
     let k6 = |more: &[&str]| bench.run("k6", &[&flags[..], more].concat());
-    k6(&["--summary-export", "export.json", "--out", "csv=points.csv", "plain.js"]);
+    let printed = k6(&["--summary-export", "export.json", "--out", "csv=points.csv", "plain.js"]);
     k6(&["--new-machine-readable-summary", "--summary-export", "new.json", "plain.js"]);
     k6(&["handle.js"]);
     let file = |name: &str| bench.desk.folder.file(name);
@@ -267,6 +267,15 @@ fn k6() {
         export["metrics"]["http_reqs"]["rate"].as_f64().unwrap()
     );
     assert_eq!(old.seen("bytes"), export["metrics"]["data_received"]["count"].as_f64().unwrap());
+    // What it prints has fewer digits.
+    let text = bench.import("printed.txt", &printed);
+    let [text] = text.as_slice() else { panic!("{printed}") };
+    let close = |a: f64, b: f64, within: f64| assert!((a / b - 1.0).abs() < within, "{a} {b}");
+    close(text.is("k6").value("latency_ns_mean"), old.value("latency_ns_mean"), 0.01);
+    close(text.percentile(95.0), old.percentile(95.0), 0.01);
+    close(text.value("throughput_per_s"), old.value("throughput_per_s"), 1e-6);
+    close(text.seen("bytes"), old.seen("bytes"), 0.01);
+    assert_eq!(text.seen("requests"), 500.0);
     let handled = json("handle.json");
     check("handle.json", &handled["metrics"]["http_req_duration"]["values"], "p(95)");
     let new = json("new.json");
@@ -275,7 +284,6 @@ fn k6() {
     check("new.json", &duration["values"], "p95");
     // The points are of the same run as the export; quantiles are k6's to three digits.
     let points = one("points.csv");
-    let close = |a: f64, b: f64, within: f64| assert!((a / b - 1.0).abs() < within, "{a} {b}");
     close(points.value("latency_ns_mean"), old.value("latency_ns_mean"), 1e-3);
     close(points.seen("latency_max_ns"), old.seen("latency_max_ns"), 1e-3);
     assert_eq!(points.seen("requests"), 500.0);
