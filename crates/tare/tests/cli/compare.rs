@@ -20,7 +20,9 @@ fn a_planted_cost_is_found_and_covered() {
     let comparison = asked(&report);
     assert_eq!(comparison.verdict, Verdict::Slower, "{comparison:#?}");
     let loss = comparison.overhead_percent;
-    assert!((loss.point - 50.0).abs() < 5.0, "{loss:?}");
+    // Beside other tests the machine is anything but still; what is true of a still one is for
+    // `bench/method` and simulation.
+    assert!((loss.point - 50.0).abs() < 25.0, "{loss:?}");
     assert_eq!((report.run.rounds, report.run.stopped_by.as_str()), (20, "rounds"));
     assert_eq!(report.run.slices_per_round, 2);
     let slow = report.variant("b").unwrap();
