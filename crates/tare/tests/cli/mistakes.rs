@@ -2,7 +2,8 @@
 
 use tare_target::behaviour::Behaviour;
 
-use crate::util::{Server, ran, tare};
+use crate::runs::Desk;
+use crate::util::{Server, ran, str, tare};
 
 #[test]
 fn the_users_words() {
@@ -166,4 +167,28 @@ fn local_ports_that_run_out_are_explained() {
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing: {}", ran.story());
     }
+}
+
+#[test]
+fn a_run_that_fails_keeps_the_last_report_and_says_why() {
+    let desk = Desk::new("fails");
+    let (kept, new) = (desk.file("kept.html", "yesterday's"), desk.folder.file("new.html"));
+    let gone = ["--launch=a=exec /bin/false {port}", "--launch=b=exec /bin/false {port}"];
+    for page in [&kept, &new] {
+        let args = ["compare", gone[0], gone[1], "-q", "--html", str(page)];
+        desk.tare(&args).fails(3, ": the server ended before it was ready");
+    }
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "yesterday's");
+    assert!(!new.exists(), "nothing is left where nothing was");
+    let events = desk.tare(&["runs", "--events", "1"]).success().stdout;
+    assert!(
+        events.contains("tare: failed: ") && events.contains("server ended before"),
+        "{events}"
+    );
+    let report = desk.tare(&["report", "1"]).success().stdout;
+    assert!(report.contains("ended by a failure (why: tare runs --events 1)"), "{report}");
+    // A shorter report does not keep the end of a longer one.
+    let long = desk.file("long.json", &"x".repeat(100_000));
+    desk.tare(&["report", "1", "--json", str(&long)]).success();
+    assert!(std::fs::read_to_string(&long).unwrap().ends_with("}\n"));
 }
