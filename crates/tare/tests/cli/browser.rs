@@ -15,26 +15,33 @@ const INSPECT: &str = include_str!("browser/inspect.js");
 
 const WIDTHS: [u32; 3] = [400, 1120, 1600];
 
-/// Looks at a page at all widths and in both themes; complaints end the test.
+/// Looks at a page at all widths, in both themes, and as printed; complaints end the test.
 #[track_caller]
 fn looks_right(browser: &Browser, page: &Path, pictures: usize) {
     for width in WIDTHS {
         for theme in [Theme::Light, Theme::Dark] {
             browser.look(width, theme);
-            browser.open(page);
-            // All that can be unfolded is looked at too.
-            browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
-            let seen = browser.run(INSPECT);
-            let complaints = seen["complaints"].as_array().unwrap();
-            assert!(complaints.is_empty(), "{width} {theme:?} {}: {complaints:#?}", page.display());
-            let shown = seen["pictures"].as_u64().unwrap() as usize;
-            assert!(shown >= pictures, "{width} {theme:?}: {shown} pictures, {pictures} expected");
+            has_no_complaints(browser, page, pictures, &format!("{width} {theme:?}"));
         }
     }
+    browser.look_as_printed();
+    has_no_complaints(browser, page, pictures, "printed");
     let errors = browser.console_errors();
     assert!(errors.is_empty(), "{errors:#?}");
     let asked = browser.requests_beyond(page);
     assert!(asked.is_empty(), "the page asked for {asked:?}");
+}
+
+#[track_caller]
+fn has_no_complaints(browser: &Browser, page: &Path, pictures: usize, how: &str) {
+    browser.open(page);
+    // All that can be unfolded is looked at too.
+    browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+    let seen = browser.run(INSPECT);
+    let complaints = seen["complaints"].as_array().unwrap();
+    assert!(complaints.is_empty(), "{how} {}: {complaints:#?}", page.display());
+    let shown = seen["pictures"].as_u64().unwrap() as usize;
+    assert!(shown >= pictures, "{how}: {shown} pictures, {pictures} expected");
 }
 
 /// A run whose names are long, whose server fails now and then, and which has several metrics.

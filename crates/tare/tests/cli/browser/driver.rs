@@ -20,6 +20,8 @@ pub enum Theme {
     Dark,
 }
 
+/// In pixels of CSS, without margins.
+const A4_WIDTH: u32 = 718;
 /// A browser that takes longer has hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -101,7 +103,13 @@ impl Browser {
             json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.command("Emulation.setDeviceMetricsOverride", size);
         let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
-        self.command("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.command("Emulation.setEmulatedMedia", json!({ "media": "", "features": features }));
+    }
+
+    /// As on paper.
+    pub fn look_as_printed(&self) {
+        self.look(A4_WIDTH, Theme::Light);
+        self.command("Emulation.setEmulatedMedia", json!({ "media": "print" }));
     }
 
     /// Moves the mouse there.
