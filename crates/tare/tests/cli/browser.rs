@@ -185,6 +185,28 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     }
 }
 
+#[test]
+fn the_browser_leaves_nothing_behind() {
+    let desk = Desk::new("browser-gone");
+    let profile = desk.folder.file("profile");
+    let processes = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let profile = profile.to_str().unwrap();
+        lines.filter(|line| String::from_utf8_lossy(line).contains(profile)).count()
+    };
+    let browser = Browser::start(&desk.folder.0);
+    assert!(processes() > 0);
+    drop(browser);
+    for _ in 0..500 {
+        if processes() == 0 {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    panic!("{} processes are left", processes());
+}
+
 /// For the README: a page's beginning, at both widths and in both themes.
 #[test]
 #[ignore = "writes pictures of $TARE_PAGE into $TARE_PICTURES: make report-pictures"]

@@ -175,48 +175,43 @@ impl Browser {
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let body = body.to_string();
+        let reply = self.try_call(method, path, &body.to_string()).unwrap();
+        assert!(reply["value"]["error"].is_null(), "{path}: {}", reply["value"]["message"]);
+        reply["value"].clone()
+    }
+
+    fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let length = body.len();
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
+        )?;
         let mut reader = BufReader::new(stream);
         let mut length = 0;
         loop {
             let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
+            reader.read_line(&mut line)?;
             let line = line.trim_end().to_lowercase();
             if let Some(n) = line.strip_prefix("content-length:") {
-                length = n.trim().parse().unwrap();
+                length = n.trim().parse().unwrap_or(0);
             }
             if line.is_empty() {
                 break;
             }
         }
         let mut reply = vec![0; length];
-        reader.read_exact(&mut reply).unwrap();
-        let reply: Value = serde_json::from_slice(&reply).unwrap();
-        assert!(reply["value"]["error"].is_null(), "{path}: {}", reply["value"]["message"]);
-        reply["value"].clone()
+        reader.read_exact(&mut reply)?;
+        Ok(serde_json::from_slice(&reply)?)
     }
 }
 
+/// The driver ends its browser before it answers; killed first, it would leave it behind.
 impl Drop for Browser {
     fn drop(&mut self) {
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
-            let request = format!(
-                "DELETE /session/{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-                self.session
-            );
-            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            let _ = stream.write_all(request.as_bytes());
-            let _ = stream.read(&mut [0; 64]);
-        }
+        let _ = self.try_call("DELETE", &format!("/session/{}", self.session), "");
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
