@@ -322,15 +322,12 @@ fn ending(sweep: &Sweep) -> String {
     let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
     let precise =
         sweep.cells.iter().filter(|cell| cell.report.run.stopped_by == "precision").count();
+    let cells = sweep.cells.len();
+    let (took, seed) = (time(elapsed as f64 / 1000.0), first.report.run.seed);
+    let (from, to) = (first.report.run.id, last.report.run.id);
     format!(
-        "{} cells of {rounds} rounds each, on the same launches, in {}; {precise} of them are as \
-         precise as asked; intervals are 95 %; seed {}\nkept as runs {} to {}; one of them in \
-         full: tare report {}",
-        sweep.cells.len(),
-        time(elapsed as f64 / 1000.0),
-        first.report.run.seed,
-        first.report.run.id,
-        last.report.run.id,
-        first.report.run.id,
+        "{cells} cells of {rounds} rounds each, on the same launches, in {took}; {precise} of them \
+         are as precise as asked; intervals are 95 %; seed {seed}\nkept as runs {from} to {to}, \
+         again: tare report {from}-{to}; one of them in full: tare report {from}"
     )
 }

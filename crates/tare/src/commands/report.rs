@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_report::form::{Document, Form};
 use tare_report::pair_document::PairDocument;
+use tare_report::run::RunReport;
 use tare_report::run_document::RunDocument;
+use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
 use tare_stats::Metric;
 use tare_store::Store;
 
@@ -29,7 +31,7 @@ use crate::run::places::store_path;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// The run's number, or 'last'
+    /// The run's number, or 'last'; 3-8 is a sweep, whose values were kept as these runs
     #[arg(value_name = "RUN")]
     run: String,
     /// A later run: what has changed from the first to this one; gates are then about the change
@@ -70,6 +72,9 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     if let Some(later) = &args.later {
         return args.pair(&store, later);
     }
+    if let Some((first, last)) = range(&args.run) {
+        return args.sweep(&store, first, last);
+    }
     let row = store.find_run(&args.run)?;
     if let Some(found) = store.import(row.id)? {
         if !args.fail_if.is_empty() {
@@ -80,15 +85,57 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
     }
     let (document, asked) = args.read(&store, &args.run)?;
-    let report = &document.report;
-    let others = report.variants.iter().filter(|variant| !variant.baseline);
-    let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
-    args.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
+    args.check_gates(&document.report)?;
     args.write(&document)?;
-    gate::judge(&args.fail_if, &asked, report)
+    gate::judge(&args.fail_if, &asked, &document.report)
 }
 
+/// "3-8"
+fn range(text: &str) -> Option<(i64, i64)> {
+    let (first, last) = text.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// More values than these are no sweep.
+const CELLS_MAX: i64 = 10_000;
+
 impl Report {
+    /// The runs of a sweep, together as they were when they were measured.
+    fn sweep(&self, store: &Store, first: i64, last: i64) -> Result<(), Failure> {
+        if last < first || last - first >= CELLS_MAX {
+            let allowed = format!("the first run and the last, up to {CELLS_MAX} of them");
+            return Err(Failure::flag("RUN", &self.run, allowed));
+        }
+        let (mut cells, mut missing, mut judged) = (Vec::new(), Vec::new(), Ok(()));
+        for number in first..=last {
+            let text = number.to_string();
+            let values = match plan_of(&store.find_run(&text)?) {
+                Ok(plan) if !plan.cell.is_empty() => plan.cell,
+                _ => {
+                    let text = format!("run {number} is no value of a sweep");
+                    return Err(Failure::Usage(text));
+                }
+            };
+            let (document, asked) = self.read(store, &text)?;
+            self.check_gates(&document.report)?;
+            if document.report.run.rounds == 0 {
+                let reason = "no round was finished".to_owned();
+                missing.push(MissingCell { values, reason });
+                continue;
+            }
+            judged = judged.and(gate::judge(&self.fail_if, &asked, &document.report));
+            cells.push(SweepCell { values, report: document.report });
+        }
+        self.write(&Sweep::of(cells, missing))?;
+        judged
+    }
+
+    fn check_gates(&self, report: &RunReport) -> Result<(), Failure> {
+        let others = report.variants.iter().filter(|variant| !variant.baseline);
+        let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
+        self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))
+    }
+
     /// A run of ours, and the metrics that it was to resolve.
     fn read(&self, store: &Store, text: &str) -> Result<(RunDocument, Vec<Metric>), Failure> {
         let row = store.find_run(text)?;

@@ -173,6 +173,11 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     desk.tare(&["run", str(&experiment), "-q", "--html", str(&sweep)]).success();
     // The curve; a forest for each of three values.
     looks_right(&browser, &sweep, 4);
+    let again = desk.tare(&["report", "1-3", "--format", "html"]).success().stdout;
+    assert_eq!(again, std::fs::read_to_string(&sweep).unwrap(), "the same bytes from the store");
+    desk.tare(&["report", "1-4"]).fails(2, "there is no run 4");
+    desk.tare(&["report", "3-1"]).fails(2, "RUN 3-1: the first run and the last");
+    desk.tare(&["report", "1-3", "--fail-if", "x: p50 > 5%"]).fails(2, "gates are about what is");
     let pair = page("pair.html");
     desk.tare(&["report", "1", "2", "--html", str(&pair)]).success();
     looks_right(&browser, &pair, 2);
