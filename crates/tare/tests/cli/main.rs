@@ -15,6 +15,7 @@ mod mistakes;
 mod net;
 mod pair;
 mod places;
+mod places_of_others;
 mod runs;
 mod sys;
 mod target;

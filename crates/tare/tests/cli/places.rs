@@ -1,4 +1,4 @@
-//! Real places: namespaces, containers, gVisor, emulated machines, podman, sshd.
+//! Real places: namespaces, containers, gVisor, emulated machines.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,13 +8,13 @@ use tare_io::{DurationNs, Random};
 use tare_report::guards::Severity;
 use tare_report::run::RunReport;
 
-use crate::runs::{Desk, guard, read};
+use crate::runs::{Desk, guard};
 use crate::util::str;
 
 const HEAD: &str = "name = \"places\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\nrounds = 2\n\
     [slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\nnginx = { workers = 1 }\n";
 
-fn experiment(variants: &[(&str, &str)]) -> String {
+pub fn experiment(variants: &[(&str, &str)]) -> String {
     let tables = variants
         .iter()
         .map(|(name, keys)| format!("[[variant]]\nname = \"{name}\"\nserver = \"web\"\n{keys}\n"));
@@ -22,7 +22,7 @@ fn experiment(variants: &[(&str, &str)]) -> String {
 }
 
 /// Places are for root; CI is.
-fn can_run(what: &str) -> bool {
+pub fn can_run(what: &str) -> bool {
     if !is_root() {
         eprintln!("skipped: {what} needs root");
     }
@@ -30,7 +30,7 @@ fn can_run(what: &str) -> bool {
 }
 
 /// Everything that tares with these numbers could have left on this machine.
-fn left_by(pids: &[u32]) -> Vec<String> {
+pub fn left_by(pids: &[u32]) -> Vec<String> {
     let ours = |name: &str| pids.iter().any(|pid| name.contains(&format!("tare-{pid}-")));
     let mut found = Vec::new();
     let mut folders = vec![std::env::temp_dir(), "/run/netns".into(), "/dev/shm".into()];
@@ -54,7 +54,7 @@ fn left_by(pids: &[u32]) -> Vec<String> {
 }
 
 #[track_caller]
-fn proven(report: &RunReport, name: &str, seen: &str) {
+pub fn proven(report: &RunReport, name: &str, seen: &str) {
     let variant = report.variant(name).unwrap();
     let proofs = variant.proofs.join("\n");
     assert!(proofs.contains("held in 2 of 2"), "{name}: {proofs}");
@@ -64,7 +64,7 @@ fn proven(report: &RunReport, name: &str, seen: &str) {
 }
 
 #[track_caller]
-fn not_void(report: &RunReport) {
+pub fn not_void(report: &RunReport) {
     let void: Vec<_> = report.guards.iter().filter(|g| g.severity == Severity::Void).collect();
     assert!(void.is_empty(), "{void:#?}");
 }
@@ -333,187 +333,8 @@ fn a_runtime_that_is_not_what_was_asked_is_void() {
     assert_eq!(found.severity, Severity::Void);
 }
 
-/// An image made here: nginx with its libraries. No registry is asked.
-fn image(desk: &Desk, name: &str) {
-    let root = desk.folder.file("image");
-    let script = format!(
-        "set -e; r={root}; mkdir -p $r/etc $r/tmp $r/run\n\
-         for f in /usr/sbin/nginx /bin/sh; do for l in $f $(ldd $f | grep -o '/[^ ]*'); do\n\
-         d=$(readlink -f $(dirname $l)); mkdir -p $r$d; cp -L $l $r$d/; done; done\n\
-         printf 'root:x:0:0::/:/bin/sh\\n' >$r/etc/passwd; printf 'root:x:0:\\n' >$r/etc/group\n\
-         for l in bin sbin lib lib64; do ln -sfn usr/$l $r/$l; done\n\
-         tar -C $r -c . | podman import -q - {name}",
-        root = root.display()
-    );
-    let made = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-}
-
-#[test]
-fn podman_runs_an_image_made_here() {
-    if !can_run("podman") {
-        return;
-    }
-    let desk = Desk::new("podman");
-    let name = format!("localhost/tare-test:{}", std::process::id());
-    image(&desk, &name);
-    let place = format!("container = {{ image = \"{name}\", runtime = \"runc\"");
-    let report = desk.tare(&[
-        "run",
-        str(&desk.file(
-            "podman.toml",
-            &experiment(&[
-                ("host", ""),
-                ("podman", &format!("place = {{ {place} }} }}")),
-                ("client", &format!("client = {{ {place} }} }}")),
-                (
-                    "limited",
-                    &format!("place = {{ {place}, network = \"host\", cpus = 0.5, memory = \"128M\" }} }}"),
-                ),
-            ]),
-        )),
-        "--json",
-        "-",
-        "-q",
-    ]);
-    let killed = experiment(&[("host", ""), ("podman", &format!("place = {{ {place} }} }}"))]);
-    let killed = desk.file("killed.toml", &killed.replace("rounds = 2", "rounds = 500"));
-    kill_and_clean(&desk, &killed, 4, |pid| {
-        let format = ["ps", "-a", "--format", "{{.Names}}", "--filter"];
-        let filter = format!("name=tare-{pid}-");
-        let listed = Command::new("podman").args(format).arg(filter).output().unwrap();
-        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-        left_by(&[pid]).into_iter().chain(names.lines().map(str::to_owned)).collect()
-    });
-    let removed = Command::new("podman").args(["rmi", "-f", &name]).output().unwrap();
-    assert!(removed.status.success());
-    let report = read(report.success());
-    not_void(&report);
-    proven(&report, "podman", "is running by runc");
-    proven(&report, "client", "client in podman runc");
-    proven(&report, "limited", "address 127.0.0.1");
-    let wanted = "container: podman has no image 'localhost/none:1': get it first";
-    let text = experiment(&[
-        ("host", ""),
-        ("x", "place = { container = { image = \"localhost/none:1\", runtime = \"runc\" } }"),
-    ]);
-    let refused = desk.tare(&["run", str(&desk.file("none.toml", &text))]);
-    refused.fails(3, wanted);
-}
-
-/// A real sshd in a network namespace of its own.
-struct Sshd {
-    desk: Desk,
-    namespace: String,
-    child: Child,
-}
-
-impl Sshd {
-    fn start() -> Self {
-        let desk = Desk::new("ssh");
-        // Its private folder must not be open to others.
-        let mode = |path: &Path, mode| {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(path, mode).unwrap();
-        };
-        mode(&desk.folder.0, 0o700);
-        let namespace = format!("tare-test-{}", std::process::id());
-        let folder = desk.folder.0.display();
-        let script = format!(
-            "set -e; cd {folder}; n={namespace}; ip netns add $n\n\
-             ip link add {link} type veth peer name eth0 netns $n\n\
-             ip addr add 10.199.7.1/24 dev {link}; ip link set {link} up\n\
-             ip -n $n addr add 10.199.7.2/24 dev eth0; ip -n $n link set eth0 up\n\
-             ip -n $n link set lo up; mkdir -p /run/sshd\n\
-             ssh-keygen -q -t ed25519 -N '' -f host; ssh-keygen -q -t ed25519 -N '' -f key\n\
-             cp key.pub authorized\n\
-             printf 'HostKey %s/host\\nAuthorizedKeysFile %s/authorized\\nPidFile none\\n\
-             ListenAddress 10.199.7.2:22\\nStrictModes no\\nPermitRootLogin yes\\nUsePAM no\\n' \
-             {folder} {folder} >sshd_config",
-            link = Self::link()
-        );
-        let made = Command::new("sh").args(["-c", &script]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let config = desk.folder.file("sshd_config");
-        let child = Command::new("ip")
-            .args(["netns", "exec", &namespace, "/usr/sbin/sshd", "-D", "-e", "-f", str(&config)])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let sshd = Self { desk, namespace, child };
-        for _ in 0..200 {
-            if std::net::TcpStream::connect("10.199.7.2:22").is_ok() {
-                return sshd;
-            }
-            std::thread::park_timeout(std::time::Duration::from_millis(20));
-        }
-        panic!("sshd does not answer");
-    }
-
-    fn link() -> String {
-        format!("ttest{}", std::process::id() % 100_000)
-    }
-
-    fn place(&self) -> String {
-        let key = self.desk.folder.file("key");
-        let known = self.desk.folder.file("known");
-        format!(
-            "{{ ssh = {{ host = \"root@10.199.7.2\", options = [\"-i\", \"{}\", \"-o\", \
-             \"UserKnownHostsFile={}\", \"-o\", \"StrictHostKeyChecking=no\", \"-F\", \"none\"] }} }}",
-            key.display(),
-            known.display()
-        )
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let end = |argv: &[&str]| drop(Command::new("ip").args(argv).output());
-        end(&["link", "delete", &Self::link()]);
-        end(&["netns", "delete", &self.namespace]);
-    }
-}
-
-#[test]
-fn ssh_is_a_place_for_servers_and_clients() {
-    if !can_run("sshd in a namespace") {
-        return;
-    }
-    let sshd = Sshd::start();
-    let place = sshd.place();
-    let report = sshd.desk.run(&experiment(&[
-        ("host", ""),
-        ("there", &format!("place = {place}")),
-        ("from there", &format!("client = {place}\nurl = \"http://10.199.7.1:{{port}}/\"")),
-        ("all there", &format!("place = {place}\nclient = \"same_as_server\"")),
-    ]));
-    not_void(&report);
-    proven(&report, "there", "address 10.199.7.2");
-    proven(&report, "from there", "client in ssh root@10.199.7.2");
-    proven(&report, "all there", "this very machine");
-    assert_eq!(sshd.desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
-    let left = std::fs::read_dir("/tmp").unwrap().flatten();
-    let left = left.filter(|entry| entry.path().join("tare-agent").exists());
-    assert_eq!(left.count(), 0, "agents were left on the host");
-    // No program of ours is there but the agent: it is the endpoint.
-    let network =
-        endpoints("test = \"tcp_stream\"", &[("host", ""), ("there", &format!("place = {place}"))]);
-    let report = sshd.desk.run(&network);
-    not_void(&report);
-    assert!(report.variant("there").unwrap().metrics["bandwidth_bytes_per_s"].point > 0.0);
-    let killed = experiment(&[("host", ""), ("there", &format!("place = {place}"))]);
-    let killed = sshd.desk.file("killed.toml", &killed.replace("rounds = 2", "rounds = 500"));
-    kill_and_clean(&sshd.desk, &killed, 4, |pid| left_by(&[pid]));
-    let nobody = place.replace("10.199.7.2", "10.199.7.77");
-    let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
-    let path = sshd.desk.file("nobody.toml", &text);
-    sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
-}
-
 /// Variants whose servers are endpoints of `tare net`.
-fn endpoints(load: &str, variants: &[(&str, &str)]) -> String {
+pub fn endpoints(load: &str, variants: &[(&str, &str)]) -> String {
     let head = HEAD.replace("threads = 1", &format!("threads = 1\n{load}"));
     let head = head.replace("nginx = { workers = 1 }", "net = {}");
     experiment(variants).replace(HEAD, &head)
@@ -654,7 +475,7 @@ fn two_runs_at_once_do_not_meet() {
 }
 
 /// Kills runs of an experiment at random moments; after `tare clean` nothing of them is left.
-fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -> Vec<String>) {
+pub fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -> Vec<String>) {
     let mut random = Random::stream(u64::from(std::process::id()), str(path), 0);
     for kill in 0..kills {
         let mut command = desk.command(&["run", str(path), "-q"]);
