@@ -131,8 +131,7 @@ impl Command {
         if !rest.iter().any(|word| is_flag(word) || is_host(word)) {
             return None;
         }
-        let asked = read(tool, rest);
-        let mut asked = asked;
+        let mut asked = read(tool, rest);
         if flags(tool).iter().any(|(.., set)| matches!(set, Set::RateEach)) {
             let each = asked.rate_per_s.zip(asked.connections);
             asked.rate_per_s = each.map(|(rate, connections)| rate * connections as f64);
@@ -276,8 +275,7 @@ fn assign(asked: &mut Asked, set: Set, value: &str) {
         Set::Requests => asked.requests = count(),
         Set::Seconds => asked.seconds = seconds(value),
         // Zero and "max" are "as fast as they come".
-        Set::Rate => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
-        Set::RateEach => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
+        Set::Rate | Set::RateEach => asked.rate_per_s = si(value).filter(|rate| *rate > 0.0),
         Set::AtOnce => asked.at_once = count(),
         Set::Keep => asked.keep = Some(true),
         Set::Close => asked.keep = Some(false),

@@ -154,11 +154,6 @@ impl Import {
         own.map(|group| (group.case, group.samples)).collect()
     }
 
-    /// Outputs of one variant that were asked the same.
-    pub fn of<'a>(&'a self, case: &'a str, variant: &'a str) -> impl Iterator<Item = &'a Sample> {
-        self.samples.iter().filter(move |s| s.case == case && s.variant == variant)
-    }
-
     pub fn json(&self) -> String {
         // Plain data: nothing in it can fail to be written.
         serde_json::to_string(self).unwrap_or_default()

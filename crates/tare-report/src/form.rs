@@ -1,8 +1,6 @@
 //! The forms that reports come in. What measures makes a [`Document`]; what writes asks it for a
 //! [`Form`]; a new form is a line here and an arm in the documents that have it.
 
-use crate::date;
-
 /// A form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
@@ -78,9 +76,4 @@ pub trait Document {
             format!("{} has no form {}; it has {}", self.kind(), form.word(), words.join(", "))
         })
     }
-}
-
-/// The beginning of a run, for forms that other tools read.
-pub(crate) fn started(unix_ms: u64) -> String {
-    date::rfc3339(unix_ms)
 }

@@ -5,7 +5,7 @@ mod words;
 
 use serde::Serialize;
 use tare_stats::change::{ChangeQuestion, Match, changes};
-use tare_stats::{Estimate, Metric, Severity, Verdict};
+use tare_stats::{Estimate, Metric, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
@@ -119,11 +119,6 @@ impl PairDocument {
             after: b.run.clone(),
             guards,
         })
-    }
-
-    /// Whether a guard forbids any verdict.
-    pub fn has_void(&self) -> bool {
-        self.guards.iter().any(|guard| guard.severity == Severity::Void)
     }
 }
 

@@ -423,16 +423,17 @@ fn hostile_text_is_no_markup_in_html() {
     const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u{202e}";
     let mut facts = facts();
     facts.name = EVIL.into();
-    facts.command = EVIL.into();
+    facts.command = format!("tare run x -H 'Authorization: hush' {EVIL}");
     facts.variants[1].name = EVIL.into();
     facts.variants[1].place = EVIL.into();
     facts.skipped[0] = Skipped { name: EVIL.into(), reason: EVIL.into() };
     facts.machine =
         serde_json::json!({ "host": EVIL, "cpu_model": EVIL, "cpus": [0], "system": EVIL });
-    facts.plan = serde_json::json!({ EVIL: EVIL });
+    facts.plan = serde_json::json!({ EVIL: EVIL, "headers": ["Cookie: hush"] });
     let document = document_of(&facts, |round| {
         let counts = &mut round.slices[1].counts;
         (counts.failed, counts.started) = (9, counts.started + 9);
+        round.machine.steal_ns = 50_000_000;
         counts.errors = vec![(EVIL.into(), 9, EVIL.into())];
         let probe = round.launches[1].probe.as_mut().unwrap();
         probe.header_names = vec![EVIL.into()];
@@ -447,6 +448,11 @@ fn hostile_text_is_no_markup_in_html() {
     assert_eq!(html.matches("</script>").count(), pictures + 1);
     assert!(!html.contains("<img") && !html.contains('\u{202e}'), "markup from outside");
     assert!(html.contains("&lt;img src=x onerror=alert(2)&gt;"), "it is shown as text");
+    assert!(!html.contains("hush") && html.contains("Authorization:…"), "secrets stay at home");
+    assert!(
+        html.contains(": 9 failed") && html.contains(">\nsteal, at most 3.85 %"),
+        "the run's marks"
+    );
     for markup in ["http://", "https://", "url(", "@import", "<link"] {
         let mut found = html.matches(markup);
         // The namespace of SVG is a name, not an address.

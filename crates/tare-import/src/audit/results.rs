@@ -147,11 +147,12 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
 /// Bytes of a reply, against the baseline's of the same case.
 pub fn unequal_replies(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
-    for case in import.cases() {
-        let base = import.of(case, &import.baseline).find_map(|s| Some((s, s.reply_bytes()?)));
+    let baselines = import.baselines();
+    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
+        let all = baselines.get(group.case).into_iter().flatten();
+        let base = all.copied().find_map(|s| Some((s, s.reply_bytes()?)));
         let Some((base, expected)) = base.filter(|(_, bytes)| *bytes > 0.0) else { continue };
-        for sample in import.samples.iter().filter(|s| s.case == case && s.variant != base.variant)
-        {
+        for sample in group.samples.iter().copied() {
             let Some(own) = sample.reply_bytes().filter(|bytes| *bytes > 0.0) else { continue };
             // Bodies and whole replies do not compare.
             if sample.seen.bytes_are_bodies != base.seen.bytes_are_bodies {

@@ -5,7 +5,7 @@
 use tare_stats::Metric;
 
 use super::csv::quote;
-use crate::form;
+use crate::date;
 use crate::run::Variant;
 use crate::run_document::RunDocument;
 
@@ -27,7 +27,7 @@ pub fn rows(document: &RunDocument, suffix: &str) -> String {
             point(variant, Metric::ServerCpu).zip(per_s).map(|(ns, per_s)| ns * per_s / 1e9 * 1e3);
         let mebibytes = point(variant, Metric::ServerRss).map(|bytes| bytes / f64::from(1 << 20));
         [
-            form::started(report.run.started_unix_ms),
+            date::rfc3339(report.run.started_unix_ms),
             format!("{seconds:.3}"),
             quote(&format!("{}{suffix}", variant.name)),
             document.facts.load.connections.to_string(),

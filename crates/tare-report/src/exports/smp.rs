@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tare_stats::Metric;
 use tare_stats::samples::Series;
 
-use crate::form;
+use crate::date;
 use crate::run::Variant;
 use crate::run_build::LoadFacts;
 use crate::run_document::RunDocument;
@@ -69,8 +69,8 @@ fn result(document: &RunDocument, at: usize, variant: &Variant, id: &str) -> Val
         "smp_version": SMP_VERSION,
         "id": format!("{id}-{at}"),
         "labels": labels(document, variant),
-        "start_time": form::started(run.started_unix_ms),
-        "end_time": form::started(run.started_unix_ms + run.elapsed_ms),
+        "start_time": date::rfc3339(run.started_unix_ms),
+        "end_time": date::rfc3339(run.started_unix_ms + run.elapsed_ms),
         "latencies_ms": latencies,
         "actual_QPS": point(Metric::Throughput).unwrap_or(0.0),
         "testId": id,
