@@ -23,8 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
 use tare_stats::samples::Proof;
 
 use crate::agent::Agent;
@@ -185,6 +187,23 @@ fn proof(layer: String, wrong: Vec<String>, seen: String) -> Proof {
     match wrong.is_empty() {
         true => Proof { layer, held: true, text: seen },
         false => Proof { layer, held: false, text: format!("{}; {seen}", wrong.join("; ")) },
+    }
+}
+
+const RUNNING: &str = "running";
+const RUNNING_WITHIN: DurationNs = DurationNs::from_secs(2);
+const RUNNING_CHECK: Duration = Duration::from_millis(10);
+
+/// What a runtime says of a container whose agent has greeted, at last: some (crun) write down that
+/// it runs only after they let it go.
+fn once_running(ask: impl Fn() -> String) -> String {
+    let limit = monotonic_now() + RUNNING_WITHIN;
+    loop {
+        let state = ask();
+        if state == RUNNING || monotonic_now() > limit {
+            return state;
+        }
+        std::thread::park_timeout(RUNNING_CHECK);
     }
 }
 

@@ -10,7 +10,7 @@ use tare_stats::samples::Proof;
 
 use super::oci::{CAPABILITIES, Kernel, is_hybrid};
 use super::spec::Bytes;
-use super::{Ground, Here, Place, Spot, agent_file, proof};
+use super::{Ground, Here, Place, RUNNING, Spot, agent_file, once_running, proof};
 use crate::agent::Agent;
 use crate::commands::{must, run};
 use crate::error::LabError;
@@ -267,8 +267,8 @@ impl Place for Container {
     fn prove(&self, agent: &Agent) -> Proof {
         let (hello, here) = (&agent.hello, Here::look());
         let mut wrong = Vec::new();
-        let state = self.inspect("{{.State.Status}}");
-        if state != "running" {
+        let state = once_running(|| self.inspect("{{.State.Status}}"));
+        if state != RUNNING {
             wrong.push(format!("{} says '{state}' of it", self.spec.engine));
         }
         let image = self.inspect("{{.Config.Image}} {{.ImageName}}");

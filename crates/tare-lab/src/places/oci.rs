@@ -12,7 +12,9 @@ use tare_stats::samples::Proof;
 use super::network::Shape;
 use super::root::{AGENT, Root};
 use super::spec::Bytes;
-use super::{Ground, Here, Place, Restarts, Spot, agent_file, own_namespace, proof};
+use super::{
+    Ground, Here, Place, RUNNING, Restarts, Spot, agent_file, once_running, own_namespace, proof,
+};
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
 use crate::commands::{must, run};
@@ -276,6 +278,16 @@ impl Oci {
         format!("{}-{}", self.spot.tag, self.starts)
     }
 
+    /// What its runtime says of it: a status, or why there is none.
+    fn status(&self) -> String {
+        let (state, id) = (self.state().display().to_string(), self.id());
+        let argv = wrapped(&self.program, &["--root", &state, "state", &id]);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let said = run(&argv, PATIENCE);
+        let state: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
+        state["status"].as_str().map_or(said.said, str::to_owned)
+    }
+
     /// Once: the root, and what the journal must know.
     fn prepare(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
         self.program = self.spec.program()?;
@@ -427,19 +439,16 @@ impl Place for Oci {
                 }
             }
         }
-        let (state, id) = (self.state().display().to_string(), self.id());
-        let argv = wrapped(&self.program, &["--root", &state, "state", &id]);
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let said = run(&argv, PATIENCE);
-        let status = serde_json::from_str::<serde_json::Value>(&said.out).unwrap_or_default();
-        let status = status["status"].as_str().unwrap_or("nothing").to_owned();
-        if status != "running" {
+        let status = once_running(|| self.status());
+        if status != RUNNING {
             wrong.push(format!("its runtime says '{status}' of it"));
         }
         let kernel = self.spec.kernel().words(is_ours);
         let seen = format!(
-            "container {id} is {status}, under {kernel} ({}), capabilities {}",
-            hello.kernel_release, hello.capabilities
+            "container {} is {status}, under {kernel} ({}), capabilities {}",
+            self.id(),
+            hello.kernel_release,
+            hello.capabilities
         );
         proof(self.spec.name(), wrong, seen)
     }

@@ -333,6 +333,39 @@ fn a_runtime_that_is_not_what_was_asked_is_void() {
     assert_eq!(found.severity, Severity::Void);
 }
 
+#[test]
+fn a_runtime_may_be_late_to_know_its_container_but_not_silent() {
+    if !can_run("a container") {
+        return;
+    }
+    let desk = Desk::new("late-runtime");
+    let crun = tare_lab::programs::find(&["crun"]).unwrap();
+    // As crun is where it is held up before it has written its state: `late` the first time only.
+    let runtime = |name: &str, asked_before: &str| {
+        let folder = desk.folder.file(name);
+        std::fs::create_dir(&folder).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *' state '*) {asked_before} || {{ echo 'no status file' >&2; \
+             exit 1; }};; esac\nexec {} \"$@\"\n",
+            crun.display()
+        );
+        let path = folder.join("crun");
+        std::fs::write(&path, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        format!("place = {{ oci = \"{}\" }}", str(&path))
+    };
+    let asked = desk.folder.file("asked");
+    let late = runtime("late", &format!("! mkdir {} 2>/dev/null", str(&asked)));
+    let mute = runtime("mute", "false");
+    let report = desk.run(&experiment(&[("host", ""), ("late", &late), ("mute", &mute)]));
+    assert!(asked.is_dir(), "nobody asked");
+    proven(&report, "late", "is running");
+    let found = guard(&report, "not-proven");
+    assert_eq!(found.variant.as_deref(), Some("mute"), "{found:?}");
+    assert!(found.text.contains("its runtime says 'no status file' of it"), "{found:?}");
+}
+
 /// Variants whose servers are endpoints of `tare net`.
 pub fn endpoints(load: &str, variants: &[(&str, &str)]) -> String {
     let head = HEAD.replace("threads = 1", &format!("threads = 1\n{load}"));
