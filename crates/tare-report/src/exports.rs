@@ -1,8 +1,32 @@
 //! Forms that other tools read.
 
+use std::collections::BTreeMap;
+
+use crate::run_document::RunDocument;
+use crate::run_sweep;
+
 pub mod bpftime_json;
 pub mod csv;
 pub mod fortio_csv;
 pub mod k6_csv;
 pub mod open_metrics;
 pub mod smp;
+
+/// What most of these forms are made from: a run, or each run of a sweep with its values.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    pub document: &'a RunDocument,
+    pub values: &'a BTreeMap<String, String>,
+}
+
+static NO_VALUES: BTreeMap<String, String> = BTreeMap::new();
+
+impl<'a> Part<'a> {
+    pub fn whole(document: &'a RunDocument) -> Self {
+        Self { document, values: &NO_VALUES }
+    }
+
+    fn name(&self) -> String {
+        run_sweep::name(&self.document.report.run.name, self.values)
+    }
+}

@@ -26,6 +26,7 @@ pub mod run_sweep;
 pub mod run_sweep_text;
 pub mod run_text;
 pub mod run_words;
+pub mod sweep_document;
 pub mod sys;
 pub mod timeline;
 pub mod units;

@@ -1,14 +1,27 @@
-//! A run, for spreadsheets: a row a variant and metric.
+//! Runs, for spreadsheets: a row a variant and metric; a sweep's values are columns before them.
+
+use std::collections::BTreeMap;
 
 use crate::exports::csv::quote;
 use crate::run::RunReport;
 
-const HEADER: &str = "run,variant,baseline,metric,value,value_lower,value_upper,level,rounds,\
+const HEADER: &str = "variant,baseline,metric,value,value_lower,value_upper,level,rounds,\
 ratio,ratio_lower,ratio_upper,ratio_level,overhead_percent,overhead_percent_lower,\
 overhead_percent_upper,asked,verdict\n";
 
 pub fn render(report: &RunReport) -> String {
-    let mut text = HEADER.to_owned();
+    header([]) + &rows(report, &BTreeMap::new())
+}
+
+/// With the names of a sweep's values.
+pub fn header<'a>(keys: impl IntoIterator<Item = &'a String>) -> String {
+    let keys: String = keys.into_iter().map(|key| quote(key) + ",").collect();
+    format!("run,{keys}{HEADER}")
+}
+
+pub fn rows(report: &RunReport, values: &BTreeMap<String, String>) -> String {
+    let values: String = values.values().map(|value| quote(value) + ",").collect();
+    let mut text = String::new();
     for variant in &report.variants {
         for (key, value) in &variant.metrics {
             let comparison = report
@@ -31,7 +44,7 @@ pub fn render(report: &RunReport) -> String {
                 )
             });
             text.push_str(&format!(
-                "{},{},{},{key},{},{},{},{},{},{compared}\n",
+                "{},{values}{},{},{key},{},{},{},{},{},{compared}\n",
                 report.run.id,
                 quote(&variant.name),
                 variant.baseline,

@@ -3,6 +3,7 @@
 use tare_stats::samples::{Counts, Series};
 use tare_stats::{Distribution, RoundDigest};
 
+use crate::exports::Part;
 use crate::form::{Document, Form};
 use crate::run::RunReport;
 use crate::run_build::{RunFacts, build};
@@ -35,10 +36,10 @@ impl Document for RunDocument {
             Form::Markdown => run_markdown::render(&self.report),
             Form::Csv => run_csv::render(&self.report),
             Form::Html => html::run::render(self),
-            Form::OpenMetrics => exports::open_metrics::render(&self.report),
-            Form::FortioCsv => exports::fortio_csv::render(self),
-            Form::K6Csv => exports::k6_csv::render(self),
-            Form::Smp => exports::smp::render(self),
+            Form::OpenMetrics => exports::open_metrics::render(&[Part::whole(self)]),
+            Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),
+            Form::K6Csv => exports::k6_csv::render(&[Part::whole(self)]),
+            Form::Smp => exports::smp::render(&[Part::whole(self)]),
             Form::BpftimeJson => exports::bpftime_json::render(self),
         })
     }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::form::{Document, Form};
 use crate::run::RunReport;
-use crate::{html, run_sweep_text};
 
 pub const SCHEMA: &str = "tare.sweep/1";
 
@@ -47,26 +45,19 @@ impl Sweep {
 }
 
 impl SweepCell {
-    /// "url_length 100".
     pub fn label(&self) -> String {
-        let words: Vec<String> = self.values.iter().map(|(key, v)| format!("{key} {v}")).collect();
-        words.join(", ")
+        label(&self.values)
     }
 }
 
-impl Document for Sweep {
-    fn kind(&self) -> &'static str {
-        "a sweep"
-    }
+/// The experiment's, without what tells a run's values.
+pub fn name(run: &str, values: &BTreeMap<String, String>) -> String {
+    let parts = values.iter().map(|(key, value)| format!(" ({key} {value})"));
+    parts.fold(run.to_owned(), |name, part| name.replace(&part, ""))
+}
 
-    fn form(&self, form: Form) -> Option<String> {
-        match form {
-            Form::Text => Some(run_sweep_text::render(self)),
-            Form::Json => Some(self.json()),
-            Form::Markdown => Some(run_sweep_text::markdown(self)),
-            Form::Csv => Some(run_sweep_text::csv(self)),
-            Form::Html => Some(html::sweep::render(self)),
-            _ => None,
-        }
-    }
+/// "url_length 100".
+pub fn label(values: &BTreeMap<String, String>) -> String {
+    let words: Vec<String> = values.iter().map(|(key, v)| format!("{key} {v}")).collect();
+    words.join(", ")
 }

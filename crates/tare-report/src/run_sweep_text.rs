@@ -9,7 +9,7 @@ use crate::run_sweep::{Sweep, SweepCell};
 use crate::run_text::{PAPER, columns};
 use crate::run_words::{Table, cell, noun, overhead, signed, time};
 use crate::units::{bytes, count, rate};
-use crate::{run_csv, run_markdown};
+use crate::{run_csv, run_markdown, run_sweep};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n", name(sweep));
@@ -38,22 +38,16 @@ pub fn markdown(sweep: &Sweep) -> String {
     text + &cells.join("\n")
 }
 
-/// The cells' rows under one header; the run's number tells them apart.
+/// The cells' rows under one header.
 pub fn csv(sweep: &Sweep) -> String {
-    let mut text = String::new();
-    for (at, cell) in sweep.cells.iter().enumerate() {
-        let own = run_csv::render(&cell.report);
-        let skip = if at == 0 { 0 } else { own.find('\n').map_or(0, |end| end + 1) };
-        text.push_str(&own[skip..]);
-    }
-    text
+    let keys = sweep.cells.iter().take(1).flat_map(|cell| cell.values.keys());
+    let rows = sweep.cells.iter().map(|cell| run_csv::rows(&cell.report, &cell.values));
+    run_csv::header(keys) + &rows.collect::<String>()
 }
 
-/// The experiment's, without what tells its cells apart.
 pub(crate) fn name(sweep: &Sweep) -> String {
-    let Some(first) = sweep.cells.first() else { return "A sweep".into() };
-    let parts = first.values.iter().map(|(key, value)| format!(" ({key} {value})"));
-    parts.fold(first.report.run.name.clone(), |name, part| name.replace(&part, ""))
+    let first = sweep.cells.first();
+    first.map_or("A sweep".into(), |cell| run_sweep::name(&cell.report.run.name, &cell.values))
 }
 
 /// As it is or turned round, whichever is narrower, where it is too wide for most terminals.

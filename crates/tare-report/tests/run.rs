@@ -15,7 +15,8 @@ use tare_report::pair_document::PairDocument;
 use tare_report::run::{RunReport, Skipped};
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
+use tare_report::run_sweep::MissingCell;
+use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::samples::{
@@ -300,13 +301,13 @@ fn every_form_of_a_sweep_to_the_byte() {
         facts.id = id;
         facts.name = format!("{} (connections {connections})", facts.name);
         let values = [("connections".to_owned(), connections.to_owned())];
-        SweepCell { values: values.into(), report: document_of(&facts, |_| {}).report }
+        (values.into(), document_of(&facts, |_| {}))
     };
     let missing = MissingCell {
         values: [("connections".to_owned(), "90".to_owned())].into(),
         reason: "the server ended".into(),
     };
-    every_form("sweep", &Sweep::of(vec![cell("10", 7), cell("40", 8)], vec![missing]));
+    every_form("sweep", &SweepDocument::new(vec![cell("10", 7), cell("40", 8)], vec![missing]));
 }
 
 fn pair() -> PairDocument {
@@ -404,9 +405,8 @@ fn the_json_of_pairs_and_imports_is_as_published() {
 
 #[test]
 fn forms_that_a_document_lacks_are_named() {
-    let sweep = Sweep::of(Vec::new(), Vec::new());
-    let why = sweep.render(Form::Smp).unwrap_err();
-    assert_eq!(why, "a sweep has no form smp; it has text, json, markdown, csv, html");
+    let why = pair().render(Form::Smp).unwrap_err();
+    assert_eq!(why, "a pair of runs has no form smp; it has text, json, markdown, csv, html");
 }
 
 #[test]

@@ -4,21 +4,26 @@
 
 use tare_stats::Metric;
 
+use super::Part;
 use super::csv::quote;
 use crate::date;
 use crate::run::Variant;
-use crate::run_document::RunDocument;
+use crate::run_sweep::label;
 
 pub const HEADER: &str = "StartTime,ActualDuration,Labels,NumThreads,ActualQPS,p50,p90,p99,p999,\
 cpu_mili_avg_server,mem_Mi_avg_server\n";
 
-pub fn render(document: &RunDocument) -> String {
-    HEADER.to_owned() + &rows(document, "")
+pub fn render(parts: &[Part<'_>]) -> String {
+    HEADER.to_owned() + &parts.iter().map(rows).collect::<String>()
 }
 
-/// `suffix` tells the cells of a sweep apart.
-pub fn rows(document: &RunDocument, suffix: &str) -> String {
+fn rows(part: &Part<'_>) -> String {
+    let document = part.document;
     let report = &document.report;
+    let values = match part.values.is_empty() {
+        true => String::new(),
+        false => format!(", {}", label(part.values)),
+    };
     let row = |(at, variant): (usize, &Variant)| {
         let seconds = document.counts(at).window_ns as f64 / 1e9;
         let per_s = point(variant, Metric::Throughput);
@@ -29,7 +34,7 @@ pub fn rows(document: &RunDocument, suffix: &str) -> String {
         [
             date::rfc3339(report.run.started_unix_ms),
             format!("{seconds:.3}"),
-            quote(&format!("{}{suffix}", variant.name)),
+            quote(&format!("{}{values}", variant.name)),
             document.facts.load.connections.to_string(),
             whole(per_s),
             us(Metric::LatencyP50),

@@ -1,9 +1,11 @@
 //! A summary in the shape of k6's, as a table: a row a metric, times in milliseconds. A variant is
-//! a tag of the metric, as k6 writes sub-metrics: `http_req_duration{variant:runc}`.
+//! a tag of the metric, as k6 writes sub-metrics, and so are a sweep's values:
+//! `http_req_duration{variant:runc,connections:10}`.
 
 use tare_stats::Distribution;
 use tare_stats::samples::Series;
 
+use super::Part;
 use super::csv::quote;
 use crate::run_document::RunDocument;
 
@@ -25,15 +27,15 @@ struct Row {
     value: Option<f64>,
 }
 
-pub fn render(document: &RunDocument) -> String {
-    HEADER.to_owned() + &rows(document, "")
+pub fn render(parts: &[Part<'_>]) -> String {
+    HEADER.to_owned() + &parts.iter().map(rows).collect::<String>()
 }
 
-/// `tags` are further ones, each behind a comma.
-pub fn rows(document: &RunDocument, tags: &str) -> String {
+fn rows(part: &Part<'_>) -> String {
+    let tags: String = part.values.iter().map(|(key, value)| format!(",{key}:{value}")).collect();
     let mut text = String::new();
-    for (at, variant) in document.report.variants.iter().enumerate() {
-        for (name, row) in metrics(document, at) {
+    for (at, variant) in part.document.report.variants.iter().enumerate() {
+        for (name, row) in metrics(part.document, at) {
             let name = format!("{name}{{variant:{}{tags}}}", variant.name);
             text.push_str(&row.line(&name));
         }

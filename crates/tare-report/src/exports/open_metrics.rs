@@ -2,93 +2,167 @@
 //! gateway or a file that a collector reads.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use tare_stats::Verdict;
 
+use super::Part;
 use crate::guards::Severity;
-use crate::run::{RunReport, Variant};
+use crate::run::{Bounds, Comparison, RunReport, Variant};
 
-pub fn render(report: &RunReport) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(report, &mut text);
-    text + "# EOF\n"
+/// A family stands in one piece, with the samples of all runs: a row here is one.
+const FAMILIES: [Family; 9] = [
+    Family { name: "tare_run", kind: "info", help: "The run.", of: info },
+    Family {
+        name: "tare_run_started_seconds",
+        kind: "gauge",
+        help: "When it began, in Unix time.",
+        of: started,
+    },
+    Family { name: "tare_rounds", kind: "gauge", help: "Rounds that it rests on.", of: rounds },
+    Family {
+        name: "tare_value",
+        kind: "gauge",
+        help: "A metric's value, and the bounds of its interval.",
+        of: values,
+    },
+    Family {
+        name: "tare_overhead_percent",
+        kind: "gauge",
+        help: "Positive where the variant is worse.",
+        of: overheads,
+    },
+    Family {
+        name: "tare_verdict",
+        kind: "stateset",
+        help: "What may be said; one of the states is 1.",
+        of: verdicts,
+    },
+    Family { name: "tare_requests", kind: "gauge", help: "Requests in slices.", of: requests },
+    Family {
+        name: "tare_errors",
+        kind: "gauge",
+        help: "Requests that failed, by kind.",
+        of: errors,
+    },
+    Family { name: "tare_guard", kind: "gauge", help: "Guards that tripped.", of: guards },
+];
+
+struct Family {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    of: fn(&RunReport) -> Vec<Sample>,
 }
 
-fn write(report: &RunReport, text: &mut String) -> std::fmt::Result {
-    let run = &report.run;
-    let of_run = format!("run=\"{}\",experiment=\"{}\"", run.id, escape(&run.name));
-    family(text, "tare_run", "info", "The run.")?;
-    let version = escape(&run.tare_version);
-    writeln!(text, "tare_run_info{{{of_run},version=\"{version}\",seed=\"{}\"}} 1", run.seed)?;
-    family(text, "tare_run_started_seconds", "gauge", "When it began, in Unix time.")?;
-    writeln!(text, "tare_run_started_seconds{{{of_run}}} {}", seconds(run.started_unix_ms))?;
-    family(text, "tare_rounds", "gauge", "Rounds that it rests on.")?;
-    writeln!(text, "tare_rounds{{{of_run}}} {}", run.rounds)?;
-    let labels = |variant: &Variant| format!("{of_run},variant=\"{}\"", escape(&variant.name));
+/// Labels, and a value with them.
+type Sample = (Vec<(&'static str, String)>, String);
 
-    family(text, "tare_value", "gauge", "A metric's value, and the bounds of its interval.")?;
-    for variant in &report.variants {
-        for (key, value) in &variant.metrics {
-            let of = format!("{},metric=\"{key}\"", labels(variant));
-            for (bound, number) in
-                [("point", value.point), ("lower", value.lower), ("upper", value.upper)]
-            {
-                writeln!(text, "tare_value{{{of},bound=\"{bound}\"}} {number}")?;
+pub fn render(parts: &[Part<'_>]) -> String {
+    let mut text = String::new();
+    for Family { name, kind, help, of } in FAMILIES {
+        text.push_str(&format!("# TYPE {name} {kind}\n# HELP {name} {help}\n"));
+        // The one kind whose samples are called otherwise.
+        let suffix = if kind == "info" { "_info" } else { "" };
+        for part in parts {
+            for (labels, value) in of(&part.document.report) {
+                let labels = of_run(part).into_iter().chain(labels);
+                let labels: Vec<String> =
+                    labels.map(|(key, text)| format!("{key}=\"{}\"", escape(&text))).collect();
+                text.push_str(&format!("{name}{suffix}{{{}}} {value}\n", labels.join(",")));
             }
         }
     }
-    family(text, "tare_overhead_percent", "gauge", "Positive where the variant is worse.")?;
-    for c in &report.comparisons {
-        let of = format!(
-            "{of_run},variant=\"{}\",baseline=\"{}\",metric=\"{}\"",
-            escape(&c.variant),
-            escape(&c.baseline),
-            c.metric.key()
-        );
-        let bounds = c.overhead_percent;
-        for (bound, number) in
-            [("point", bounds.point), ("lower", bounds.lower), ("upper", bounds.upper)]
-        {
-            writeln!(text, "tare_overhead_percent{{{of},bound=\"{bound}\"}} {number}")?;
-        }
-    }
-    verdicts(report, &of_run, text)?;
-    family(text, "tare_requests", "gauge", "Requests in slices.")?;
-    for variant in &report.variants {
-        writeln!(text, "tare_requests{{{}}} {}", labels(variant), variant.requests)?;
-    }
-    family(text, "tare_errors", "gauge", "Requests that failed, by kind.")?;
-    for variant in &report.variants {
-        for (kind, n) in &variant.errors {
-            writeln!(text, "tare_errors{{{},kind=\"{}\"}} {n}", labels(variant), escape(kind))?;
-        }
-    }
-    guards(report, &of_run, text)
+    text + "# EOF\n"
 }
 
-fn verdicts(report: &RunReport, of_run: &str, text: &mut String) -> std::fmt::Result {
-    family(text, "tare_verdict", "stateset", "What may be said; one of the states is 1.")?;
+fn of_run<'a>(part: &Part<'a>) -> Vec<(&'a str, String)> {
+    let run = &part.document.report.run;
+    let mut labels = vec![("run", run.id.to_string()), ("experiment", part.name())];
+    labels.extend(part.values.iter().map(|(key, value)| (key.as_str(), value.clone())));
+    labels
+}
+
+fn info(report: &RunReport) -> Vec<Sample> {
+    let run = &report.run;
+    let labels = vec![("version", run.tare_version.clone()), ("seed", run.seed.to_string())];
+    vec![(labels, "1".into())]
+}
+
+fn started(report: &RunReport) -> Vec<Sample> {
+    vec![(Vec::new(), (report.run.started_unix_ms as f64 / 1e3).to_string())]
+}
+
+fn rounds(report: &RunReport) -> Vec<Sample> {
+    vec![(Vec::new(), report.run.rounds.to_string())]
+}
+
+fn values(report: &RunReport) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for variant in &report.variants {
+        for (key, value) in &variant.metrics {
+            let of = [("variant", variant.name.clone()), ("metric", key.clone())];
+            samples.extend(bounds(&of, [value.point, value.lower, value.upper]));
+        }
+    }
+    samples
+}
+
+fn overheads(report: &RunReport) -> Vec<Sample> {
+    let of = |c: &Comparison| {
+        let labels = [
+            ("variant", c.variant.clone()),
+            ("baseline", c.baseline.clone()),
+            ("metric", c.metric.key().to_owned()),
+        ];
+        let Bounds { point, lower, upper, .. } = c.overhead_percent;
+        bounds(&labels, [point, lower, upper])
+    };
+    report.comparisons.iter().flat_map(of).collect()
+}
+
+fn bounds(labels: &[(&'static str, String)], values: [f64; 3]) -> Vec<Sample> {
+    let of = |(bound, value): (&str, f64)| {
+        let bound = ("bound", bound.to_owned());
+        (labels.iter().cloned().chain([bound]).collect(), value.to_string())
+    };
+    ["point", "lower", "upper"].into_iter().zip(values).map(of).collect()
+}
+
+fn verdicts(report: &RunReport) -> Vec<Sample> {
     const ALL: [Verdict; 5] =
         [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
-    for c in report.comparisons.iter().filter(|c| c.asked) {
-        for verdict in ALL {
-            writeln!(
-                text,
-                "tare_verdict{{{of_run},variant=\"{}\",metric=\"{}\",tare_verdict=\"{}\"}} {}",
-                escape(&c.variant),
-                c.metric.key(),
-                verdict.word(),
-                u8::from(verdict == c.verdict)
-            )?;
-        }
-    }
-    Ok(())
+    let of = |c: &Comparison| {
+        let (variant, metric, found) = (c.variant.clone(), c.metric.key().to_owned(), c.verdict);
+        ALL.map(|verdict| {
+            let labels = vec![
+                ("variant", variant.clone()),
+                ("metric", metric.clone()),
+                ("tare_verdict", verdict.word().to_owned()),
+            ];
+            (labels, u8::from(verdict == found).to_string())
+        })
+    };
+    report.comparisons.iter().filter(|c| c.asked).flat_map(of).collect()
 }
 
-fn guards(report: &RunReport, of_run: &str, text: &mut String) -> std::fmt::Result {
-    family(text, "tare_guard", "gauge", "Guards that tripped.")?;
+fn requests(report: &RunReport) -> Vec<Sample> {
+    let of =
+        |variant: &Variant| (vec![("variant", variant.name.clone())], variant.requests.to_string());
+    report.variants.iter().map(of).collect()
+}
+
+fn errors(report: &RunReport) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for variant in &report.variants {
+        for (kind, n) in &variant.errors {
+            let labels = vec![("variant", variant.name.clone()), ("kind", kind.clone())];
+            samples.push((labels, n.to_string()));
+        }
+    }
+    samples
+}
+
+fn guards(report: &RunReport) -> Vec<Sample> {
     let mut counts: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
     for guard in &report.guards {
         let severity = match guard.severity {
@@ -99,22 +173,11 @@ fn guards(report: &RunReport, of_run: &str, text: &mut String) -> std::fmt::Resu
         let whom = guard.variant.as_deref().unwrap_or_default();
         *counts.entry((whom, &guard.code, severity)).or_default() += 1;
     }
-    for ((variant, code, severity), n) in counts {
-        let (variant, code) = (escape(variant), escape(code));
-        writeln!(
-            text,
-            "tare_guard{{{of_run},variant=\"{variant}\",code=\"{code}\",severity=\"{severity}\"}} {n}"
-        )?;
-    }
-    Ok(())
-}
-
-fn family(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
-    writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}")
-}
-
-fn seconds(unix_ms: u64) -> f64 {
-    unix_ms as f64 / 1e3
+    let of = |((variant, code, severity), n): ((&str, &str, &str), u32)| {
+        let labels = [("variant", variant), ("code", code), ("severity", severity)];
+        (labels.map(|(key, text)| (key, text.to_owned())).to_vec(), n.to_string())
+    };
+    counts.into_iter().map(of).collect()
 }
 
 /// A label's value: as the format has it, and without what would end the line.

@@ -6,26 +6,32 @@ use serde_json::{Map, Value, json};
 use tare_stats::Metric;
 use tare_stats::samples::Series;
 
+use super::Part;
 use crate::date;
 use crate::run::Variant;
 use crate::run_build::LoadFacts;
-use crate::run_document::RunDocument;
 
 const SMP_VERSION: &str = "v0.0.1";
 
-pub fn render(document: &RunDocument) -> String {
-    let (report, load) = (&document.report, &document.facts.load);
-    let id = format!("tare-run-{}", report.run.id);
-    let seconds = report.run.elapsed_ms as f64 / 1e3;
-    let results = report.variants.iter().enumerate();
-    let results: Vec<Value> = results.map(|(at, v)| result(document, at, v, &id)).collect();
+/// A sweep is one test with a client a value.
+pub fn render(parts: &[Part<'_>]) -> String {
+    let (Some(head), Some(last)) = (parts.first(), parts.last()) else { return "{}\n".into() };
+    let (first, last) = (&head.document.report.run, &last.document.report.run);
+    let id = match first.id == last.id {
+        true => format!("tare-run-{}", first.id),
+        false => format!("tare-runs-{}-{}", first.id, last.id),
+    };
+    let elapsed = parts.iter().map(|part| part.document.report.run.elapsed_ms);
+    let seconds = elapsed.sum::<u64>() as f64 / 1e3;
+    let clients: Vec<Value> = parts.iter().map(|part| client(&part.document.facts.load)).collect();
+    let results: Vec<Value> = parts.iter().flat_map(|part| results(part, &id)).collect();
     let text = json!({
         "performance_test_config": {
             "smp_version": SMP_VERSION,
             "id": id,
-            "name": report.run.name,
-            "labels": { "tare_version": report.run.tare_version, "seed": report.run.seed.to_string() },
-            "clients": [client(load)],
+            "name": head.name(),
+            "labels": { "tare_version": first.tare_version, "seed": first.seed.to_string() },
+            "clients": clients,
             "duration": format!("{seconds:.0}s"),
         },
         "performance_test_results": results,
@@ -46,7 +52,13 @@ fn client(load: &LoadFacts) -> Value {
     })
 }
 
-fn result(document: &RunDocument, at: usize, variant: &Variant, id: &str) -> Value {
+fn results(part: &Part<'_>, id: &str) -> Vec<Value> {
+    let variants = part.document.report.variants.iter().enumerate();
+    variants.map(|(at, variant)| result(part, at, variant, id)).collect()
+}
+
+fn result(part: &Part<'_>, at: usize, variant: &Variant, id: &str) -> Value {
+    let document = part.document;
     let run = &document.report.run;
     let point = |metric| variant.metric(metric).map(|estimate| estimate.point);
     let all = document.latency(at, Series::Headline);
@@ -67,8 +79,8 @@ fn result(document: &RunDocument, at: usize, variant: &Variant, id: &str) -> Val
     put("max", bounds.map(|(_, most)| most));
     json!({
         "smp_version": SMP_VERSION,
-        "id": format!("{id}-{at}"),
-        "labels": labels(document, variant),
+        "id": format!("tare-run-{}-{at}", run.id),
+        "labels": labels(part, variant),
         "start_time": date::rfc3339(run.started_unix_ms),
         "end_time": date::rfc3339(run.started_unix_ms + run.elapsed_ms),
         "latencies_ms": latencies,
@@ -78,15 +90,16 @@ fn result(document: &RunDocument, at: usize, variant: &Variant, id: &str) -> Val
 }
 
 /// What the specification has no place for.
-fn labels(document: &RunDocument, variant: &Variant) -> Value {
+fn labels(part: &Part<'_>, variant: &Variant) -> Value {
     let mut labels = Map::new();
     let mut put = |key: String, text: String| drop(labels.insert(key, Value::String(text)));
+    part.values.iter().for_each(|(key, value)| put(key.clone(), value.clone()));
     put("variant".into(), variant.name.clone());
     put("baseline".into(), variant.baseline.to_string());
     put("place".into(), variant.place.clone());
     let errors: u64 = variant.errors.values().sum();
     put("errors".into(), errors.to_string());
-    for comparison in document.report.asked_of(&variant.name) {
+    for comparison in part.document.report.asked_of(&variant.name) {
         let key = comparison.metric.word();
         let bounds = comparison.overhead_percent;
         put(

@@ -7,7 +7,8 @@ use tare_report::form::{Document, Form};
 use tare_report::pair_document::PairDocument;
 use tare_report::run::RunReport;
 use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
+use tare_report::run_sweep::MissingCell;
+use tare_report::sweep_document::SweepDocument;
 use tare_stats::Metric;
 use tare_store::Store;
 
@@ -124,9 +125,9 @@ impl Report {
                 continue;
             }
             judged = judged.and(gate::judge(&self.fail_if, &asked, &document.report));
-            cells.push(SweepCell { values, report: document.report });
+            cells.push((values, document));
         }
-        self.write(&Sweep::of(cells, missing))?;
+        self.write(&SweepDocument::new(cells, missing))?;
         judged
     }
 

@@ -12,7 +12,8 @@ use tare_report::form::Form;
 use tare_report::guards::Severity;
 use tare_report::run_build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::{MissingCell, Sweep, SweepCell};
+use tare_report::run_sweep::MissingCell;
+use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::{self, Timeline};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
@@ -66,22 +67,20 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     let Measured { documents, stopped, written } =
         carry_out(begun, store, Start::default(), wishes, &stop)?;
     written?;
-    let mut kept_cells = Vec::new();
+    let mut cells_measured = Vec::new();
     let mut missing = Vec::new();
     let mut judged = Ok(());
     for ((cell, document), stopped) in cells.iter().zip(documents).zip(&stopped) {
-        let report = document.report;
-        if report.run.rounds > 0 {
-            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &report));
-            kept_cells.push(SweepCell { values: cell.cell.clone(), report });
+        if document.report.run.rounds > 0 {
+            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &document.report));
+            cells_measured.push((cell.cell.clone(), document));
         }
         if let Stopped::Failed(failure) = stopped {
             let values = cell.cell.clone();
             missing.push(MissingCell { values, reason: failure.to_string() });
         }
     }
-    let sweep = Sweep::of(kept_cells, missing);
-    outputs.write(&sweep, None)?;
+    outputs.write(&SweepDocument::new(cells_measured, missing), None)?;
     let failed = stopped.iter().find_map(|stopped| match stopped {
         Stopped::Failed(failure) => Some(failure.clone()),
         _ => None,

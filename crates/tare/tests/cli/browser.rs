@@ -175,6 +175,16 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     looks_right(&browser, &sweep, 4);
     let again = desk.tare(&["report", "1-3", "--format", "html"]).success().stdout;
     assert_eq!(again, std::fs::read_to_string(&sweep).unwrap(), "the same bytes from the store");
+    let form = |form: &str| desk.tare(&["report", "1-3", "--format", form]).success().stdout;
+    let fortio = form("fortio-csv");
+    assert!(
+        fortio.lines().count() == 7 && fortio.contains("\"late, connections 16\",16,"),
+        "{fortio}"
+    );
+    let open = form("openmetrics");
+    let of_value =
+        "tare_rounds{run=\"3\",experiment=\"Delay by connections\",connections=\"16\"} 3";
+    assert!(open.contains(of_value) && open.matches("# TYPE tare_rounds gauge").count() == 1);
     desk.tare(&["report", "1-4"]).fails(2, "there is no run 4");
     desk.tare(&["report", "3-1"]).fails(2, "RUN 3-1: the first run and the last");
     desk.tare(&["report", "1-3", "--fail-if", "x: p50 > 5%"]).fails(2, "gates are about what is");

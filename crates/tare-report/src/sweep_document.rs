@@ -1,0 +1,59 @@
+//! A sweep with all that its reports are made from, and the forms it has.
+
+use std::collections::BTreeMap;
+
+use crate::exports::Part;
+use crate::form::{Document, Form};
+use crate::run_document::RunDocument;
+use crate::run_sweep::{MissingCell, Sweep, SweepCell};
+use crate::{exports, html, run_sweep_text};
+
+#[derive(Clone, Debug)]
+pub struct SweepDocument {
+    sweep: Sweep,
+    /// Of each cell.
+    runs: Vec<RunDocument>,
+}
+
+impl SweepDocument {
+    /// Runs with their values, and what could not be measured.
+    pub fn new(
+        runs: Vec<(BTreeMap<String, String>, RunDocument)>,
+        missing: Vec<MissingCell>,
+    ) -> Self {
+        let cell = |(values, run): &(BTreeMap<String, String>, RunDocument)| SweepCell {
+            values: values.clone(),
+            report: run.report.clone(),
+        };
+        let sweep = Sweep::of(runs.iter().map(cell).collect(), missing);
+        Self { sweep, runs: runs.into_iter().map(|(_, run)| run).collect() }
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let cells = self.sweep.cells.iter().zip(&self.runs);
+        cells.map(|(cell, document)| Part { document, values: &cell.values }).collect()
+    }
+}
+
+impl Document for SweepDocument {
+    fn kind(&self) -> &'static str {
+        "a sweep"
+    }
+
+    fn form(&self, form: Form) -> Option<String> {
+        let sweep = &self.sweep;
+        Some(match form {
+            Form::Text => run_sweep_text::render(sweep),
+            Form::Json => sweep.json(),
+            Form::Markdown => run_sweep_text::markdown(sweep),
+            Form::Csv => run_sweep_text::csv(sweep),
+            Form::Html => html::sweep::render(sweep),
+            Form::OpenMetrics => exports::open_metrics::render(&self.parts()),
+            Form::FortioCsv => exports::fortio_csv::render(&self.parts()),
+            Form::K6Csv => exports::k6_csv::render(&self.parts()),
+            Form::Smp => exports::smp::render(&self.parts()),
+            // That file knows one load only.
+            Form::BpftimeJson => return None,
+        })
+    }
+}
