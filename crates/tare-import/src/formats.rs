@@ -4,6 +4,7 @@
 mod ab;
 mod bpftime;
 mod fortio;
+mod fortio_text;
 mod h2load;
 mod hey;
 mod iperf3;
@@ -12,6 +13,7 @@ mod k6;
 pub mod k6_csv;
 mod k6_text;
 mod oha;
+mod oha_text;
 mod qperf;
 mod unixbench;
 mod wrk;
@@ -31,12 +33,14 @@ pub struct TextFormat {
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
 
-pub const TEXT: [&TextFormat; 7] = [
+pub const TEXT: [&TextFormat; 9] = [
     &wrk::FORMAT,
     &qperf::FORMAT,
     &h2load::FORMAT,
     &ab::FORMAT,
     &hey::FORMAT,
+    &oha_text::FORMAT,
+    &fortio_text::FORMAT,
     &unixbench::FORMAT,
     &k6_text::FORMAT,
 ];

@@ -63,16 +63,16 @@ pub fn count(text: &str) -> Option<f64> {
     Some(number * factor)
 }
 
-/// wrk's and h2load's bytes, by 1,024: "49.63GB", "862.63MB", "1.33MB".
+/// Bytes by 1,024, as wrk, h2load and oha print them: "49.63GB", "862.63MB", "74.44 MiB".
 pub fn binary_bytes(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let power = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
         "B" => 0,
-        "KB" | "K" => 1,
-        "MB" | "M" => 2,
-        "GB" | "G" => 3,
-        "TB" | "T" => 4,
-        "PB" | "P" => 5,
+        "KB" | "KiB" | "K" => 1,
+        "MB" | "MiB" | "M" => 2,
+        "GB" | "GiB" | "G" => 3,
+        "TB" | "TiB" | "T" => 4,
+        "PB" | "PiB" | "P" => 5,
         _ => return None,
     };
     Some(number * 1024f64.powi(power))
@@ -102,9 +102,25 @@ pub fn si(text: &str) -> Option<f64> {
     count(text)
 }
 
-/// The time of a flag: "30s", "2m", "250ms"; bare numbers are seconds.
+/// The time of a flag: "30s", "2m", "250ms", "1m30s"; bare numbers are seconds.
 pub fn seconds(text: &str) -> Option<f64> {
-    plain(text).or_else(|| duration_ns(text).map(|ns| ns / 1e9)).filter(|s| *s >= 0.0)
+    plain(text).or_else(|| parts_ns(text).map(|ns| ns / 1e9)).filter(|s| *s >= 0.0)
+}
+
+/// "1m30.5s": one duration after another, as Go prints them.
+fn parts_ns(text: &str) -> Option<f64> {
+    let is_unit = |c: char| c.is_alphabetic();
+    let mut rest = text;
+    let mut sum = 0.0;
+    loop {
+        let unit = rest.find(is_unit)?;
+        let end = rest[unit..].find(|c| !is_unit(c)).map_or(rest.len(), |length| unit + length);
+        sum += duration_ns(&rest[..end])?;
+        rest = &rest[end..];
+        if rest.is_empty() {
+            return Some(sum);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -139,6 +155,8 @@ mod tests {
         assert_eq!(qperf_rate("8 Gb/sec"), Some(1e9));
         assert_eq!(qperf_rate("64 bytes/sec"), Some(64.0));
         assert_eq!((seconds("30"), seconds("2m"), seconds("x")), (Some(30.0), Some(120.0), None));
+        assert_eq!((seconds("1m30.5s"), seconds("1h0m0s")), (Some(90.5), Some(3600.0)));
+        assert_eq!((seconds("1m30"), seconds("m"), seconds("")), (None, None, None));
         assert_eq!((whole("4,879,138"), whole("-1")), (Some(4_879_138), None));
     }
 }

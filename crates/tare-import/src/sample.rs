@@ -115,8 +115,11 @@ pub struct Seen {
     /// A part of an exchange that the tool's latency leaves out, in nanoseconds on average.
     pub left_out_ns: Option<f64>,
     pub latency_max_ns: Option<f64>,
-    /// The width of the bucket that the highest percentile was interpolated in.
+    /// The width of the bucket that a percentile was interpolated in, where it is the widest for
+    /// its place, and which percentile that is.
     pub bucket_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket_of_percent: Option<f64>,
     /// The last digit of the mean latency as it is printed, where that is coarse.
     pub step_ns: Option<f64>,
     /// The step of the clock by which its length is known, in seconds, where that is coarse.
@@ -203,6 +206,20 @@ impl Draft {
         if let Some((_, metric)) = KNOWN.iter().find(|(known, _)| *known == percent) {
             self.put(*metric, ns);
         }
+    }
+
+    /// Percentiles were interpolated inside these, of which each has a start and an end: the one
+    /// that is widest beside its percentile is kept.
+    pub fn put_buckets(&mut self, buckets: &[(f64, f64)]) {
+        let width = |ns: f64| {
+            let found = buckets.iter().find(|(start, end)| (*start..=*end).contains(&ns));
+            found.map(|(start, end)| end - start)
+        };
+        let inner = self.percentiles.iter().filter(|p| p.percent < 100.0 && p.ns > 0.0);
+        let found = inner.filter_map(|p| Some((p, width(p.ns)?)));
+        let worst = found.max_by(|(a, x), (b, y)| (x / a.ns).total_cmp(&(y / b.ns)));
+        self.seen.bucket_ns = worst.map(|(_, width)| width);
+        self.seen.bucket_of_percent = worst.map(|(p, _)| p.percent);
     }
 }
 

@@ -66,7 +66,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (drafts, unread) = if is_json {
-        (formats::json::read(text, file, 1)?, Vec::new())
+        json_or_log(text, file)?
     } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {
         (drafts?, Vec::new())
     } else {
@@ -81,13 +81,21 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     Ok((drafts, unread))
 }
 
+/// A log that begins with a line of JSON, as fortio's does, is text.
+fn json_or_log(text: &str, file: &str) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
+    formats::json::read(text, file, 1).map(|drafts| (drafts, Vec::new())).or_else(|trouble| {
+        let found = text::read(text, file);
+        if found.0.is_empty() { Err(trouble) } else { Ok(found) }
+    })
+}
+
 fn nothing(text: &str) -> String {
     let lines = text.lines().count();
     if text.trim().is_empty() {
         return "is empty".into();
     }
     format!(
-        "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, k6 \
-         and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
+        "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, oha, \
+         fortio, k6 and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
     )
 }

@@ -154,7 +154,7 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     // Another output, a heading, or the end of a fence ends it in any case.
     let is_other = |from: usize| {
         let begins = formats::TEXT.iter().any(|other| (other.begins)(&rest[from..]));
-        ends_all(rest[from]) || (begins && !(format.is_inside)(&rest[..from], rest[from]))
+        (ends_all(rest[from]) || begins) && !(format.is_inside)(&rest[..from], rest[from])
     };
     let most = (1..rest.len()).find(|from| is_other(*from)).unwrap_or(rest.len());
     let length = (format.length)(&rest[..most]).clamp(1, most);

@@ -59,9 +59,19 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
 pub fn coarse(sample: &Sample) -> Option<Finding> {
     let highest = sample.percentiles.iter().filter(|p| p.percent < 100.0).map(|p| p.ns);
     let highest = highest.fold(0.0, f64::max);
-    let (text, means) = match (sample.tool, sample.seen.bucket_ns) {
-        (Tool::Fortio, Some(bucket)) if highest > 0.0 && bucket > highest * BUCKET_MAX => (
-            format!("the highest percentile lies in a bucket {:.3} ms wide", bucket / 1e6),
+    let made_up = sample.seen.bucket_of_percent.zip(sample.seen.bucket_ns);
+    let made_up = made_up.and_then(|(percent, bucket)| {
+        let of = sample.percentiles.iter().find(|p| p.percent == percent)?;
+        (bucket > of.ns * BUCKET_MAX).then_some((of, bucket))
+    });
+    let (text, means) = match (sample.tool, made_up) {
+        (Tool::Fortio, Some((of, bucket))) => (
+            format!(
+                "p{} ({:.3} ms) lies in a bucket {:.3} ms wide",
+                of.percent,
+                of.ns / 1e6,
+                bucket / 1e6
+            ),
             "fortio draws a straight line inside its buckets: percentiles in a wide one are made \
              up (-r makes them narrower)",
         ),

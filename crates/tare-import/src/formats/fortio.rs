@@ -27,7 +27,10 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     seen.bytes = number(value, &["Sizes", "Sum"]);
     seen.opened = number(value, &["SocketCount"]).map(|n| n as u64);
     seen.latency_max_ns = number(value, &["DurationHistogram", "Max"]).map(|s| s * 1e9);
-    codes(value, &mut draft);
+    if let Some(found) = value.get("RetCodes").and_then(Value::as_object) {
+        let found = found.iter().map(|(code, n)| (code.as_str(), n.as_u64().unwrap_or(0)));
+        codes(found, &mut draft);
+    }
     let histogram = value.get("DurationHistogram");
     let list = |key: &str| {
         histogram.and_then(|h| h.get(key)).and_then(Value::as_array).cloned().unwrap_or_default()
@@ -38,23 +41,17 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
             draft.put_percentile(percent, s * 1e9);
         }
     }
-    // Percentiles are interpolated inside buckets.
-    let highest = draft.percentiles.iter().map(|p| p.ns / 1e9).fold(0.0, f64::max);
-    let bucket = list("Data").into_iter().find_map(|bucket| {
-        let (start, end) = (number(&bucket, &["Start"])?, number(&bucket, &["End"])?);
-        (start..=end).contains(&highest).then_some((end - start) * 1e9)
-    });
-    draft.seen.bucket_ns = bucket.filter(|_| highest > 0.0);
+    let bucket =
+        |bucket: &Value| Some((number(bucket, &["Start"])? * 1e9, number(bucket, &["End"])? * 1e9));
+    draft.put_buckets(&list("Data").iter().filter_map(bucket).collect::<Vec<_>>());
     Ok(vec![draft])
 }
 
 /// Failures are 4xx and 5xx, but for 418, which fortio takes for success; TCP and UDP say "OK".
-fn codes(value: &Value, draft: &mut Draft) {
-    let Some(codes) = value.get("RetCodes").and_then(Value::as_object) else { return };
+pub(super) fn codes<'a>(codes: impl Iterator<Item = (&'a str, u64)>, draft: &mut Draft) {
     let mut bad = 0u64;
     for (code, n) in codes {
-        let n = n.as_u64().unwrap_or(0);
-        match code.as_str() {
+        match code {
             "OK" | "SERVING" | "418" => {}
             code if code.starts_with('2') || code.starts_with('3') => {}
             // All errors of sockets.

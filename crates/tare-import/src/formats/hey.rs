@@ -3,7 +3,7 @@
 use tare_stats::Metric;
 
 use super::{TextFormat, needed};
-use crate::numbers::{plain, rate, whole};
+use crate::numbers::{duration_ns, plain, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::source::Trouble;
 use crate::text::Block;
@@ -19,8 +19,9 @@ pub const FORMAT: TextFormat = TextFormat {
 };
 
 /// To the end of the lists of status codes and errors.
-fn length(lines: &[&str]) -> usize {
-    let is_list = |line: &str| line.ends_with("distribution:") && !line.starts_with("Latency");
+pub(super) fn length(lines: &[&str]) -> usize {
+    let is_list =
+        |line: &str| line.ends_with(" code distribution:") || line == "Error distribution:";
     let Some(at) = lines.iter().rposition(|line| is_list(line.trim())) else { return lines.len() };
     at + 1 + lines[at + 1..].iter().take_while(|line| line.trim().starts_with('[')).count()
 }
@@ -39,16 +40,26 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     draft.seen.bytes_are_bodies = true;
     draft.seen.step_ns = Some(1e5);
     number("Average:").into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
+    let replies = lists(block, &mut draft);
+    if replies == 0 {
+        // Without a list of status codes nothing is known of them.
+        (draft.seen.requests, draft.seen.bad_status) = (None, None);
+    }
+    Ok(draft)
+}
+
+/// Percentiles, and how often each status and each error came: hey's lists, and oha's. Returns the
+/// number of replies.
+pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) -> u64 {
     let (mut replies, mut bad) = (0u64, 0u64);
     let mut in_errors = false;
     for (_, line) in block.numbered() {
         let line = line.trim();
         in_errors |= line == "Error distribution:";
-        if let Some((percent, time)) = line.split_once(" in ") {
+        if let Some((percent, time)) = line.split_once("% in ") {
             let percent = plain(percent.trim_end_matches('%'));
-            let time = time.strip_suffix(" secs").and_then(plain);
-            if let (Some(percent), Some(seconds)) = (percent, time) {
-                draft.put_percentile(percent, seconds * 1e9);
+            if let (Some(percent), Some(ns)) = (percent, duration_ns(time)) {
+                draft.put_percentile(percent, ns);
             }
         }
         let Some((key, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
@@ -60,13 +71,9 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             draft.seen.errors.extend(n.map(|n| (kind, n)));
         } else if let Some(n) = rest.trim().strip_suffix(" responses").and_then(whole) {
             replies = replies.saturating_add(n);
-            let is_good = key.starts_with('2') || key.starts_with('3');
-            bad = bad.saturating_add(if is_good { 0 } else { n });
+            bad = bad.saturating_add(if key.starts_with(['2', '3']) { 0 } else { n });
         }
     }
-    if replies > 0 {
-        draft.seen.requests = Some(replies);
-        draft.seen.bad_status = Some(bad);
-    }
-    Ok(draft)
+    (draft.seen.requests, draft.seen.bad_status) = (Some(replies), Some(bad));
+    replies
 }

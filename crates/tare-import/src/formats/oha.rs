@@ -37,12 +37,18 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     draft.seen.bad_status = Some(bad);
     for (kind, n) in object("errorDistribution").into_iter().flatten() {
         let n = n.as_u64().filter(|n| *n > 0);
-        if kind.contains("deadline") {
-            // No failures: what was under way when the time was over.
-            draft.seen.other.extend(n.map(|n| ("cut at the deadline".to_owned(), n as f64)));
-        } else if let Some(n) = n {
-            draft.seen.errors.insert(kind.chars().take(100).collect(), n);
-        }
+        draft.seen.errors.extend(n.map(|n| (kind.chars().take(100).collect(), n)));
     }
+    forgive_the_deadline(&mut draft);
     Ok(vec![draft])
+}
+
+/// No failures: what was under way when the time was over.
+pub(super) fn forgive_the_deadline(draft: &mut Draft) {
+    let cut: Vec<String> =
+        draft.seen.errors.keys().filter(|kind| kind.contains("deadline")).cloned().collect();
+    let n: u64 = cut.iter().filter_map(|kind| draft.seen.errors.remove(kind)).sum();
+    if n > 0 {
+        draft.seen.other.insert("cut at the deadline".to_owned(), n as f64);
+    }
 }

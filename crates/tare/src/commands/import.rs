@@ -17,10 +17,10 @@ use crate::run::places::store_path;
 
 /// Read other tools' results, keep them, and say what may be said of them
 ///
-/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, k6 and UnixBench, as files or pasted
-/// into Markdown or any text (headings, labels and command lines around them name the variants);
-/// JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6. Each is audited; where
-/// runs were repeated, differences get intervals.
+/// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6 and UnixBench, as files
+/// or pasted into Markdown or any text (headings, labels and command lines around them name the
+/// variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6. Each is
+/// audited; where runs were repeated, differences get intervals.
 ///
 /// Example: tare import study.md --dry-run
 ///

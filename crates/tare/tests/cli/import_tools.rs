@@ -14,6 +14,12 @@ struct Bench {
     desk: Desk,
 }
 
+/// Which of a tool's two outputs.
+enum Printed {
+    Output,
+    Errors,
+}
+
 /// What an import holds of one output.
 struct Read(Value);
 
@@ -24,6 +30,10 @@ impl Bench {
 
     /// Runs a tool to its end; what it prints.
     fn run(&self, program: &str, args: &[&str]) -> String {
+        self.run_for(Printed::Output, program, args)
+    }
+
+    fn run_for(&self, printed: Printed, program: &str, args: &[&str]) -> String {
         let peers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/bin");
         let built = peers.join(program);
         let program = if built.exists() { built } else { program.into() };
@@ -31,9 +41,12 @@ impl Bench {
         let output = output.unwrap_or_else(|error| {
             panic!("{}: {error}; 'make setup' installs it", program.display())
         });
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{output:?}");
-        text
+        let bytes = match printed {
+            Printed::Output => output.stdout,
+            Printed::Errors => output.stderr,
+        };
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     fn import(&self, name: &str, text: &str) -> Vec<Read> {
@@ -199,6 +212,25 @@ fn oha() {
 }
 
 #[test]
+fn oha_as_it_prints() {
+    let bench = Bench::new("tool-oha-text");
+    let text = bench.run("oha", &["-n", "2000", "-c", "4", "--no-tui", &bench.server.url()]);
+    let read = bench.import("oha.txt", &text);
+    let [read] = read.as_slice() else { panic!("{text}") };
+    let time = |label: &str| after(&text, label)[..2].concat();
+    prints(read.is("oha").value("throughput_per_s"), after(&text, "Requests/sec:")[0]);
+    prints(read.value("latency_ns_mean"), &time("Average:"));
+    prints(read.value("latency_ns_p99_9"), &time("99.90% in"));
+    prints(read.percentile(99.99), &time("99.99% in"));
+    prints(read.seen("latency_max_ns"), &time("Slowest:"));
+    prints(read.seen("seconds") * 1e9, &time("Total:"));
+    // It prints three digits of a unit.
+    let reply = read.seen("bytes") / read.seen("requests");
+    assert!((reply / 612.0 - 1.0).abs() < 0.01, "{reply}");
+    assert_eq!((read.seen("requests"), read.seen("bad_status")), (2000.0, 0.0));
+}
+
+#[test]
 fn fortio() {
     let bench = Bench::new("tool-fortio");
     let url = bench.server.url();
@@ -222,6 +254,40 @@ fn fortio() {
         (Some(400.0), Some(4))
     );
     assert_eq!(read.0["asked"]["url"], url);
+}
+
+#[test]
+fn fortio_as_it_prints() {
+    let bench = Bench::new("tool-fortio-text");
+    let url = bench.server.url();
+    let args = ["load", "-c", "2", "-qps", "100", "-n", "60", &url];
+    // It prints for people, and logs, on standard error.
+    let text = bench.run_for(Printed::Errors, "fortio", &args);
+    // As the log it is, and cut as people paste it: fenced, without the log's lines.
+    let plain: Vec<&str> = text.lines().filter(|line| !line.starts_with('{')).collect();
+    let pasted = format!("## host\n\n```\n{}\n```\n", plain.join("\n"));
+    for (name, pasted) in [("fortio.log", &text), ("fortio.md", &pasted)] {
+        let read = bench.import(name, pasted);
+        let [read] = read.as_slice() else { panic!("{text}") };
+        let ended = after(&text, "\nEnded after ");
+        let per_s = ended[4].strip_prefix("qps=").unwrap();
+        prints(read.is("fortio").value("throughput_per_s"), per_s);
+        let time = after(&text, "Aggregated Function Time :");
+        prints(read.value("latency_ns_mean") / 1e9, time[3]);
+        prints(read.seen("latency_max_ns") / 1e9, time[9]);
+        prints(read.value("latency_ns_p50") / 1e9, after(&text, "# target 50%")[0]);
+        prints(read.value("latency_ns_p99_9") / 1e9, after(&text, "# target 99.9%")[0]);
+        prints(read.seen("seconds") * 1e9, ended[0]);
+        prints(read.seen("bytes"), after(&text, "Response Body/Total Sizes :")[11]);
+        assert_eq!((read.seen("requests"), read.seen("bad_status")), (60.0, 0.0));
+        assert_eq!(read.seen("opened"), 2.0);
+        let asked = |key: &str| read.0["asked"][key].as_f64();
+        assert_eq!(
+            (asked("rate_per_s"), asked("connections"), asked("requests")),
+            (Some(100.0), Some(2.0), Some(60.0))
+        );
+        assert_eq!(read.0["asked"]["url"], url);
+    }
 }
 
 const SCRIPT: &str = "import http from 'k6/http';

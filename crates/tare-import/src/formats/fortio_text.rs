@@ -1,0 +1,123 @@
+//! What fortio prints: its head, one histogram after another, status codes. Times are in seconds.
+
+use tare_stats::Metric;
+
+use super::fortio::codes;
+use super::{TextFormat, needed, through};
+use crate::numbers::{plain, rate, seconds, whole};
+use crate::sample::{Draft, Tool};
+use crate::source::Trouble;
+use crate::text::Block;
+
+pub const FORMAT: TextFormat = TextFormat {
+    begins: |lines| lines.first().is_some_and(|line| begins(line)),
+    length: |lines| through(lines, |line| line.starts_with("All done ")),
+    is_inside: |block, line| {
+        let part = part(line);
+        // Each but the head once; histograms have lines that look like headings.
+        (part.is_some_and(|part| part > 0) && !block.iter().any(|own| self::part(own) == part))
+            || ["# range, ", "# target ", "# Socket "].iter().any(|mark| line.starts_with(mark))
+    },
+    read: |block| read(block).map(|draft| vec![draft]),
+};
+
+fn begins(line: &str) -> bool {
+    part(line).is_some()
+}
+
+/// Which of the lines that an output can begin with, as people cut it.
+fn part(line: &str) -> Option<usize> {
+    let line = line.trim();
+    let parts = [
+        line.starts_with("Fortio ") && line.contains(" running at "),
+        line.starts_with("Starting at ") && line.contains(" thread(s) "),
+        line.starts_with("Ended after ") && line.contains(" calls. qps="),
+    ];
+    parts.iter().position(|is| *is)
+}
+
+fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
+    let mut draft = Draft::new(Tool::Fortio);
+    head(block, &mut draft);
+    // "Ended after 1.000940005s : 500 calls. qps=499.53"
+    let label = ("fortio", "Ended after");
+    let per_s = |text: &str| rate(text.rsplit_once("qps=")?.1.trim());
+    let ended = block.after(label.1);
+    draft.put(Metric::Throughput, needed(ended, block.first, label, per_s)?);
+    let mut words = ended.map_or("", |(_, text)| text).split_whitespace();
+    draft.seen.seconds = words.next().and_then(seconds);
+    draft.seen.requests = words.nth(1).and_then(whole);
+    let time = block.after("Aggregated Function Time :").map(|(_, text)| text);
+    let mean = time.and_then(|text| after(text, "avg"));
+    mean.into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
+    draft.seen.latency_max_ns = time.and_then(|text| after(text, "max")).map(|s| s * 1e9);
+    percentiles(block, &mut draft);
+    let sizes = block.after("Response Body/Total Sizes :");
+    draft.seen.bytes = sizes.and_then(|(_, text)| after(text, "sum"));
+    let sockets = block.after("Sockets used:").and_then(|(_, text)| text.split(' ').nth(1));
+    draft.seen.opened = sockets.and_then(whole);
+    let found: Vec<(&str, u64)> = block.lines.iter().filter_map(|line| code(line)).collect();
+    if !found.is_empty() {
+        codes(found.into_iter(), &mut draft);
+    }
+    Ok(draft)
+}
+
+/// "Fortio 1.63.5 running at 500 queries per second, 2->2 procs, for 1s: http://host/" and
+/// "Starting at 500 qps with 4 thread(s) [gomax 2] for 1s : 125 calls each (total 500)".
+fn head(block: &Block<'_>, draft: &mut Draft) {
+    if let Some((_, text)) =
+        block.after("Fortio ").filter(|(_, text)| text.contains(" running at "))
+    {
+        let asked = text.split_once(" procs, for ").and_then(|(_, rest)| rest.split_once(": "));
+        if let Some((load, url)) = asked {
+            draft.asked.url = Some(url.trim().chars().take(300).collect());
+            draft.asked.requests = load.strip_suffix(" calls").and_then(whole);
+            draft.asked.seconds = seconds(load);
+        }
+    }
+    if let Some((_, text)) = block.after("Starting at ") {
+        let mut words = text.split_whitespace();
+        draft.asked.rate_per_s = words.next().and_then(rate).filter(|rate| *rate > 0.0);
+        // A "thread" of fortio is a connection.
+        draft.asked.connections = words.nth(2).and_then(whole);
+    }
+}
+
+/// The number behind a word: "count 500 avg 8.87e-05 +/- 0.00035 min …".
+fn after(text: &str, word: &str) -> Option<f64> {
+    text.split_whitespace().skip_while(|own| *own != word).nth(1).and_then(plain)
+}
+
+/// Of the first histogram of replies: others follow, of errors and of connecting.
+fn percentiles(block: &Block<'_>, draft: &mut Draft) {
+    let starts = |line: &&&str| line.trim_start().starts_with("Aggregated Function Time :");
+    let lines = block.lines.iter().skip_while(|line| !starts(line)).skip(1);
+    let mut buckets = Vec::new();
+    for line in lines.map(|line| line.trim()) {
+        if let Some((percent, s)) = line.strip_prefix("# target ").and_then(|l| l.split_once("% "))
+        {
+            if let (Some(percent), Some(s)) = (plain(percent), plain(s.trim())) {
+                draft.put_percentile(percent, s * 1e9);
+            }
+        } else if let Some(found) = bucket(line) {
+            buckets.push(found);
+        } else if !line.starts_with("# range") {
+            break;
+        }
+    }
+    draft.put_buckets(&buckets);
+}
+
+/// "> 0.003 <= 0.004 , 0.0035 , 97.50, 1"; the first mark is also that of a quotation, and may be
+/// gone.
+fn bucket(line: &str) -> Option<(f64, f64)> {
+    let (start, rest) = line.trim_start_matches(['>', '=', ' ']).split_once(" <= ")?;
+    Some((plain(start)? * 1e9, plain(rest.split(' ').next()?)? * 1e9))
+}
+
+/// "Code 200 : 34 (85.0 %)"
+fn code(line: &str) -> Option<(&str, u64)> {
+    let (code, rest) = line.trim().strip_prefix("Code ")?.split_once(" : ")?;
+    Some((code.trim(), whole(rest.split(' ').next()?)?))
+}
