@@ -5,7 +5,7 @@ use crate::run_words::{Table, ending, sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
-    lines.extend(fitted(table(report), PAPER));
+    lines.extend(on_paper(table(report)));
     lines.push(String::new());
     lines.extend(sentences(report));
     let all = report.guards.iter().map(|guard| {
@@ -28,13 +28,27 @@ pub const PAPER: usize = 120;
 /// What a table can do without, first what matters least. The other forms of the report have all.
 const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 
-/// A table's lines, without its spare columns as far as needed to keep to a width.
-pub fn fitted(mut table: Table, width: usize) -> Vec<String> {
-    let mut spare = SPARE.iter();
+/// A table's lines, and below them what they are too wide for.
+pub fn on_paper(table: Table) -> Vec<String> {
+    let (mut lines, left_out) = fitted(table, PAPER);
+    if !left_out.is_empty() {
+        lines.push(format!("  (too wide for {}: --markdown - has all)", left_out.join(", ")));
+    }
+    lines
+}
+
+/// A table's lines, without its spare columns as far as needed to keep to a width, and which those
+/// were.
+pub fn fitted(mut table: Table, width: usize) -> (Vec<String>, Vec<&'static str>) {
+    let mut spare = SPARE.into_iter();
+    let mut left_out = Vec::new();
     loop {
         let lines = columns(&table);
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        let Some(title) = spare.next().filter(|_| widest > width) else { return lines };
+        let Some(title) = spare.next().filter(|_| widest > width) else {
+            return (lines, left_out);
+        };
+        left_out.extend(table.header.iter().any(|header| header == title).then_some(title));
         while let Some(at) = table.header.iter().position(|header| header == title) {
             table.header.remove(at);
             table.rows.iter_mut().for_each(|row| drop(row.remove(at)));

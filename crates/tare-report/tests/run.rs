@@ -230,6 +230,19 @@ fn a_few_failures_warn_and_more_void() {
 }
 
 #[test]
+fn columns_that_a_terminal_has_no_room_for_are_named() {
+    let text = |length: usize| {
+        let mut facts = facts();
+        facts.variants[1].name = "x".repeat(length);
+        run_text::render(&document_of(&facts, |_| {}).report)
+    };
+    let (short, long) = (text(10), text(60));
+    assert!(short.contains(" memory ") && !short.contains("too wide"), "{short}");
+    assert!(long.contains("too wide for memory") && !long.contains(" memory "), "{long}");
+    assert!(long.contains("--markdown - has all"), "{long}");
+}
+
+#[test]
 fn a_guard_on_the_baseline_voids_all() {
     let report = build(&facts(), &rounds(|round| round.launches[0].requests_served = Some(1)));
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void));

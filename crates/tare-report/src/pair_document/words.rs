@@ -7,7 +7,7 @@ use crate::date;
 use crate::exports::csv::quote;
 use crate::run::Bounds;
 use crate::run_markdown::{escape, escaped};
-use crate::run_text::{PAPER, fitted};
+use crate::run_text::on_paper;
 use crate::run_words::{Table, cell, noun, overhead, signed};
 
 pub fn heading(document: &PairDocument) -> String {
@@ -110,7 +110,7 @@ fn guard_lines(document: &PairDocument) -> Vec<String> {
 
 pub fn text(document: &PairDocument) -> String {
     let mut lines = vec![heading(document), String::new()];
-    lines.extend(fitted(table(document), PAPER));
+    lines.extend(on_paper(table(document)));
     lines.push(String::new());
     lines.extend(sentences(document));
     lines.push(String::new());

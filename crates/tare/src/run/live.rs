@@ -98,7 +98,7 @@ impl LiveTable {
 fn frame(report: &RunReport) -> Vec<String> {
     // A line that wraps would spoil the counting of lines.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
-    let mut lines = fitted(table(report), width);
+    let (mut lines, _) = fitted(table(report), width);
     lines.push(String::new());
     lines.push(format!("  {}", progress(report)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
