@@ -85,7 +85,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
     let difference = Difference::of_log_means(&pair.base, &pair.own);
     let bounds = difference.map(|difference| {
         let estimate = difference.interval(sidak(LEVEL, family));
-        let estimate = estimate.map(|log| metric.overhead_percent(log.exp()));
+        let estimate = estimate.from_log().map(|ratio| metric.overhead_percent(ratio));
         (estimate, difference.p_value())
     });
     let void = findings.iter().find(|finding| {

@@ -110,7 +110,7 @@ fn measured_ns(
     let filters = evidence.facts.variants.iter().filter(|facts| facts.filter.is_some()).count();
     let level = sidak(evidence.facts.question.level, filters);
     let ratio = Estimate::of_mean(&log_ratios?, level)?;
-    Some(ratio.map(|log| (log.exp() - 1.0) * base))
+    Some(ratio.from_log().map(|ratio| (ratio - 1.0) * base))
 }
 
 fn signed_duration(ns: f64) -> String {

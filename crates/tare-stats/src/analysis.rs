@@ -94,11 +94,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let asked = asked(&metric);
         let level = levels[usize::from(asked)];
         let ratio = Estimate::of_mean(&rounds, 1.0 - (1.0 - level) * PRICE_OF_LOOKING)?;
-        let ratio = Estimate { level, ..with_systematic(ratio).map(f64::exp) };
-        // Two rounds and many comparisons can make bounds that no number holds.
-        if !ratio.upper.is_finite() || ratio.lower <= 0.0 {
-            return None;
-        }
+        let ratio = Estimate { level, ..with_systematic(ratio).from_log() };
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
         let ratio_of_totals = totals_ratio(digests, variant, question.baseline, metric);
@@ -130,7 +126,7 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
             [only] => Estimate { point: *only, lower: *only, upper: *only, level: 0.0, n: 1 },
             _ => Estimate::of_mean(&logs, level)?,
         };
-        Some((metric, estimate.map(f64::exp)))
+        Some((metric, estimate.from_log()))
     };
     Metric::ALL.into_iter().filter_map(of).collect()
 }
@@ -194,6 +190,17 @@ mod tests {
         assert_eq!(comparison.verdict, Verdict::Slower);
         assert!(!comparison.pauses, "{comparison:?}");
         assert_eq!((analysis.rounds, comparison.ratio.n), (20, 20));
+    }
+
+    #[test]
+    fn two_wild_rounds_are_a_comparison_with_bounds_that_are_numbers() {
+        let wild = [round(0, &[[1000; 3], [1000; 3]]), round(1, &[[1000; 3], [1; 3]])];
+        let analysis = analyse(&wild, &question());
+        let [comparison] = analysis.comparisons.as_slice() else { panic!("{analysis:?}") };
+        let overhead = comparison.overhead_percent;
+        assert!(overhead.lower.is_finite() && overhead.upper.is_finite(), "{overhead:?}");
+        assert!(comparison.ratio.lower > 0.0 && overhead.lower < -1e6, "{comparison:?}");
+        assert_eq!(comparison.verdict, Verdict::Unresolved);
     }
 
     #[test]

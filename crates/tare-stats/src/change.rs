@@ -71,15 +71,12 @@ pub fn changes(
         // Each of the two stopped when it looked precise, and each has its own systematic part.
         let log = difference.interval(1.0 - (1.0 - level) * PRICE_OF_LOOKING);
         let log = with_systematic(with_systematic(log));
-        let ratio = Estimate { level, ..log.map(f64::exp) };
-        if !ratio.upper.is_finite() || ratio.lower <= 0.0 {
-            return None;
-        }
+        let ratio = Estimate { level, ..log.from_log() };
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
-        Some(Change { at, metric, asked, ratio, overhead_percent, verdict })
+        Change { at, metric, asked, ratio, overhead_percent, verdict }
     };
-    found.into_iter().filter_map(change).collect()
+    found.into_iter().map(change).collect()
 }
 
 #[cfg(test)]

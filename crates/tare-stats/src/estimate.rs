@@ -36,6 +36,15 @@ impl Estimate {
         Self { point: f(self.point), lower: a.min(b), upper: a.max(b), ..self }
     }
 
+    /// Of a logarithm, what it is the logarithm of. Two rounds and many comparisons can make bounds
+    /// that no number holds: one that is further than [`FURTHEST`] says that nothing is known.
+    pub fn from_log(self) -> Self {
+        let furthest = FURTHEST.ln();
+        let lower = self.lower.max(self.point - furthest);
+        let upper = self.upper.min(self.point + furthest);
+        Self { lower, upper, ..self }.map(f64::exp)
+    }
+
     pub fn half_width(&self) -> f64 {
         (self.upper - self.lower) / 2.0
     }
@@ -44,6 +53,9 @@ impl Estimate {
         (self.lower..=self.upper).contains(&value)
     }
 }
+
+/// How many times smaller or larger than its point a bound can be.
+pub const FURTHEST: f64 = 1e6;
 
 /// The level that each of `m` intervals needs so that all of them are right together with
 /// probability `level` (Šidák; conservative where they are correlated).
@@ -117,6 +129,19 @@ mod tests {
         assert!((got.point - 2.5).abs() < 1e-12 && (got.half_width() - 2.05426).abs() < 1e-4);
         assert_eq!(Estimate::of_mean(&[1.0], 0.95), None);
         assert_eq!(Estimate::of_mean(&[1.0, f64::NAN], 0.95), None);
+    }
+
+    #[test]
+    fn bounds_are_numbers_however_little_is_known() {
+        let known = Estimate::of_mean(&[1.0, 1.1, 0.9], 0.95).unwrap();
+        assert_eq!(known.from_log(), known.map(f64::exp));
+        // Two rounds that differ by a fifth, and a thousand comparisons.
+        let unknown = Estimate::of_mean(&[0.0, 0.2], sidak(0.95, 1000)).unwrap();
+        assert!(unknown.map(f64::exp).upper.is_infinite());
+        let cut = unknown.from_log();
+        assert!((cut.upper / cut.point - FURTHEST).abs() < 1.0, "{cut:?}");
+        assert!((cut.point / cut.lower - FURTHEST).abs() < 1.0, "{cut:?}");
+        assert_eq!((cut.level, cut.n), (unknown.level, 2));
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl Measured {
     fn row(&self, level: f64) -> Row {
         let estimate = |values: &[f64]| {
             let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-            Some(Estimate::of_mean(&logs, level)?.map(f64::exp))
+            Some(Estimate::of_mean(&logs, level)?.from_log())
         };
         Row {
             filter: self.name.clone(),
