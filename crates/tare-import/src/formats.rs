@@ -28,7 +28,7 @@ pub struct TextFormat {
     pub begins: fn(&[&str]) -> bool,
     /// How many of these lines it takes, the first included.
     pub length: fn(&[&str]) -> usize,
-    /// Whether a line that would begin one belongs to the one that begins with these lines.
+    /// Whether a line that would begin another, or end this one, belongs to what these lines begin.
     pub is_inside: fn(&[&str], &str) -> bool,
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }

@@ -102,12 +102,13 @@ pub fn si(text: &str) -> Option<f64> {
     count(text)
 }
 
-/// The time of a flag: "30s", "2m", "250ms", "1m30s"; bare numbers are seconds.
+/// A time as flags have it, and Go prints it: "30s", "2m", "250ms", "1m30.5s"; bare numbers are
+/// seconds.
 pub fn seconds(text: &str) -> Option<f64> {
     plain(text).or_else(|| parts_ns(text).map(|ns| ns / 1e9)).filter(|s| *s >= 0.0)
 }
 
-/// "1m30.5s": one duration after another, as Go prints them.
+/// One duration after another.
 fn parts_ns(text: &str) -> Option<f64> {
     let is_unit = |c: char| c.is_alphabetic();
     let mut rest = text;
@@ -115,7 +116,7 @@ fn parts_ns(text: &str) -> Option<f64> {
     loop {
         let unit = rest.find(is_unit)?;
         let end = rest[unit..].find(|c| !is_unit(c)).map_or(rest.len(), |length| unit + length);
-        sum += duration_ns(&rest[..end])?;
+        sum += duration_ns(&rest[..end]).filter(|ns| *ns >= 0.0)?;
         rest = &rest[end..];
         if rest.is_empty() {
             return Some(sum);
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(qperf_rate("64 bytes/sec"), Some(64.0));
         assert_eq!((seconds("30"), seconds("2m"), seconds("x")), (Some(30.0), Some(120.0), None));
         assert_eq!((seconds("1m30.5s"), seconds("1h0m0s")), (Some(90.5), Some(3600.0)));
-        assert_eq!((seconds("1m30"), seconds("m"), seconds("")), (None, None, None));
+        assert_eq!((seconds("1m30"), seconds("1m-30s"), seconds("m")), (None, None, None));
         assert_eq!((whole("4,879,138"), whole("-1")), (Some(4_879_138), None));
     }
 }

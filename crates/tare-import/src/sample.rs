@@ -115,11 +115,10 @@ pub struct Seen {
     /// A part of an exchange that the tool's latency leaves out, in nanoseconds on average.
     pub left_out_ns: Option<f64>,
     pub latency_max_ns: Option<f64>,
-    /// The width of the bucket that a percentile was interpolated in, where it is the widest for
-    /// its place, and which percentile that is.
-    pub bucket_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Of the percentiles that were interpolated inside buckets the worst known: which it is, and
+    /// how wide its bucket is.
     pub bucket_of_percent: Option<f64>,
+    pub bucket_ns: Option<f64>,
     /// The last digit of the mean latency as it is printed, where that is coarse.
     pub step_ns: Option<f64>,
     /// The step of the clock by which its length is known, in seconds, where that is coarse.
@@ -208,12 +207,22 @@ impl Draft {
         }
     }
 
+    /// Failures of a kind; many kinds may be one, as far as their words are kept.
+    pub fn put_errors(&mut self, kind: &str, n: u64) {
+        const WORDS: usize = 100;
+        if n > 0 {
+            let known = self.seen.errors.entry(kind.trim().chars().take(WORDS).collect());
+            let known = known.or_default();
+            *known = known.saturating_add(n);
+        }
+    }
+
     /// Percentiles were interpolated inside these, of which each has a start and an end: the one
     /// that is widest beside its percentile is kept.
     pub fn put_buckets(&mut self, buckets: &[(f64, f64)]) {
         let width = |ns: f64| {
             let found = buckets.iter().find(|(start, end)| (*start..=*end).contains(&ns));
-            found.map(|(start, end)| end - start)
+            found.map(|(start, end)| end - start).filter(|width| *width <= MOST)
         };
         let inner = self.percentiles.iter().filter(|p| p.percent < 100.0 && p.ns > 0.0);
         let found = inner.filter_map(|p| Some((p, width(p.ns)?)));

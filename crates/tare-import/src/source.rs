@@ -32,7 +32,7 @@ pub fn printable(text: &str) -> String {
 /// Outputs pasted into text; a book of them is shorter.
 const TEXT_MAX: u64 = 64 << 20;
 /// A JSON value takes up to sixteen times its text in memory.
-const JSON_MAX: usize = 16 << 20;
+pub const JSON_MAX: usize = 16 << 20;
 /// Enough to know what a file is.
 const HEAD: usize = 64 << 10;
 
@@ -48,16 +48,13 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     let mut bytes = head;
     let room = TEXT_MAX - bytes.len() as u64 + 1;
     reader.take(room).read_to_end(&mut bytes).map_err(broken)?;
-    let is_json = matches!(bytes.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
-    let most = if is_json { JSON_MAX } else { TEXT_MAX as usize };
+    let is_json = is_json(&bytes);
+    let (most, kind) = match is_json {
+        true => (JSON_MAX, "JSON"),
+        false => (TEXT_MAX as usize, "text"),
+    };
     if bytes.len() > most {
-        let line = 1 + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
-        let mebibytes = most >> 20;
-        let kind = if is_json { "JSON" } else { "text" };
-        return Err(Trouble::at(
-            line,
-            format!("goes on after {mebibytes} MiB, the most that is read of {kind}"),
-        ));
+        return Err(too_long(&bytes, 1, most, kind));
     }
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
@@ -66,7 +63,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (drafts, unread) = if is_json {
-        json_or_log(text, file)?
+        (formats::json::read(text, file, 1)?, Vec::new())
     } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {
         (drafts?, Vec::new())
     } else {
@@ -82,11 +79,20 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
 }
 
 /// A log that begins with a line of JSON, as fortio's does, is text.
-fn json_or_log(text: &str, file: &str) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
-    formats::json::read(text, file, 1).map(|drafts| (drafts, Vec::new())).or_else(|trouble| {
-        let found = text::read(text, file);
-        if found.0.is_empty() { Err(trouble) } else { Ok(found) }
-    })
+fn is_json(bytes: &[u8]) -> bool {
+    let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
+    let is_log = first.starts_with(b"{") && first.ends_with(b"}") && first.len() > 2;
+    first.starts_with(b"[")
+        || (first.starts_with(b"{") && !(is_log && lines.any(|line| !line.is_empty())))
+}
+
+/// `bytes` begin at a line of their file.
+pub fn too_long(bytes: &[u8], first_line: usize, most: usize, kind: &str) -> Trouble {
+    let line = first_line + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
+    let mebibytes = most >> 20;
+    Trouble::at(line, format!("goes on after {mebibytes} MiB, the most that is read of {kind}"))
 }
 
 fn nothing(text: &str) -> String {
@@ -96,6 +102,7 @@ fn nothing(text: &str) -> String {
     }
     format!(
         "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, oha, \
-         fortio, k6 and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as JSON; k6 as CSV)"
+         fortio, k6 and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as \
+         JSON; k6 as CSV)"
     )
 }

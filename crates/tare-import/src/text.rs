@@ -3,7 +3,7 @@
 use crate::command::Command;
 use crate::formats;
 use crate::sample::{Draft, Unread};
-use crate::source::Trouble;
+use crate::source::{JSON_MAX, Trouble, too_long};
 
 /// Some lines of a file; numbers are the file's.
 #[derive(Clone, Copy)]
@@ -49,6 +49,7 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
     let (mut drafts, mut unread) = (Vec::new(), Vec::new());
     let mut fence: Option<&str> = None;
     let mut at = front_matter(&lines);
+    let mut no_json_before = 0;
     while at < lines.len() && drafts.len() + unread.len() < OUTPUTS_MAX {
         let line = lines[at];
         if let Some(mark) = fence_mark(line) {
@@ -64,9 +65,16 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
         if fence.is_some() && is_heading(line) && line.starts_with("##") {
             fence = None;
         }
-        let is_code = fence.is_some() || line.starts_with("    ") || line.starts_with('\t');
-        let opens_json = is_code && line.trim_start().starts_with(['{', '[']);
-        let as_json = if opens_json { json(&lines, at, file) } else { None };
+        let as_json = match at < no_json_before {
+            true => None,
+            false => json(&lines, at, fence.is_some()),
+        };
+        let as_json = as_json.and_then(|text| {
+            let length = text.lines().count();
+            // What has none of a tool's keys has none in any of its parts.
+            no_json_before = at + length;
+            formats::json::is_likely(&text).then(|| (length, read_json(&text, file, at + 1)))
+        });
         if let Some((length, read)) = as_json.or_else(|| output(&lines, at)) {
             match read {
                 Ok(found) => drafts.extend(
@@ -151,7 +159,8 @@ type Read = (usize, Result<Vec<Draft>, Trouble>);
 fn output(lines: &[&str], at: usize) -> Option<Read> {
     let format = formats::TEXT.iter().find(|format| (format.begins)(&lines[at..]))?;
     let rest = &lines[at..lines.len().min(at + BLOCK_MAX)];
-    // Another output, a heading, or the end of a fence ends it in any case.
+    // Another output, a heading, or the end of a fence ends it, unless the tool itself prints such a
+    // line.
     let is_other = |from: usize| {
         let begins = formats::TEXT.iter().any(|other| (other.begins)(&rest[from..]));
         (ends_all(rest[from]) || begins) && !(format.is_inside)(&rest[..from], rest[from])
@@ -162,22 +171,41 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     Some((length, (format.read)(&block)))
 }
 
-/// No output goes on after the end of a fence, a heading, or a label in bold.
+/// After the end of a fence, a heading, or a label in bold an output does not go on.
 fn ends_all(line: &str) -> bool {
     let is_bold = label(line.trim(), false).is_some() && line.trim_start().starts_with(['*', '<']);
     fence_mark(line).is_some() || is_bold || is_heading(line)
 }
 
-/// JSON, to the end of its fence or indentation: of a tool, for there is other JSON in the world.
-fn json(lines: &[&str], at: usize, file: &str) -> Option<Read> {
-    let indented = lines[at].starts_with([' ', '\t']);
+/// JSON that may begin here: a value on a line of its own, or in code to the end of its fence or
+/// indentation.
+fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
+    if is_value(lines[at]) {
+        return Some(lines[at].to_owned());
+    }
+    let indented = lines[at].starts_with("    ") || lines[at].starts_with('\t');
+    if !(in_fence || indented) || !lines[at].trim_start().starts_with(['{', '[']) {
+        return None;
+    }
     let goes_on = |line: &&&str| {
         let blank_or_in = line.trim().is_empty() || line.starts_with([' ', '\t']);
-        fence_mark(line).is_none() && (!indented || blank_or_in)
+        fence_mark(line).is_none() && (in_fence || blank_or_in)
     };
     let length = lines[at..].iter().take_while(goes_on).count();
-    let text = lines[at..at + length].join("\n");
-    formats::json::is_likely(&text).then(|| (length, formats::json::read(&text, file, at + 1)))
+    Some(lines[at..at + length].join("\n"))
+}
+
+/// `{"level":"info"}`
+pub fn is_value(line: &str) -> bool {
+    let line = line.trim();
+    line.len() > 2 && line.starts_with('{') && line.ends_with('}')
+}
+
+fn read_json(text: &str, file: &str, first: usize) -> Result<Vec<Draft>, Trouble> {
+    match text.len() > JSON_MAX {
+        true => Err(too_long(text.as_bytes(), first, JSON_MAX, "JSON")),
+        false => formats::json::read(text, file, first),
+    }
 }
 
 impl Context {

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::Command;
 
 use crate::reactor::SetupError;
 use crate::time::{DurationNs, monotonic_now};
@@ -66,6 +68,21 @@ pub fn end_with_parent() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// What this command starts is killed when the thread that starts it ends, were it by `kill -9`.
+pub fn end_with_starter(command: &mut Command) {
+    let starter = std::process::id();
+    let tie = move || {
+        end_with_parent()?;
+        // Too late, where the starter is gone already.
+        match parent_id() == starter {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: two system calls, and no memory is allocated between fork and exec.
+    unsafe { command.pre_exec(tie) };
 }
 
 /// Whether there is something to read (or the end) within so long.

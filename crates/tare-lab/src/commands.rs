@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal_group};
+use tare_io::process::{Watched, end_with_starter, signal_group};
 
 use crate::error::LabError;
 use crate::programs;
@@ -35,6 +35,8 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // With whatever it starts.
     command.process_group(0);
+    // Nothing that it makes is made after tare's end, and its removal.
+    end_with_starter(&mut command);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return failed(format!("{program}: {error}")),

@@ -99,11 +99,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes everything, last made first; complaints about what could not be removed.
+    /// Removes everything; complaints about what could not be removed.
     pub fn remove_all(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         let mut left = Vec::new();
-        for made in self.made.drain(..).rev() {
+        for made in in_order(self.made.drain(..)) {
             if let Err(complaint) = remove(&made) {
                 complaints.push(complaint);
                 left.push(made);
@@ -167,7 +167,8 @@ fn clean_once(folder: &Path) -> Cleaned {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let mut left = 0;
         // A line cut short by the kill tells of something that was not made.
-        for made in text.lines().rev().filter_map(|line| serde_json::from_str(line).ok()) {
+        let made = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        for made in in_order(made) {
             match remove(&made) {
                 Ok(Some(text)) => cleaned.removed.push(text),
                 Ok(None) => {}
@@ -182,6 +183,16 @@ fn clean_once(folder: &Path) -> Cleaned {
         }
     }
     cleaned
+}
+
+/// Last made first; but processes before all, for they might make more meanwhile.
+fn in_order(made: impl Iterator<Item = Made>) -> Vec<Made> {
+    let (mut made, mut others): (Vec<Made>, Vec<Made>) =
+        made.partition(|made| matches!(made, Made::ProcessesOf(_)));
+    made.reverse();
+    others.reverse();
+    made.extend(others);
+    made
 }
 
 /// The process and start time in a journal's name.
@@ -337,13 +348,14 @@ mod tests {
     }
 
     fn sleeper(pidfile: &Path) -> Child {
+        process("echo $$ >\"$0\"; sleep 1000 & exec sleep 1000", pidfile)
+    }
+
+    /// One that writes its number into a file, which is its `$0`.
+    fn process(script: &str, pidfile: &Path) -> Child {
         use std::os::unix::process::CommandExt;
-        let child = Command::new("sh")
-            .args(["-c", "echo $$ >\"$0\"; sleep 1000 & exec sleep 1000"])
-            .arg(pidfile)
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let child =
+            Command::new("sh").args(["-c", script]).arg(pidfile).process_group(0).spawn().unwrap();
         let watched = Watched::new(child.id()).unwrap();
         while fs::read_to_string(pidfile).map_or(true, |text| !text.ends_with('\n')) {
             assert!(!watched.ends_within(DurationNs::from_ms(1)));
@@ -366,6 +378,24 @@ mod tests {
         child.wait().unwrap();
         assert!(!made.exists() && processes::of_group(child.id()).is_empty());
         assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+        fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn processes_end_before_what_they_make_is_removed() {
+        let state = folder("order");
+        let (pidfile, made) = (state.join("pid"), state.join("tare-made"));
+        // As a runtime that is about to make control groups: these are noted after its process.
+        let script =
+            format!("echo $$ >\"$0\"; while [ -e \"$0\" ]; do mkdir -p {}; done", made.display());
+        let mut child = process(&script, &pidfile);
+        let mut journal = Journal::create(&state).unwrap();
+        journal.about_to_make(Made::ProcessesOf(pidfile.clone())).unwrap();
+        journal.about_to_make(Made::Folder(made.clone())).unwrap();
+        assert_eq!(journal.remove_all(), Vec::<String>::new());
+        assert!(!made.exists(), "it was made again");
+        drop(journal);
+        child.wait().unwrap();
         fs::remove_dir_all(state).unwrap();
     }
 

@@ -42,8 +42,11 @@ pub struct Running {
 }
 
 /// The child notes its number and enters its groups itself, before it becomes the server: nothing
-/// is started that is not written down.
+/// is started that is not written down. Where tare was gone before that, nobody will look for it: it
+/// ends.
 const BIRTH: &str = r#"echo $$ >"$0" || exit 125
+read -r _ _ _ parent _ </proc/$$/stat && [ "$parent" != "$1" ] && exit 125
+shift
 while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
 shift; exec "$@""#;
 /// A millisecond each.
@@ -126,7 +129,8 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
         let _ = std::fs::remove_file(pidfile);
         program = PathBuf::from("/bin/sh");
         command = Command::new(&program);
-        command.args(["-c", BIRTH]).arg(pidfile).args(start.entrances).arg("--").args(start.argv);
+        command.args(["-c", BIRTH]).arg(pidfile).arg(std::process::id().to_string());
+        command.args(start.entrances).arg("--").args(start.argv);
     } else {
         let named = start.argv.first().map(String::as_str).unwrap_or_default();
         // Servers live where ordinary paths do not look.
@@ -150,4 +154,25 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
         command.spawn().map_err(|e| LabError::file("start", &program, e))
     });
     starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_started_by_the_dead_ends_before_it_is_a_server() {
+        let id = std::process::id();
+        let pidfile = std::env::temp_dir().join(format!("tare-birth-{id}"));
+        let born = |parent: u32| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", BIRTH]).arg(&pidfile).arg(parent.to_string());
+            command.args(["--", "sh", "-c", "exit 7"]).status().unwrap().code()
+        };
+        assert_eq!(born(id), Some(7));
+        // As it sees it where its parent has changed.
+        assert_eq!(born(id + 1), Some(125));
+        assert!(std::fs::read_to_string(&pidfile).unwrap().trim().parse::<u32>().is_ok());
+        std::fs::remove_file(pidfile).unwrap();
+    }
 }

@@ -32,7 +32,8 @@ const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 pub fn on_paper(table: Table) -> Vec<String> {
     let (mut lines, left_out) = fitted(table, PAPER);
     if !left_out.is_empty() {
-        lines.push(format!("  (too wide for {}: --markdown - has all)", left_out.join(", ")));
+        let left_out = left_out.join(", ");
+        lines.push(format!("  (left out to fit: {left_out}; the report's other forms have all)"));
     }
     lines
 }

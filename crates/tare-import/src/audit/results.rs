@@ -48,6 +48,10 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
             "requests that took longer than the time-out are in no percentile of the tool's as what \
              they were: the tail is cut off"
         }
+        Tool::Fortio => {
+            "fortio counts calls that failed in its rate and its latencies: a failure is usually \
+             faster than an answer"
+        }
         Tool::K6 if errors.contains_key("dropped iterations") => {
             "requests that were due were never sent: the latencies leave out what was slowest"
         }

@@ -14,6 +14,8 @@ use crate::sample::{Sample, Tool};
 const BEYOND_MIN: f64 = 10.0;
 /// A bucket wider than this share of a value says little about it.
 const BUCKET_MAX: f64 = 0.25;
+/// Fewer steps of the last printed digit than these are few to tell latencies apart by.
+const STEPS: f64 = 20.0;
 
 /// What looked like an output and was none.
 pub fn unread(import: &Import) -> Vec<Finding> {
@@ -27,7 +29,7 @@ pub fn unread(import: &Import) -> Vec<Finding> {
 }
 
 pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
-    let requests = sample.seen.requests? as f64;
+    let requests = sample.seen.requests.filter(|n| *n > 0)? as f64;
     let lacking = |percent: f64| requests * (1.0 - percent / 100.0) < BEYOND_MIN - 1e-6;
     let beyond = sample.percentiles.iter().filter(|p| p.percent < 100.0 && lacking(p.percent));
     let lowest = beyond.map(|p| p.percent).fold(f64::INFINITY, f64::min);
@@ -59,12 +61,12 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
 pub fn coarse(sample: &Sample) -> Option<Finding> {
     let highest = sample.percentiles.iter().filter(|p| p.percent < 100.0).map(|p| p.ns);
     let highest = highest.fold(0.0, f64::max);
-    let made_up = sample.seen.bucket_of_percent.zip(sample.seen.bucket_ns);
-    let made_up = made_up.and_then(|(percent, bucket)| {
+    let bucket = sample.seen.bucket_of_percent.zip(sample.seen.bucket_ns);
+    let too_wide = bucket.and_then(|(percent, bucket)| {
         let of = sample.percentiles.iter().find(|p| p.percent == percent)?;
         (bucket > of.ns * BUCKET_MAX).then_some((of, bucket))
     });
-    let (text, means) = match (sample.tool, made_up) {
+    let (text, means) = match (sample.tool, too_wide) {
         (Tool::Fortio, Some((of, bucket))) => (
             format!(
                 "p{} ({:.3} ms) lies in a bucket {:.3} ms wide",
@@ -80,11 +82,13 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
             "ab prints whole milliseconds: what lies below, or differs by less, cannot be seen (its \
              'Time per request' is no measurement, but its throughput turned round)",
         ),
-        (Tool::Hey, _) if highest > 0.0 && highest < 2e6 => (
-            format!("latencies to 0.1 ms, up to {:.1} ms", highest / 1e6),
-            "hey prints tenths of milliseconds: differences below that cannot be seen",
-        ),
-        _ => return None,
+        _ => {
+            let step =
+                sample.seen.step_ns.filter(|step| highest > 0.0 && highest < step * STEPS)?;
+            let text =
+                format!("latencies in steps of {} ms, up to {:.3} ms", step / 1e6, highest / 1e6);
+            (text, "it prints no finer: differences below that cannot be seen")
+        }
     };
     Some(Finding::new("coarse", Severity::Note, text, means).of(sample))
 }
@@ -191,8 +195,11 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
     let lonely = of_case.iter().filter(|(_, variants)| {
         !variants.contains(&import.baseline.as_str()) || variants.len() < 2
     });
-    let told: Vec<String> =
-        lonely.map(|(case, variants)| format!("{case} ({})", variants.join(", "))).collect();
+    let told = lonely.map(|(case, variants)| match case.is_empty() {
+        true => variants.join(", "),
+        false => format!("{case} ({})", variants.join(", ")),
+    });
+    let told: Vec<String> = told.collect();
     if told.is_empty() {
         return Vec::new();
     }

@@ -55,10 +55,13 @@ pub(super) fn codes<'a>(codes: impl Iterator<Item = (&'a str, u64)>, draft: &mut
             "OK" | "SERVING" | "418" => {}
             code if code.starts_with('2') || code.starts_with('3') => {}
             // All errors of sockets.
-            "-1" => drop(draft.seen.errors.insert("socket".into(), n)),
+            "-1" => draft.put_errors("socket", n),
             code if code.parse::<u16>().is_ok() => bad = bad.saturating_add(n),
-            other => drop(draft.seen.errors.insert(other.chars().take(80).collect(), n)),
+            other => draft.put_errors(other, n),
         }
     }
+    // Its count is of calls; elsewhere requests are those that were answered.
+    let unanswered = draft.seen.errors.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
+    draft.seen.requests = draft.seen.requests.map(|calls| calls.saturating_sub(unanswered));
     draft.seen.bad_status = Some(bad);
 }

@@ -10,20 +10,16 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| lines.first().is_some_and(|line| begins(line)),
-    length: |lines| through(lines, |line| line.starts_with("All done ")),
-    is_inside: |block, line| {
-        let part = part(line);
-        // Each but the head once; histograms have lines that look like headings.
-        (part.is_some_and(|part| part > 0) && !block.iter().any(|own| self::part(own) == part))
-            || ["# range, ", "# target ", "# Socket "].iter().any(|mark| line.starts_with(mark))
+    begins: |lines| lines.first().is_some_and(|line| part(line).is_some()),
+    length,
+    is_inside: |block, line| match part(line) {
+        // Parts come in this order: an earlier one is another output's.
+        Some(part) => block.iter().filter_map(|own| self::part(own)).all(|own| own < part),
+        // Its histograms have lines that look like headings.
+        None => ["# range, ", "# target ", "# Socket "].iter().any(|mark| line.starts_with(mark)),
     },
     read: |block| read(block).map(|draft| vec![draft]),
 };
-
-fn begins(line: &str) -> bool {
-    part(line).is_some()
-}
 
 /// Which of the lines that an output can begin with, as people cut it.
 fn part(line: &str) -> Option<usize> {
@@ -34,6 +30,15 @@ fn part(line: &str) -> Option<usize> {
         line.starts_with("Ended after ") && line.contains(" calls. qps="),
     ];
     parts.iter().position(|is| *is)
+}
+
+/// To its last line, and over the same run as JSON (`-json -`) where that follows.
+fn length(lines: &[&str]) -> usize {
+    let done = through(lines, |line| line.starts_with("All done "));
+    match lines.get(done) {
+        Some(line) if line.trim() == "{" => done + through(&lines[done..], |line| line == "}"),
+        _ => done,
+    }
 }
 
 fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
@@ -53,10 +58,10 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     draft.seen.latency_max_ns = time.and_then(|text| after(text, "max")).map(|s| s * 1e9);
     percentiles(block, &mut draft);
     let sizes = block.after("Response Body/Total Sizes :");
-    draft.seen.bytes = sizes.and_then(|(_, text)| after(text, "sum"));
+    draft.seen.bytes = sizes.and_then(|(_, text)| after(text, "sum")).filter(|n| *n >= 0.0);
     let sockets = block.after("Sockets used:").and_then(|(_, text)| text.split(' ').nth(1));
     draft.seen.opened = sockets.and_then(whole);
-    let found: Vec<(&str, u64)> = block.lines.iter().filter_map(|line| code(line)).collect();
+    let found = block.lines.iter().filter_map(|line| status(line)).collect::<Vec<_>>();
     if !found.is_empty() {
         codes(found.into_iter(), &mut draft);
     }
@@ -69,9 +74,10 @@ fn head(block: &Block<'_>, draft: &mut Draft) {
     if let Some((_, text)) =
         block.after("Fortio ").filter(|(_, text)| text.contains(" running at "))
     {
-        let asked = text.split_once(" procs, for ").and_then(|(_, rest)| rest.split_once(": "));
+        let asked = text.split_once(" procs, ").and_then(|(_, rest)| rest.split_once(": "));
         if let Some((load, url)) = asked {
             draft.asked.url = Some(url.trim().chars().take(300).collect());
+            let load = load.trim_start_matches("for ");
             draft.asked.requests = load.strip_suffix(" calls").and_then(whole);
             draft.asked.seconds = seconds(load);
         }
@@ -100,24 +106,27 @@ fn percentiles(block: &Block<'_>, draft: &mut Draft) {
             if let (Some(percent), Some(s)) = (plain(percent), plain(s.trim())) {
                 draft.put_percentile(percent, s * 1e9);
             }
-        } else if let Some(found) = bucket(line) {
-            buckets.push(found);
-        } else if !line.starts_with("# range") {
+        } else if line.starts_with(|c: char| c.is_alphabetic() || c == '[') {
             break;
+        } else {
+            buckets.extend(bucket(line));
         }
     }
     draft.put_buckets(&buckets);
 }
 
-/// "> 0.003 <= 0.004 , 0.0035 , 97.50, 1"; the first mark is also that of a quotation, and may be
-/// gone.
+/// "> 0.003 <= 0.004 , 0.0035 , 97.50, 1"; older: ">= 0.003 < 0.004 ,". The first mark is also that
+/// of a quotation, and may be gone.
 fn bucket(line: &str) -> Option<(f64, f64)> {
-    let (start, rest) = line.trim_start_matches(['>', '=', ' ']).split_once(" <= ")?;
-    Some((plain(start)? * 1e9, plain(rest.split(' ').next()?)? * 1e9))
+    let (start, rest) = line.trim_start_matches(['>', '=', ' ']).split_once(" <")?;
+    let end = rest.trim_start_matches(['=', ' ']).split(' ').next()?;
+    Some((plain(start)? * 1e9, plain(end)? * 1e9))
 }
 
-/// "Code 200 : 34 (85.0 %)"
-fn code(line: &str) -> Option<(&str, u64)> {
-    let (code, rest) = line.trim().strip_prefix("Code ")?.split_once(" : ")?;
+/// "Code 200 : 34 (85.0 %)", "Health SERVING : 40", "tcp short read : 20 (100.0 %)".
+fn status(line: &str) -> Option<(&str, u64)> {
+    let (status, rest) = line.trim().rsplit_once(" : ")?;
+    let kinds = ["Code ", "Health ", "Ping ", "tcp ", "udp "];
+    let code = kinds.iter().find_map(|kind| status.strip_prefix(kind))?;
     Some((code.trim(), whole(rest.split(' ').next()?)?))
 }

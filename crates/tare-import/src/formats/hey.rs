@@ -40,24 +40,23 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     draft.seen.bytes_are_bodies = true;
     draft.seen.step_ns = Some(1e5);
     number("Average:").into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
-    let replies = lists(block, &mut draft);
-    if replies == 0 {
-        // Without a list of status codes nothing is known of them.
-        (draft.seen.requests, draft.seen.bad_status) = (None, None);
-    }
+    lists(block, &mut draft);
     Ok(draft)
 }
 
-/// Percentiles, and how often each status and each error came: hey's lists, and oha's. Returns the
-/// number of replies.
-pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) -> u64 {
+/// Percentiles, and how often each status and each error came: hey's lists, and oha's.
+pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) {
     let (mut replies, mut bad) = (0u64, 0u64);
-    let mut in_errors = false;
+    let (mut in_codes, mut in_errors) = (false, false);
     for (_, line) in block.numbered() {
         let line = line.trim();
+        in_codes |= line.ends_with(" code distribution:");
         in_errors |= line == "Error distribution:";
         if let Some((percent, time)) = line.split_once("% in ") {
             let percent = plain(percent.trim_end_matches('%'));
+            // The first list is of all replies; oha may add others, of some.
+            let goes_on = |percent: f64| draft.percentiles.iter().all(|p| p.percent < percent);
+            let percent = percent.filter(|percent| goes_on(*percent));
             if let (Some(percent), Some(ns)) = (percent, duration_ns(time)) {
                 draft.put_percentile(percent, ns);
             }
@@ -66,14 +65,14 @@ pub(super) fn lists(block: &Block<'_>, draft: &mut Draft) -> u64 {
             continue;
         };
         if in_errors {
-            let n = whole(key).filter(|n| *n > 0);
-            let kind: String = rest.trim().chars().take(100).collect();
-            draft.seen.errors.extend(n.map(|n| (kind, n)));
+            draft.put_errors(rest, whole(key).unwrap_or(0));
         } else if let Some(n) = rest.trim().strip_suffix(" responses").and_then(whole) {
             replies = replies.saturating_add(n);
             bad = bad.saturating_add(if key.starts_with(['2', '3']) { 0 } else { n });
         }
     }
-    (draft.seen.requests, draft.seen.bad_status) = (Some(replies), Some(bad));
-    replies
+    // Without that list nothing is known of them.
+    if in_codes {
+        (draft.seen.requests, draft.seen.bad_status) = (Some(replies), Some(bad));
+    }
 }

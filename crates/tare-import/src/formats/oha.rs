@@ -36,8 +36,7 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     draft.seen.requests = Some(replies);
     draft.seen.bad_status = Some(bad);
     for (kind, n) in object("errorDistribution").into_iter().flatten() {
-        let n = n.as_u64().filter(|n| *n > 0);
-        draft.seen.errors.extend(n.map(|n| (kind.chars().take(100).collect(), n)));
+        draft.put_errors(kind, n.as_u64().unwrap_or(0));
     }
     forgive_the_deadline(&mut draft);
     Ok(vec![draft])

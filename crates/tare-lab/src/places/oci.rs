@@ -284,8 +284,8 @@ impl Oci {
         let argv = wrapped(&self.program, &["--root", &state, "state", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let said = run(&argv, PATIENCE);
-        let state: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
-        state["status"].as_str().map_or(said.said, str::to_owned)
+        let told: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
+        told["status"].as_str().map_or(said.said, str::to_owned)
     }
 
     /// Once: the root, and what the journal must know.

@@ -13,31 +13,34 @@ use crate::run_build::LoadFacts;
 
 const SMP_VERSION: &str = "v0.0.1";
 
-/// A sweep is one test with a client a value.
+/// A test knows one load: of a sweep it is a list of tests.
 pub fn render(parts: &[Part<'_>]) -> String {
-    let (Some(head), Some(last)) = (parts.first(), parts.last()) else { return "{}\n".into() };
-    let (first, last) = (&head.document.report.run, &last.document.report.run);
-    let id = match first.id == last.id {
-        true => format!("tare-run-{}", first.id),
-        false => format!("tare-runs-{}-{}", first.id, last.id),
+    let mut tests: Vec<Value> = parts.iter().map(test).collect();
+    let whole = match tests.len() {
+        1 => tests.remove(0),
+        _ => Value::Array(tests),
     };
-    let elapsed = parts.iter().map(|part| part.document.report.run.elapsed_ms);
-    let seconds = elapsed.sum::<u64>() as f64 / 1e3;
-    let clients: Vec<Value> = parts.iter().map(|part| client(&part.document.facts.load)).collect();
-    let results: Vec<Value> = parts.iter().flat_map(|part| results(part, &id)).collect();
-    let text = json!({
+    // Plain data: nothing in it can fail to be written.
+    serde_json::to_string_pretty(&whole).unwrap_or_default() + "\n"
+}
+
+fn test(part: &Part<'_>) -> Value {
+    let run = &part.document.report.run;
+    let id = format!("tare-run-{}", run.id);
+    let seconds = run.elapsed_ms as f64 / 1e3;
+    let variants = part.document.report.variants.iter().enumerate();
+    let results: Vec<Value> = variants.map(|(at, v)| result(part, at, v, &id)).collect();
+    json!({
         "performance_test_config": {
             "smp_version": SMP_VERSION,
             "id": id,
-            "name": head.name(),
-            "labels": { "tare_version": first.tare_version, "seed": first.seed.to_string() },
-            "clients": clients,
+            "name": run.name,
+            "labels": { "tare_version": run.tare_version, "seed": run.seed.to_string() },
+            "clients": [client(&part.document.facts.load)],
             "duration": format!("{seconds:.0}s"),
         },
         "performance_test_results": results,
-    });
-    // Plain data: nothing in it can fail to be written.
-    serde_json::to_string_pretty(&text).unwrap_or_default() + "\n"
+    })
 }
 
 fn client(load: &LoadFacts) -> Value {
@@ -50,11 +53,6 @@ fn client(load: &LoadFacts) -> Value {
         "rps": load.rate_per_s.map_or(0, |rate| rate.round() as u64),
         "endpoint_url": [load.path],
     })
-}
-
-fn results(part: &Part<'_>, id: &str) -> Vec<Value> {
-    let variants = part.document.report.variants.iter().enumerate();
-    variants.map(|(at, variant)| result(part, at, variant, id)).collect()
 }
 
 fn result(part: &Part<'_>, at: usize, variant: &Variant, id: &str) -> Value {
@@ -79,7 +77,7 @@ fn result(part: &Part<'_>, at: usize, variant: &Variant, id: &str) -> Value {
     put("max", bounds.map(|(_, most)| most));
     json!({
         "smp_version": SMP_VERSION,
-        "id": format!("tare-run-{}-{at}", run.id),
+        "id": format!("{id}-{at}"),
         "labels": labels(part, variant),
         "start_time": date::rfc3339(run.started_unix_ms),
         "end_time": date::rfc3339(run.started_unix_ms + run.elapsed_ms),

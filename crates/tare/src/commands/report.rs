@@ -1,5 +1,6 @@
 //! `tare report RUN`: a stored run again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use tare_report::form::{Document, Form};
 use tare_report::pair_document::PairDocument;
 use tare_report::run::RunReport;
 use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::MissingCell;
+use tare_report::run_sweep::{MissingCell, name};
 use tare_report::sweep_document::SweepDocument;
 use tare_stats::Metric;
 use tare_store::Store;
@@ -97,6 +98,14 @@ fn range(text: &str) -> Option<(i64, i64)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
+/// The experiment's name, and what is swept.
+fn shared_by_a_sweep(
+    report: &RunReport,
+    values: &BTreeMap<String, String>,
+) -> (String, Vec<String>) {
+    (name(&report.run.name, values), values.keys().cloned().collect())
+}
+
 /// More values than these are no sweep.
 const CELLS_MAX: i64 = 10_000;
 
@@ -108,6 +117,7 @@ impl Report {
             return Err(Failure::flag("RUN", &self.run, allowed));
         }
         let (mut cells, mut missing, mut judged) = (Vec::new(), Vec::new(), Ok(()));
+        let mut shared = None;
         for number in first..=last {
             let text = number.to_string();
             let values = match plan_of(&store.find_run(&text)?) {
@@ -118,6 +128,11 @@ impl Report {
                 }
             };
             let (document, asked) = self.read(store, &text)?;
+            let own = shared_by_a_sweep(&document.report, &values);
+            if *shared.get_or_insert_with(|| own.clone()) != own {
+                let text = format!("runs {first} and {number} are not of one sweep");
+                return Err(Failure::Usage(text));
+            }
             self.check_gates(&document.report)?;
             if document.report.run.rounds == 0 {
                 let reason = "no round was finished".to_owned();

@@ -186,6 +186,11 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
         "tare_rounds{run=\"3\",experiment=\"Delay by connections\",connections=\"16\"} 3";
     assert!(open.contains(of_value) && open.matches("# TYPE tare_rounds gauge").count() == 1);
     desk.tare(&["report", "1-4"]).fails(2, "there is no run 4");
+    let other = toml
+        .replace("connections = [1, 4, 16]", "threads = [1]")
+        .replace("rounds = 3", "rounds = 1");
+    desk.tare(&["run", str(&desk.file("other.toml", &other)), "-q"]).success();
+    desk.tare(&["report", "1-4"]).fails(2, "runs 1 and 4 are not of one sweep");
     desk.tare(&["report", "3-1"]).fails(2, "RUN 3-1: the first run and the last");
     desk.tare(&["report", "1-3", "--fail-if", "x: p50 > 5%"]).fails(2, "gates are about what is");
     let pair = page("pair.html");
