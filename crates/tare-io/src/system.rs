@@ -169,13 +169,3 @@ pub fn is_ignored(signal: i32) -> bool {
     };
     action.sa_sigaction == libc::SIG_IGN
 }
-
-/// Waits for a child of this process to end; the most memory it ever had resident, in kilobytes.
-pub fn wait_for_peak_kb(pid: u32) -> io::Result<u64> {
-    // SAFETY: an all-zero rusage is valid, and the call fills it.
-    let (done, usage) = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        (libc::wait4(pid as i32, std::ptr::null_mut(), 0, &mut usage), usage)
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(usage.ru_maxrss as u64) }
-}
