@@ -330,11 +330,11 @@ fn ports_that_run_out() {
         "--rounds",
         "2",
         "--slice",
-        "30ms",
+        "100ms",
         "--cycles",
         "2",
     ];
-    let setup = "sysctl -qw net.ipv4.ip_local_port_range='40000 41999'";
+    let setup = "sysctl -qw net.ipv4.ip_local_port_range='40000 40999'";
     let Some(report) = in_namespace(&desk, setup, &args) else { return };
     let found = guard(&report, "ports");
     assert!(found.text.contains("of the local ports were in use; widen"), "{found:?}");
@@ -401,7 +401,7 @@ fn a_server_that_is_of_two_kinds() {
     let tare = env!("CARGO_BIN_EXE_tare");
     let b = format!(
         "--launch=b=n=$(($(cat {0})+1)); echo $n >{0}; exec {tare} target \
-         --listen 127.0.0.1:{{port}} --service-time $((1+n%2))ms",
+         --listen 127.0.0.1:{{port}} --service-time $((1+4*(n%2)))ms",
         count.display()
     );
     let [a, _] = launches("--service-time 1ms", "");
