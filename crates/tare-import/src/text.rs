@@ -159,8 +159,8 @@ type Read = (usize, Result<Vec<Draft>, Trouble>);
 fn output(lines: &[&str], at: usize) -> Option<Read> {
     let format = formats::TEXT.iter().find(|format| (format.begins)(&lines[at..]))?;
     let rest = &lines[at..lines.len().min(at + BLOCK_MAX)];
-    // Another output, a heading, or the end of a fence ends it, unless the tool itself prints such a
-    // line.
+    // Another output, a heading, or the end of a fence ends it, unless the tool itself prints such
+    // a line.
     let is_other = |from: usize| {
         let begins = formats::TEXT.iter().any(|other| (other.begins)(&rest[from..]));
         (ends_all(rest[from]) || begins) && !(format.is_inside)(&rest[..from], rest[from])

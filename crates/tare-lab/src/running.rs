@@ -42,8 +42,8 @@ pub struct Running {
 }
 
 /// The child notes its number and enters its groups itself, before it becomes the server: nothing
-/// is started that is not written down. Where tare was gone before that, nobody will look for it: it
-/// ends.
+/// is started that is not written down. Where tare was gone before that, nobody will look for it:
+/// it ends.
 const BIRTH: &str = r#"echo $$ >"$0" || exit 125
 read -r _ _ _ parent _ </proc/$$/stat && [ "$parent" != "$1" ] && exit 125
 shift

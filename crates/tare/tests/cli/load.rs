@@ -149,8 +149,8 @@ fn ten_thousand_connections_in_a_hundred_megabytes() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Looked at while it runs: the peak that `wait4` tells at the end is at least what this process,
-    // with all its tests, had when it started it.
+    // Looked at while it runs: the peak that `wait4` tells at the end is at least what this
+    // process, with all its tests, had when it started it.
     let mut peak_kb = 0;
     while child.try_wait().unwrap().is_none() {
         peak_kb = peak_kb_of(child.id()).unwrap_or(0).max(peak_kb);
