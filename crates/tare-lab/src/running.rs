@@ -45,7 +45,7 @@ pub struct Running {
 /// is started that is not written down. Where tare was gone before that, nobody will look for it:
 /// it ends.
 const BIRTH: &str = r#"echo $$ >"$0" || exit 125
-read -r _ _ _ parent _ </proc/$$/stat && [ "$parent" != "$1" ] && exit 125
+{ read -r _ _ _ parent _ </proc/$$/stat; } 2>/dev/null && [ "$parent" != "$1" ] && exit 125
 shift
 while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
 shift; exec "$@""#;
