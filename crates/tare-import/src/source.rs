@@ -80,12 +80,11 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
 
 /// A log that begins with a line of JSON, as fortio's does, is text.
 fn is_json(bytes: &[u8]) -> bool {
-    let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
-    let is_log = first.starts_with(b"{") && first.ends_with(b"}") && first.len() > 2;
-    first.starts_with(b"[")
-        || (first.starts_with(b"{") && !(is_log && lines.any(|line| !line.is_empty())))
+    let is_log = text::is_value(first) && lines.any(|line| !line.is_empty());
+    first.starts_with(b"[") || (first.starts_with(b"{") && !is_log)
 }
 
 /// `bytes` begin at a line of their file.

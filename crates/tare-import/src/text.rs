@@ -65,17 +65,13 @@ pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
         if fence.is_some() && is_heading(line) && line.starts_with("##") {
             fence = None;
         }
-        let as_json = match at < no_json_before {
-            true => None,
-            false => json(&lines, at, fence.is_some()),
-        };
-        let as_json = as_json.and_then(|text| {
-            let length = text.lines().count();
-            // What has none of a tool's keys has none in any of its parts.
-            no_json_before = at + length;
-            formats::json::is_likely(&text).then(|| (length, read_json(&text, file, at + 1)))
-        });
-        if let Some((length, read)) = as_json.or_else(|| output(&lines, at)) {
+        let may_be_json = at >= no_json_before;
+        let found = may_be_json.then(|| json(&lines, at, fence.is_some())).flatten();
+        // What has none of a tool's keys has none in any of its parts: it is looked at once.
+        no_json_before = found.as_ref().map_or(no_json_before, |found| at + found.lines().count());
+        let found = found.filter(|found| formats::json::is_likely(found));
+        let found = found.map(|found| (found.lines().count(), read_json(&found, file, at + 1)));
+        if let Some((length, read)) = found.or_else(|| output(&lines, at)) {
             match read {
                 Ok(found) => drafts.extend(
                     found
@@ -180,7 +176,7 @@ fn ends_all(line: &str) -> bool {
 /// JSON that may begin here: a value on a line of its own, or in code to the end of its fence or
 /// indentation.
 fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
-    if is_value(lines[at]) {
+    if is_value(lines[at].as_bytes()) {
         return Some(lines[at].to_owned());
     }
     let indented = lines[at].starts_with("    ") || lines[at].starts_with('\t');
@@ -196,9 +192,9 @@ fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
 }
 
 /// `{"level":"info"}`
-pub fn is_value(line: &str) -> bool {
-    let line = line.trim();
-    line.len() > 2 && line.starts_with('{') && line.ends_with('}')
+pub fn is_value(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.len() > 2 && line.starts_with(b"{") && line.ends_with(b"}")
 }
 
 fn read_json(text: &str, file: &str, first: usize) -> Result<Vec<Draft>, Trouble> {

@@ -218,6 +218,10 @@ fn numbers_that_are_too_coarse() {
     let read = import(printed);
     one(&read, "coarse", Severity::Note, "p50 (0.509 ms) lies in a bucket 0.990 ms wide");
     assert_eq!(read.samples[0].value(Metric::LatencyP50), Some(509_000.0));
+    // oha's older versions print seconds, with as many digits as hey.
+    let oha = "Summary:\n  Success rate:\t1.0\n  Average:\t0.0004 secs\n  Requests/sec:\t9.0\n  \
+        50.00% in 0.0003 secs\n";
+    one(&import(oha), "coarse", Severity::Note, "in steps of 0.1 ms, up to 0.300 ms");
     let points = "metric_name,timestamp,metric_value\nhttp_reqs,100,1\nhttp_req_duration,104,1\n";
     let finding = one(&import(points), "coarse", Severity::Warn, "5 s to ± 20.0 %");
     assert_eq!(finding.metrics, [Metric::Throughput]);

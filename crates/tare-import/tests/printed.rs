@@ -103,6 +103,24 @@ fn of_ohas_lists_the_one_of_all_replies_is_read() {
 }
 
 #[test]
+fn errors_whose_kept_words_are_the_same_add_up() {
+    let long = "x".repeat(100);
+    let text = format!(
+        "Summary:\n  Success rate:\t1.00%\n  Requests/sec:\t9.0\n\nError distribution:\n  \
+         [40] {long}a\n  [7] {long}b\n"
+    );
+    assert_eq!(drafts(&text)[0].seen.errors.values().collect::<Vec<_>>(), [&47]);
+}
+
+#[test]
+fn a_run_until_interrupted_has_its_address() {
+    let head = HEAD.replace("for 40 calls", "until interrupted");
+    let draft = &drafts(&format!("{head}{}", ended(99)))[0];
+    assert_eq!(draft.asked.url.as_deref(), Some("http://h:1/"));
+    assert_eq!((draft.asked.requests, draft.asked.seconds), (None, None));
+}
+
+#[test]
 fn json_in_text_is_bounded_and_read_once() {
     let one = "{\"DurationHistogram\": [\n";
     let long = format!("text\n```\n{one}{}```\n", "1,\n".repeat(6 << 20));

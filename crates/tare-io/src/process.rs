@@ -216,3 +216,21 @@ pub fn free_bytes(path: &std::path::Path) -> io::Result<u64> {
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(stat.f_bavail * stat.f_frsize) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_command_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("20");
+            end_with_starter(&mut command);
+            command.spawn().unwrap()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+}

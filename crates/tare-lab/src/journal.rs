@@ -1,5 +1,6 @@
 //! What was made outside this process's memory, written down before it is made, so that it is
-//! removed in reverse order: at the end, on errors, and by `tare clean` after `kill -9`.
+//! removed, processes first and the rest in reverse order: at the end, on errors, and by
+//! `tare clean` after `kill -9`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -18,7 +18,7 @@ pub fn other_address(sample: &Sample) -> Option<Finding> {
     // "HOST" and "$URL" stand for what was typed.
     let is_symbol =
         command.contains(['$', '<', '{']) || host(&command).chars().any(|c| c.is_ascii_uppercase());
-    if same || is_symbol || sample.asked.url.is_none() {
+    if same || is_symbol {
         return None;
     }
     let text = format!("the command above asks {command}, the output is of {own}");

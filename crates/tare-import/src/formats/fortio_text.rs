@@ -77,7 +77,8 @@ fn head(block: &Block<'_>, draft: &mut Draft) {
         let asked = text.split_once(" procs, ").and_then(|(_, rest)| rest.split_once(": "));
         if let Some((load, url)) = asked {
             draft.asked.url = Some(url.trim().chars().take(300).collect());
-            let load = load.trim_start_matches("for ");
+            // Or "until interrupted".
+            let load = load.strip_prefix("for ").unwrap_or(load);
             draft.asked.requests = load.strip_suffix(" calls").and_then(whole);
             draft.asked.seconds = seconds(load);
         }

@@ -49,10 +49,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
                 metrics.put(name, "rate", per_s);
             }
             // "0.00%  0 out of 44677", and before that "0.00% ✓ 0 ✗ 44677".
-            ("http_req_failed", [_, bad, "out", "of", ..]) => {
-                whole(bad).into_iter().for_each(|n| metrics.put(name, "passes", n as f64));
-            }
-            ("http_req_failed", [_, "✓", bad, ..]) => {
+            ("http_req_failed", [_, bad, "out", "of", ..] | [_, "✓", bad, ..]) => {
                 whole(bad).into_iter().for_each(|n| metrics.put(name, "passes", n as f64));
             }
             ("data_received", [number, unit, ..]) => {

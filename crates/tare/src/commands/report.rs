@@ -106,6 +106,8 @@ fn shared_by_a_sweep(
     (name(&report.run.name, values), values.keys().cloned().collect())
 }
 
+const NAME_ITS_RUNS: &str = "name its first run and its last, as 'tare runs' lists them";
+
 /// More values than these are no sweep.
 const CELLS_MAX: i64 = 10_000;
 
@@ -123,14 +125,15 @@ impl Report {
             let values = match plan_of(&store.find_run(&text)?) {
                 Ok(plan) if !plan.cell.is_empty() => plan.cell,
                 _ => {
-                    let text = format!("run {number} is no value of a sweep");
+                    let text = format!("run {number} is no value of a sweep; {NAME_ITS_RUNS}");
                     return Err(Failure::Usage(text));
                 }
             };
             let (document, asked) = self.read(store, &text)?;
             let own = shared_by_a_sweep(&document.report, &values);
             if *shared.get_or_insert_with(|| own.clone()) != own {
-                let text = format!("runs {first} and {number} are not of one sweep");
+                let text =
+                    format!("runs {first} and {number} are not of one sweep; {NAME_ITS_RUNS}");
                 return Err(Failure::Usage(text));
             }
             self.check_gates(&document.report)?;
