@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_io::process::{Watched, signal};
+use tare_io::process::{Watched, signal, signal_group};
 
 use crate::error::LabError;
 use crate::filters::shared::SharedMemory;
@@ -310,9 +310,18 @@ fn end_processes_of(path: &Path) -> Option<String> {
     if pid < 2 || !is_leader_of_ours(pid, path) {
         return None;
     }
-    let pids = processes::of_group(pid);
-    pids.iter().for_each(|pid| kill_and_wait(*pid));
-    (!pids.is_empty()).then(|| format!("{} processes of group {pid}", pids.len()))
+    let found = processes::of_group(pid);
+    let mut left = found.clone();
+    for _ in 0..KILL_ATTEMPTS {
+        if left.is_empty() {
+            break;
+        }
+        // All at once: one that is listed may start another meanwhile.
+        let _ = signal_group(pid, libc::SIGKILL);
+        left.iter().for_each(|pid| kill_and_wait(*pid));
+        left = processes::of_group(pid);
+    }
+    (!found.is_empty()).then(|| format!("{} processes of group {pid}", found.len()))
 }
 
 /// Numbers of processes are used again. The leader wrote the file as its first act, so it started
