@@ -43,7 +43,7 @@ impl Hands {
                 self.server = None;
                 let events = self.events.clone();
                 let who = "server".to_owned();
-                let site = Site { who, cpus, cgroup: None, pidfile: None, events };
+                let site = Site { who, cpus, cgroup: None, journal: None, events };
                 self.server = Some(LocalServer::start(*recipe, &site).map_err(lab)?);
                 done(())
             }

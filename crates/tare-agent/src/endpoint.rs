@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use tare_io::{DurationNs, SocketOptions, system};
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 
 pub const WORD: &str = "net";
 
@@ -33,7 +33,7 @@ fn plan(flags: &[String]) -> Option<EndpointPlan> {
         sockets: SocketOptions::default(),
         connections_max: CONNECTIONS_MAX,
         calls: false,
-        obeys: false,
+        obeys: Obeys::Nobody,
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use tare_io::process::{Watched, reap, signal};
+use tare_io::process::{Watched, reap};
 use tare_io::{DurationNs, net_config, process, system};
 use tare_lab::agent::VERSION;
 use tare_lab::agent::protocol::Hello;
@@ -78,9 +78,8 @@ pub fn end_children() {
             return;
         }
         for pid in children {
-            let watched = Watched::new(pid);
-            let _ = signal(pid, libc::SIGKILL);
-            if let Ok(watched) = watched {
+            if let Ok(watched) = Watched::new(pid) {
+                let _ = watched.signal(libc::SIGKILL);
                 watched.ends_within(KILLED_WITHIN);
             }
             reap(pid);

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use tare_lab::agent::LINE_BYTES_MAX;
+use tare_lab::agent::REQUEST_BYTES_MAX;
 use tare_lab::agent::protocol::{Failed, FromAgent, Hello, Message, PROTOCOL, Request, ToAgent};
 use tare_lab::launch::Event;
 
@@ -26,7 +26,7 @@ pub fn listen(from: From, stop: Arc<AtomicBool>) -> io::Result<Receiver<(u64, Re
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            let read = reader.by_ref().take(REQUEST_BYTES_MAX).read_until(b'\n', &mut line);
             let whole = read.is_ok() && line.ends_with(b"\n");
             let message = whole.then(|| ToAgent::parse(&line)).and_then(|parsed| match parsed {
                 Ok(message) => Some(message),

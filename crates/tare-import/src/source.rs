@@ -31,8 +31,10 @@ pub fn printable(text: &str) -> String {
 
 /// Outputs pasted into text; a book of them is shorter.
 const TEXT_MAX: u64 = 64 << 20;
+/// Text of very short lines takes most memory by their number.
+const LINES_MAX: usize = 2_000_000;
 /// A JSON value takes up to sixteen times its text in memory.
-pub const JSON_MAX: usize = 16 << 20;
+pub const JSON_MAX: usize = 8 << 20;
 /// Enough to know what a file is.
 const HEAD: usize = 64 << 10;
 
@@ -62,6 +64,12 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
         Trouble::at(line, "is no text: it holds bytes that are not UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some((at, _)) = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').nth(LINES_MAX)
+        && at + 1 < text.len()
+    {
+        let why = "goes on after 2,000,000 lines, the most that are read of text";
+        return Err(Trouble::at(LINES_MAX + 1, why));
+    }
     let (drafts, unread) = if is_json {
         (formats::json::read(text, file, 1)?, Vec::new())
     } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {

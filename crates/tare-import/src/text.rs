@@ -350,12 +350,18 @@ fn stands_alone(lines: &[&str], at: usize) -> bool {
         && !line.ends_with(['.', ',', ';', '!', '?'])
         && !lines[at].starts_with([' ', '\t']);
     let alone = at == 0 || lines[at - 1].trim().is_empty();
-    let next = lines[at + 1..].iter().find(|line| !line.trim().is_empty());
+    if !(plain && alone) {
+        return false;
+    }
+    let next = lines[at + 1..].iter().take(BLANKS_MAX).find(|line| !line.trim().is_empty());
     let before_code = next.is_some_and(|next| {
         fence_mark(next).is_some() || next.starts_with("    ") || next.starts_with('\t')
     });
-    plain && alone && before_code && (1..=5).contains(&words) && line.len() <= 50
+    before_code && (1..=5).contains(&words) && line.len() <= 50
 }
+
+/// Blank lines between a name and what it names.
+const BLANKS_MAX: usize = 10;
 
 /// A heading's words without markup and numbering.
 fn cleaned(text: &str) -> String {

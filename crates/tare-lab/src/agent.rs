@@ -6,18 +6,22 @@ mod server;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
+use tare_stats::plain;
 
 use crate::error::LabError;
 use crate::launch::Event;
 use crate::running::{Running, Start};
-use protocol::{Failed, FromAgent, Hello, Message, PROTOCOL, Request, ToAgent, Used};
+use protocol::{Failed, HeardLine, Hello, PROTOCOL, Request, ToAgent, Used};
 
 pub use server::PlacedServer;
 
@@ -40,7 +44,19 @@ struct Ends {
     to: Option<Sender<String>>,
     /// It did not answer in time, and is not asked again.
     silent: bool,
-    from: Receiver<FromAgent>,
+    from: Receiver<Heard>,
+    /// Which answer is waited for; others are dropped.
+    awaited: Arc<AtomicU64>,
+    /// Events that it may still send before its next server is started.
+    events_left: Arc<AtomicU64>,
+}
+
+/// What an agent said that somebody waits for.
+#[derive(Debug)]
+enum Heard {
+    Hello(u32, Box<Hello>),
+    Done(Box<RawValue>),
+    Failed(Failed),
 }
 
 /// How long an answer may take where the request does not say.
@@ -51,10 +67,21 @@ const PATIENCE_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long an agent may take to end what it started, once its stream has ended.
 const GRACE: DurationNs = DurationNs::from_secs(8);
-/// Nothing that is said is longer.
-pub const LINE_BYTES_MAX: u64 = 64 << 20;
+/// Nothing that an agent is asked is longer: a server's files are part of it.
+pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
+/// Nothing that it answers is: pages, histograms.
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
 /// Lines before the first word of an agent: banners of ssh, a kernel's last words.
 const LINES_BEFORE_HELLO: usize = 1000;
+/// Answers that nobody waits for: a few come too late, more are not an agent's.
+const STRAYS_MAX: usize = 1000;
+/// A launch's own lines are cut off sooner, where the agent is ours.
+const EVENTS_A_LAUNCH: u64 = 200;
+const EVENT_CHARS_MAX: usize = 2000;
+/// A greeting or an answer, and no more.
+const WAITING_MAX: usize = 2;
+/// While it is asked nothing.
+const NOTHING: u64 = 0;
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.
@@ -70,10 +97,18 @@ impl Agent {
         let Some((to, out)) = running.conversation() else {
             return cannot("it has no standard input and output".into());
         };
-        let (sender, from) = channel();
-        let (events, who) = (start.events.clone(), start.who.to_owned());
+        let (sender, from) = sync_channel(WAITING_MAX);
+        let awaited = Arc::new(AtomicU64::new(NOTHING));
+        let events_left = Arc::new(AtomicU64::new(EVENTS_A_LAUNCH));
+        let ear = Ear {
+            who: start.who.to_owned(),
+            to: sender,
+            awaited: awaited.clone(),
+            events: start.events.clone(),
+            events_left: events_left.clone(),
+        };
         let reader = std::thread::Builder::new().name("agent".into());
-        if let Err(error) = reader.spawn(move || listen(out, &who, &sender, &events)) {
+        if let Err(error) = reader.spawn(move || ear.listen(out)) {
             return cannot(error.to_string());
         }
         let (lines, outbox) = channel();
@@ -81,26 +116,26 @@ impl Agent {
         if let Err(error) = writer.spawn(move || write(to, &outbox)) {
             return cannot(error.to_string());
         }
-        let mut ends = Ends { running, to: Some(lines), silent: false, from };
+        let to = Some(lines);
+        let mut ends = Ends { running, to, silent: false, from, awaited, events_left };
         let limit = monotonic_now() + patience;
         let hello = loop {
             match ends.from.recv_timeout(LOOK) {
-                Ok(FromAgent { message: Message::Hello(hello), tare }) => break (tare, *hello),
-                Ok(_) => {}
+                Ok(Heard::Hello(tare, hello)) => break (tare, *hello),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let how = ends.last_words();
                     return cannot(how);
                 }
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                    ends.end(DurationNs::ZERO);
-                    return cannot("interrupted".into());
-                }
-                Err(RecvTimeoutError::Timeout) if monotonic_now() > limit => {
-                    ends.end(DurationNs::ZERO);
-                    let words = ends.running.last_words();
-                    return cannot(format!("no word from its agent within {patience}{words}"));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if stop.load(Ordering::Relaxed) {
+                ends.end(DurationNs::ZERO);
+                return cannot("interrupted".into());
+            }
+            if monotonic_now() > limit {
+                ends.end(DurationNs::ZERO);
+                let words = ends.running.last_words();
+                return cannot(format!("no word from its agent within {patience}{words}"));
             }
         };
         let (protocol, hello) = hello;
@@ -131,39 +166,34 @@ impl Agent {
         if ends.silent {
             return Err(self.environment("its agent does not answer".into()));
         }
+        if matches!(request, Request::Start { .. }) {
+            ends.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
+        }
+        ends.awaited.store(id, Ordering::Release);
         ends.say(&ToAgent { tare: PROTOCOL, id, request }).map_err(|_| self.lost(&mut ends))?;
         let mut limit = monotonic_now() + patience;
         let mut told = false;
         loop {
             match ends.from.recv_timeout(LOOK) {
-                Ok(FromAgent { message: Message::Done { id: of, value }, .. }) if of == id => {
-                    return serde_json::from_value(value).map_err(|error| {
+                Ok(Heard::Done(value)) => {
+                    return serde_json::from_str(value.get()).map_err(|error| {
                         self.environment(format!("its agent's answer is not understood: {error}"))
                     });
                 }
-                Ok(FromAgent { message: Message::Failed { id: of, failed }, .. }) if of == id => {
-                    return Err(match failed {
-                        Failed::Usage(text) => LabError::Usage(text),
-                        Failed::Environment(text) => LabError::Environment(text),
-                        Failed::Target(text) => LabError::Target(text),
-                    });
-                }
-                // An answer that came too late for its question.
-                Ok(_) => {}
+                Ok(Heard::Failed(failed)) => return Err(failed.into()),
+                Ok(Heard::Hello(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(self.lost(&mut ends)),
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.stop.load(Ordering::Relaxed) && !told {
-                        told = true;
-                        limit = limit.min(monotonic_now() + PATIENCE_OF_STOPPING);
-                        let cancel = ToAgent { tare: PROTOCOL, id: 0, request: Request::Cancel };
-                        let _ = ends.say(&cancel);
-                    }
-                    if monotonic_now() > limit {
-                        ends.silent = true;
-                        let text = format!("its agent did not answer within {patience}");
-                        return Err(self.environment(text));
-                    }
-                }
+            }
+            if self.stop.load(Ordering::Relaxed) && !told {
+                told = true;
+                limit = limit.min(monotonic_now() + PATIENCE_OF_STOPPING);
+                let cancel = ToAgent { tare: PROTOCOL, id: 0, request: Request::Cancel };
+                let _ = ends.say(&cancel);
+            }
+            if monotonic_now() > limit {
+                ends.silent = true;
+                let text = format!("its agent did not answer within {patience}");
+                return Err(self.environment(text));
             }
         }
     }
@@ -250,29 +280,98 @@ fn write(mut to: ChildStdin, outbox: &Receiver<String>) {
     }
 }
 
-/// Sorts what an agent says: events to the run's log, the rest to who asked.
-fn listen(out: ChildStdout, who: &str, to: &Sender<FromAgent>, events: &Sender<Event>) {
-    let mut reader = BufReader::with_capacity(64 << 10, out);
-    let mut line = Vec::new();
-    let mut strange = 0;
-    loop {
-        line.clear();
-        let read = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        if !read.is_ok_and(|n| n > 0) {
-            return;
-        }
-        match serde_json::from_slice(&line) {
-            Ok(FromAgent { message: Message::Event(event), .. }) => {
-                let _ = events.send(Event { who: who.to_owned(), ..event });
-            }
-            Ok(message) => {
-                if to.send(message).is_err() {
-                    return;
-                }
-            }
-            // Not an agent's word: whoever speaks before it.
-            Err(_) if strange < LINES_BEFORE_HELLO => strange += 1,
-            Err(_) => return,
+impl From<Failed> for LabError {
+    fn from(failed: Failed) -> Self {
+        let safe = |text: String| plain::line(&text).into_owned();
+        match failed {
+            Failed::Usage(text) => Self::Usage(safe(text)),
+            Failed::Environment(text) => Self::Environment(safe(text)),
+            Failed::Target(text) => Self::Target(safe(text)),
         }
     }
 }
+
+/// Sorts what an agent says: events to the run's log, the awaited answer to who asked. An agent in
+/// another's place may say anything, at any speed: only this much of it is kept.
+struct Ear {
+    who: String,
+    to: SyncSender<Heard>,
+    awaited: Arc<AtomicU64>,
+    events: Sender<Event>,
+    events_left: Arc<AtomicU64>,
+}
+
+impl Ear {
+    fn listen(&self, out: ChildStdout) {
+        let mut reader = BufReader::with_capacity(64 << 10, out);
+        let mut line = Vec::new();
+        let (mut strange, mut strays) = (0, 0);
+        while strange < LINES_BEFORE_HELLO && strays < STRAYS_MAX {
+            line.clear();
+            line.shrink_to(64 << 10);
+            let read = reader.by_ref().take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line);
+            if !read.is_ok_and(|n| n > 0) {
+                return;
+            }
+            match serde_json::from_slice::<HeardLine<'_>>(&line) {
+                // Not an agent's word: whoever speaks before it.
+                Err(_) => strange += 1,
+                Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
+                Ok(heard) => match self.pass_on(heard) {
+                    Passed::On => {}
+                    Passed::Unasked => strays += 1,
+                    Passed::NobodyThere => return,
+                },
+            }
+        }
+    }
+
+    fn pass_on(&self, heard: HeardLine<'_>) -> Passed {
+        let is_awaited = |id: u64| {
+            id != NOTHING
+                && self
+                    .awaited
+                    .compare_exchange(id, NOTHING, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        };
+        let message = match heard {
+            HeardLine { tare, hello: Some(hello), .. } => Heard::Hello(tare, hello),
+            HeardLine { done: Some(answer), .. } if is_awaited(answer.id) => {
+                Heard::Done(answer.value.to_owned())
+            }
+            HeardLine { failed: Some(failure), .. } if is_awaited(failure.id) => {
+                Heard::Failed(failure.failed)
+            }
+            _ => return Passed::Unasked,
+        };
+        match self.to.try_send(message) {
+            Ok(()) => Passed::On,
+            Err(TrySendError::Full(_)) => Passed::Unasked,
+            Err(TrySendError::Disconnected(_)) => Passed::NobodyThere,
+        }
+    }
+
+    fn on_event(&self, event: Event) {
+        let less = |left: u64| left.checked_sub(1);
+        let Ok(left) = self.events_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        else {
+            return;
+        };
+        let text: String = match left {
+            1 => "(further events of this launch are not kept)".into(),
+            _ => event.text.chars().take(EVENT_CHARS_MAX).collect(),
+        };
+        let text = plain::line(&text).into_owned();
+        let _ = self.events.send(Event { unix_ms: event.unix_ms, who: self.who.clone(), text });
+    }
+}
+
+/// What became of a line.
+enum Passed {
+    On,
+    Unasked,
+    NobodyThere,
+}
+
+#[cfg(test)]
+mod tests;

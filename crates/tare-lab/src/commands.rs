@@ -2,12 +2,14 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, end_with_starter, signal_group};
+use tare_stats::plain;
 
 use crate::error::LabError;
 use crate::programs;
@@ -16,8 +18,9 @@ use crate::programs;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub worked: bool,
-    /// Its standard output.
+    /// Its standard output, and error output.
     pub out: String,
+    pub err: String,
     /// Why it did not work, in one line.
     pub said: String,
 }
@@ -29,8 +32,12 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let program = argv.first().copied().unwrap_or_default();
     let failed = |said: String| Outcome { said, ..Outcome::default() };
     // Tools of the system are where ordinary users' paths do not look.
-    let found = if program.contains('/') { None } else { programs::find(&[program]) };
-    let mut command = Command::new(found.unwrap_or_else(|| program.into()));
+    let found = match program.contains('/') {
+        true => Some(PathBuf::from(program)),
+        false => programs::find(&[program]),
+    };
+    let Some(found) = found else { return failed(format!("{program} is not installed")) };
+    let mut command = Command::new(found);
     command.args(&argv[1.min(argv.len())..]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // With whatever it starts.
@@ -64,7 +71,8 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let (out, err) = (text_of(out), text_of(err));
     let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = if lines.is_empty() { "it said nothing".to_owned() } else { lines.join(" | ") };
-    Outcome { worked, out, said }
+    let said = plain::line(&said).into_owned();
+    Outcome { worked, out, err, said }
 }
 
 /// Who keeps the other end of an output open must not keep tare waiting.

@@ -31,14 +31,13 @@ impl Companion {
     pub fn start(recipe: &CompanionRecipe, folder: &Path, site: &Site) -> Result<Self, LabError> {
         // In a place its journal ends with the place; here `tare clean` must find it.
         let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
-        let env = if site.pidfile.is_none() { vec![data] } else { Vec::new() };
-        let pidfile = site.pidfile.as_ref().map(|path| path.with_extension("companion"));
+        let env = if site.journal.is_none() { vec![data] } else { Vec::new() };
         let running = Running::start(&Start {
             who: &format!("{}, controller", site.who),
             argv: &recipe.argv,
             env: &env,
             cpus: &site.cpus,
-            pidfile: pidfile.as_deref(),
+            journal: site.journal.as_ref(),
             entrances: &[],
             events: &site.events,
             talks: false,
@@ -73,6 +72,7 @@ impl Drop for Companion {
             self.0.ends_within(GRACE);
         }
         self.0.status();
+        self.0.is_gone();
         self.0.end_drains();
     }
 }

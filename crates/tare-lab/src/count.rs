@@ -1,12 +1,12 @@
 //! Asking a server how many requests it served: its status page, or its access log.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tare_io::files::open_regular;
 
 use crate::launch::Server;
 
@@ -59,7 +59,7 @@ impl CountSource {
 
 /// Lines of a file; one that is not there has none.
 pub fn lines(path: &Path) -> Option<u64> {
-    let mut file = match File::open(path) {
+    let mut file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Some(0),
         Err(_) => return None,

@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use tare_io::time::wall_unix_ms;
+use tare_stats::plain;
 
 use crate::launch::Event;
 
@@ -37,7 +38,7 @@ impl Written {
             return;
         }
         let cut = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
-        let mut text = String::from_utf8_lossy(cut).trim_end().to_owned();
+        let mut text = plain::line(String::from_utf8_lossy(cut).trim_end()).into_owned();
         if before == LINES_KEPT {
             text = "(further lines of this launch are counted, not kept)".into();
         }

@@ -66,6 +66,17 @@ impl FilterKind {
         matches!(self, Self::Shm | Self::Ebpf)
     }
 
+    /// Whether this machine can run it.
+    pub fn check_machine(self) -> Result<(), LabError> {
+        let cpus = || std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        if self == Self::Mpk && !cpus().split_whitespace().any(|flag| flag == "ospke") {
+            let text = "filter mpk: protection keys cannot be used: this CPU has none, or the \
+                        kernel does not use them (no ospke in /proc/cpuinfo)";
+            return Err(LabError::Environment(text.into()));
+        }
+        Ok(())
+    }
+
     /// The file behind the plug-in interface, for the filters that have one.
     fn library(self) -> Option<String> {
         (self != Self::Off).then(|| format!("libtare_filter_{}.so", self.name().replace('-', "_")))

@@ -1,19 +1,23 @@
 //! What was made outside this process's memory, written down before it is made, so that it is
 //! removed, processes first and the rest in reverse order: at the end, on errors, and by
 //! `tare clean` after `kill -9`.
+//!
+//! A journal decides what root kills and removes. It is therefore only believed where it is a
+//! regular file of this user that nobody else could have written (`tare_io::owned`), and it holds
+//! data, never a command line: [`removal`](crate::removal) knows how each kind is removed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tare_io::DurationNs;
-use tare_io::process::{Watched, signal, signal_group};
+use tare_io::owned::{self, Folder, OwnedError};
 
 use crate::error::LabError;
-use crate::filters::shared::SharedMemory;
-use crate::processes::{self, Stat};
+use crate::processes::{Birth, Stat};
 use crate::removal;
 
 /// Something to remove.
@@ -25,8 +29,8 @@ pub enum Made {
     Cgroup(PathBuf),
     /// An object in /dev/shm.
     SharedMemory(PathBuf),
-    /// The process group of the process that wrote its number into this file.
-    ProcessesOf(PathBuf),
+    /// The process group that this process leads.
+    Processes(Birth),
     /// A network link; its hardware address tells it from another of the same name.
     Link {
         name: String,
@@ -39,15 +43,15 @@ pub enum Made {
         bridge: String,
         mac: String,
     },
-    /// What an OCI runtime keeps of a container.
+    /// What an OCI runtime keeps of a container. The runtime is named as in the experiment.
     OciContainer {
-        program: PathBuf,
+        runtime: String,
         state: PathBuf,
         id: String,
     },
     /// A container of an engine.
     EngineContainer {
-        program: PathBuf,
+        engine: String,
         name: String,
     },
     /// A folder on another machine.
@@ -58,63 +62,123 @@ pub enum Made {
     },
 }
 
+impl Made {
+    /// Whether a restart of the machine removes it, too.
+    fn ends_with_the_boot(&self) -> bool {
+        match self {
+            Self::Cgroup(_)
+            | Self::SharedMemory(_)
+            | Self::Processes(_)
+            | Self::Link { .. }
+            | Self::NetworkNamespace(_)
+            | Self::BlockedRange { .. } => true,
+            Self::Folder(_)
+            | Self::OciContainer { .. }
+            | Self::EngineContainer { .. }
+            | Self::SshFolder { .. } => false,
+        }
+    }
+}
+
+/// The first line of a journal: where its process numbers mean something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    tare_journal: u32,
+    boot_id: String,
+    pid_namespace: String,
+}
+
+const FORMAT: u32 = 2;
+
+impl Header {
+    fn here() -> Self {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        Self {
+            tare_journal: FORMAT,
+            boot_id: boot_id.unwrap_or_default().trim().to_owned(),
+            pid_namespace: namespace.display().to_string(),
+        }
+    }
+}
+
 /// Everything this process has made. Removed when dropped.
 #[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
+pub struct Journal(Entries);
+
+/// A journal's entries, for those who add to it.
+#[derive(Clone, Debug)]
+pub struct Entries(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: Folder,
+    name: OsString,
+    /// Locked as long as this process lives.
     file: File,
     made: Vec<Made>,
 }
 
 /// Everything tare makes bears it, and nothing else is ever removed.
 pub const PREFIX: &str = "tare-";
+/// Journals that one process may have at a time.
+const JOURNALS_MAX: u32 = 1000;
+/// A line is about 100 bytes: this is some 600,000 launches.
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+const LINE_BYTES_MAX: u64 = 64 << 10;
 
 impl Journal {
-    /// Opens this process's journal in `folder`.
+    /// Opens this process's journal in `folder`, which is made where it is missing.
     pub fn create(folder: &Path) -> Result<Self, LabError> {
-        fs::create_dir_all(folder).map_err(|e| LabError::file("make", folder, e))?;
+        let folder = Folder::make(folder).map_err(unusable)?;
         let pid = std::process::id();
         let started = Stat::of(pid).map_or(0, |stat| stat.started_ticks);
         // A process may have several, one after another or at once.
-        let path = (0..1000)
-            .map(|n| folder.join(format!("{PREFIX}{pid}-{started}-{n}.journal")))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| folder.join(format!("{PREFIX}{pid}-{started}.journal")));
-        let file = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .open(&path)
-            .map_err(|e| LabError::file("write the journal", &path, e))?;
-        Ok(Self { path, file, made: Vec::new() })
+        for n in 0..JOURNALS_MAX {
+            let name = OsString::from(format!("{PREFIX}{pid}-{started}-{n}.journal"));
+            match folder.create(&name) {
+                Ok(file) => return Self::begin(folder, name, file),
+                Err(error) if error.kind() == Some(std::io::ErrorKind::AlreadyExists) => {}
+                Err(error) => return Err(unusable(error)),
+            }
+        }
+        let text = format!("{}: too many journals of process {pid}", folder.path().display());
+        Err(LabError::Environment(text))
+    }
+
+    fn begin(folder: Folder, name: OsString, file: File) -> Result<Self, LabError> {
+        // Where the file system knows no locks, the process number in the name must do.
+        owned::try_lock(&file);
+        let mut inner = Inner { folder, name, file, made: Vec::new() };
+        inner.append(&Header::here())?;
+        Ok(Self(Entries(Arc::new(Mutex::new(inner)))))
+    }
+
+    pub fn entries(&self) -> Entries {
+        self.0.clone()
     }
 
     /// Writes down what is about to be made.
-    pub fn about_to_make(&mut self, made: Made) -> Result<(), LabError> {
-        let line = serde_json::to_string(&made).unwrap_or_default() + "\n";
-        // In the page cache it outlives this process; only the machine's end can lose it, and that
-        // ends what it tells of too.
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(|e| LabError::file("write the journal", &self.path, e))?;
-        self.made.push(made);
-        Ok(())
+    pub fn about_to_make(&self, made: Made) -> Result<(), LabError> {
+        self.0.about_to_make(made)
     }
 
     /// Removes everything; complaints about what could not be removed.
-    pub fn remove_all(&mut self) -> Vec<String> {
+    pub fn remove_all(&self) -> Vec<String> {
+        let mut inner = self.0.inner();
         let mut complaints = Vec::new();
         let mut left = Vec::new();
-        for made in in_order(self.made.drain(..)) {
-            if let Err(complaint) = remove(&made) {
+        for made in in_order(inner.made.drain(..)) {
+            if let Err(complaint) = removal::remove(&made) {
                 complaints.push(complaint);
                 left.push(made);
             }
         }
         // What could not be removed stays written down, for `tare clean`.
         left.reverse();
-        self.made = left;
+        inner.made = left;
         if complaints.is_empty() {
-            let _ = fs::remove_file(&self.path);
+            let _ = inner.folder.remove(&inner.name);
         }
         complaints
     }
@@ -124,6 +188,43 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.remove_all();
     }
+}
+
+impl Entries {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Writes down what is about to be made.
+    pub fn about_to_make(&self, made: Made) -> Result<(), LabError> {
+        let mut inner = self.inner();
+        inner.append(&made)?;
+        inner.made.push(made);
+        Ok(())
+    }
+
+    /// It is gone, and need not be looked for at the end.
+    pub fn is_gone(&self, made: &Made) {
+        self.inner().made.retain(|other| other != made);
+    }
+}
+
+impl Inner {
+    fn append(&mut self, line: &impl Serialize) -> Result<(), LabError> {
+        let line = serde_json::to_string(line).unwrap_or_default() + "\n";
+        // In the page cache it outlives this process; only the machine's end can lose it, and that
+        // ends what it tells of too.
+        self.file.write_all(line.as_bytes()).map_err(|error| {
+            LabError::file("write the journal", &self.folder.path().join(&self.name), error)
+        })
+    }
+}
+
+fn unusable(error: OwnedError) -> LabError {
+    LabError::Environment(format!(
+        "the journal of what is to be removed cannot be kept: {error}; set XDG_DATA_HOME to a \
+         folder that only you can write to"
+    ))
 }
 
 /// What `tare clean` found and did.
@@ -138,58 +239,155 @@ pub struct Cleaned {
 
 /// Removes what processes that are no more left behind.
 pub fn clean(folder: &Path) -> Cleaned {
+    let refused = |why: String| Cleaned { complaints: vec![why], ..Cleaned::default() };
+    let folder = match Folder::open(folder) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == Some(std::io::ErrorKind::NotFound) => {
+            return Cleaned::default();
+        }
+        Err(error) => return refused(format!("nothing was removed: {error}")),
+    };
+    if !lock_within(&folder) {
+        return refused("another tare clean is at work; try again when it has ended".into());
+    }
     // Who is ended for one journal may have one of his own, which was looked at already.
-    let mut cleaned = clean_once(folder);
+    let mut cleaned = clean_once(&folder);
     for _ in 0..CLEAN_AGAIN {
-        let more = clean_once(folder);
+        let more = clean_once(&folder);
         if more.removed.is_empty() {
             break;
         }
         cleaned.removed.extend(more.removed);
         cleaned.running = more.running;
+        cleaned.complaints = more.complaints;
     }
     cleaned
 }
 
 const CLEAN_AGAIN: u32 = 3;
+/// Between two looks at another's lock, and how many there are: a minute.
+const LOCK_CHECK: Duration = Duration::from_millis(20);
+const LOCK_CHECKS: u32 = 3000;
 
-fn clean_once(folder: &Path) -> Cleaned {
+fn lock_within(folder: &Folder) -> bool {
+    (0..LOCK_CHECKS).any(|_| {
+        let is_ours = folder.try_lock();
+        if !is_ours {
+            std::thread::park_timeout(LOCK_CHECK);
+        }
+        is_ours
+    })
+}
+
+fn clean_once(folder: &Folder) -> Cleaned {
     let mut cleaned = Cleaned::default();
-    let Ok(entries) = fs::read_dir(folder) else { return cleaned };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
-        let Some(owner) = owner(&path) else { continue };
-        let alive = Stat::of(owner.0).is_some_and(|s| s.started_ticks == owner.1 && !s.zombie);
-        if alive {
-            cleaned.running += 1;
-            continue;
+    let names = match folder.names() {
+        Ok(names) => names,
+        Err(error) => {
+            cleaned.complaints.push(error.to_string());
+            return cleaned;
         }
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let mut left = 0;
-        // A line cut short by the kill tells of something that was not made.
-        let made = text.lines().filter_map(|line| serde_json::from_str(line).ok());
-        for made in in_order(made) {
-            match remove(&made) {
-                Ok(Some(text)) => cleaned.removed.push(text),
-                Ok(None) => {}
-                Err(text) => {
-                    left += 1;
-                    cleaned.complaints.push(text);
-                }
-            }
-        }
-        if left == 0 {
-            let _ = fs::remove_file(&path);
+    };
+    for name in names {
+        let Some(owner) = owner(&name) else { continue };
+        match clean_journal(folder, &name, owner, &mut cleaned) {
+            Ok(()) => {}
+            Err(why) => cleaned.complaints.push(format!("{why}; it was left as it is")),
         }
     }
     cleaned
 }
 
+/// Removes what one journal names, and then the journal; an error says why it is not believed.
+fn clean_journal(
+    folder: &Folder,
+    name: &OsStr,
+    owner: (u32, u64),
+    cleaned: &mut Cleaned,
+) -> Result<(), String> {
+    let file = match folder.read(name, JOURNAL_BYTES_MAX) {
+        Ok(file) => file,
+        // Its process has just ended, and removed it.
+        Err(error) if error.kind() == Some(std::io::ErrorKind::NotFound) => return Ok(()),
+        Err(error) => return Err(format!("not a journal to go by: {error}")),
+    };
+    let path = folder.path().join(name);
+    let lives = Stat::of(owner.0).is_some_and(|s| s.started_ticks == owner.1 && !s.zombie);
+    if !owned::try_lock(&file) || lives {
+        cleaned.running += 1;
+        return Ok(());
+    }
+    let written = read_journal(&file).map_err(|why| format!("{}: {why}", path.display()))?;
+    let here = Header::here();
+    let same_boot = written.header.boot_id == here.boot_id;
+    if same_boot && written.header.pid_namespace != here.pid_namespace {
+        return Err(format!(
+            "{}: it was written in another container or process namespace: run tare clean there",
+            path.display()
+        ));
+    }
+    let still_there = |made: &Made| same_boot || !made.ends_with_the_boot();
+    let mut left = 0;
+    for made in in_order(written.made.into_iter().filter(still_there)) {
+        match removal::remove(&made) {
+            Ok(Some(text)) => cleaned.removed.push(text),
+            Ok(None) => {}
+            Err(text) => {
+                left += 1;
+                cleaned.complaints.push(text);
+            }
+        }
+    }
+    if left == 0 {
+        let _ = folder.remove(name);
+    }
+    Ok(())
+}
+
+struct Written {
+    header: Header,
+    made: Vec<Made>,
+}
+
+/// Every line, or why one of them is not understood: then none is acted on.
+fn read_journal(file: &File) -> Result<Written, String> {
+    let mut lines = BufReader::new(file.take(JOURNAL_BYTES_MAX));
+    let mut header = None;
+    let mut made = Vec::new();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        let n = read.map_err(|error| format!("cannot be read: {error}"))?;
+        // A line cut short by the kill tells of something that was not made.
+        if n == 0 || line.last() != Some(&b'\n') && (n as u64) < LINE_BYTES_MAX {
+            break;
+        }
+        let unknown = || {
+            format!(
+                "line {number} is not understood; if another version of tare wrote it, that \
+                 version's tare clean reads it"
+            )
+        };
+        if header.is_none() {
+            let found: Header = serde_json::from_slice(&line).map_err(|_| unknown())?;
+            if found.tare_journal != FORMAT {
+                return Err(unknown());
+            }
+            header = Some(found);
+        } else {
+            made.push(serde_json::from_slice(&line).map_err(|_| unknown())?);
+        }
+    }
+    // Killed before its first line was whole, it had made nothing.
+    let header = header.unwrap_or_else(Header::here);
+    Ok(Written { header, made })
+}
+
 /// Last made first; but processes before all, for they might make more meanwhile.
 fn in_order(made: impl Iterator<Item = Made>) -> Vec<Made> {
     let (mut made, mut others): (Vec<Made>, Vec<Made>) =
-        made.partition(|made| matches!(made, Made::ProcessesOf(_)));
+        made.partition(|made| matches!(made, Made::Processes(_)));
     made.reverse();
     others.reverse();
     made.extend(others);
@@ -197,258 +395,11 @@ fn in_order(made: impl Iterator<Item = Made>) -> Vec<Made> {
 }
 
 /// The process and start time in a journal's name.
-fn owner(path: &Path) -> Option<(u32, u64)> {
-    let name = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(".journal")?;
+fn owner(name: &OsStr) -> Option<(u32, u64)> {
+    let name = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(".journal")?;
     let mut parts = name.split('-');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Removes one thing: what was done in words, or `None` where it was gone already.
-fn remove(made: &Made) -> Result<Option<String>, String> {
-    match made {
-        Made::Folder(path) => remove_folder(path),
-        Made::SharedMemory(path) => remove_shared_memory(path),
-        Made::Cgroup(path) => remove_cgroup(path),
-        Made::ProcessesOf(path) => Ok(end_processes_of(path)),
-        Made::Link { name, mac } => removal::link(name, mac),
-        Made::BlockedRange { range, bridge, mac } => removal::blocked_range(range, bridge, mac),
-        Made::NetworkNamespace(name) => removal::network_namespace(name),
-        Made::OciContainer { program, state, id } => removal::oci_container(program, state, id),
-        Made::EngineContainer { program, name } => removal::engine_container(program, name),
-        Made::SshFolder { host, options, path } => removal::ssh_folder(host, options, path),
-    }
-}
-
-fn is_ours(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX))
-}
-
-fn remove_folder(path: &Path) -> Result<Option<String>, String> {
-    if !path.exists() || !is_ours(path) {
-        return Ok(None);
-    }
-    removal::unmount_below(path)?;
-    match fs::remove_dir_all(path) {
-        Ok(()) => Ok(Some(format!("folder {}", path.display()))),
-        Err(error) => Err(format!("cannot remove {}: {error}", path.display())),
-    }
-}
-
-fn remove_shared_memory(path: &Path) -> Result<Option<String>, String> {
-    if !path.starts_with("/dev/shm") || !is_ours(path) {
-        return Ok(None);
-    }
-    // The name may have been given to somebody else's since.
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let owner = SharedMemory::open(&name).ok().and_then(|memory| memory.owner());
-    let is_alive = |pid: u32| Stat::of(pid).is_some_and(|stat| !stat.zombie);
-    if owner.is_some_and(|owner| owner != std::process::id() && is_alive(owner)) {
-        return Ok(None);
-    }
-    match fs::remove_file(path) {
-        Ok(()) => Ok(Some(format!("shared memory {}", path.display()))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("cannot remove {}: {error}", path.display())),
-    }
-}
-
-/// Attempts to empty a group whose processes may be starting others.
-const KILL_ATTEMPTS: u32 = 50;
-
-fn remove_cgroup(path: &Path) -> Result<Option<String>, String> {
-    if !path.exists() || !is_ours(path) {
-        return Ok(None);
-    }
-    let mut error = String::new();
-    for _ in 0..KILL_ATTEMPTS {
-        for pid in cgroup_processes(path) {
-            kill_and_wait(pid);
-        }
-        match remove_groups(path) {
-            Ok(()) => return Ok(Some(format!("control group {}", path.display()))),
-            Err(found) => error = found.to_string(),
-        }
-    }
-    Err(format!("cannot remove {}: {error}", path.display()))
-}
-
-/// In a group, and in those below it.
-pub fn cgroup_processes(path: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
-    let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    all.extend(groups_below(path).iter().flat_map(|below| cgroup_processes(below)));
-    all
-}
-
-fn groups_below(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
-    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
-    folders.map(|entry| entry.path()).collect()
-}
-
-/// Container runtimes make groups in ours.
-fn remove_groups(path: &Path) -> std::io::Result<()> {
-    for below in groups_below(path) {
-        remove_groups(&below)?;
-    }
-    fs::remove_dir(path)
-}
-
-/// A process that was killed is gone within this; a zombie of ours is not there to wait for.
-const KILLED_WITHIN: DurationNs = DurationNs::from_ms(200);
-
-fn kill_and_wait(pid: u32) {
-    let watched = Watched::new(pid);
-    let _ = signal(pid, libc::SIGKILL);
-    if let Ok(watched) = watched {
-        watched.ends_within(KILLED_WITHIN);
-    }
-}
-
-fn end_processes_of(path: &Path) -> Option<String> {
-    let pid: u32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    if pid < 2 || !is_leader_of_ours(pid, path) {
-        return None;
-    }
-    let found = processes::of_group(pid);
-    let mut left = found.clone();
-    for _ in 0..KILL_ATTEMPTS {
-        if left.is_empty() {
-            break;
-        }
-        // All at once: one that is listed may start another meanwhile.
-        let _ = signal_group(pid, libc::SIGKILL);
-        left.iter().for_each(|pid| kill_and_wait(*pid));
-        left = processes::of_group(pid);
-    }
-    (!found.is_empty()).then(|| format!("{} processes of group {pid}", found.len()))
-}
-
-/// Numbers of processes are used again. The leader wrote the file as its first act, so it started
-/// just before; and as long as its group has members, nobody else can have its number.
-fn is_leader_of_ours(pid: u32, path: &Path) -> bool {
-    let Some(stat) = Stat::of(pid) else { return true };
-    let written = fs::metadata(path).and_then(|file| file.modified()).ok();
-    let started = boot_time().map(|boot| {
-        boot + Duration::from_millis(stat.started_ticks.saturating_mul(1000 / TICKS_PER_S))
-    });
-    let (Some(written), Some(started)) = (written, started) else { return false };
-    let apart = written.duration_since(started).unwrap_or_else(|earlier| earlier.duration());
-    apart < Duration::from_secs(3)
-}
-
-/// The unit of times in /proc on Linux.
-pub const TICKS_PER_S: u64 = 100;
-
-fn boot_time() -> Option<SystemTime> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let seconds = text.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Child, Command};
-
-    fn folder(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("tare-journal-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-
-    fn sleeper(pidfile: &Path) -> Child {
-        process("echo $$ >\"$0\"; sleep 1000 & exec sleep 1000", pidfile)
-    }
-
-    /// One that writes its number into a file, which is its `$0`.
-    fn process(script: &str, pidfile: &Path) -> Child {
-        use std::os::unix::process::CommandExt;
-        let child =
-            Command::new("sh").args(["-c", script]).arg(pidfile).process_group(0).spawn().unwrap();
-        let watched = Watched::new(child.id()).unwrap();
-        while fs::read_to_string(pidfile).map_or(true, |text| !text.ends_with('\n')) {
-            assert!(!watched.ends_within(DurationNs::from_ms(1)));
-        }
-        child
-    }
-
-    #[test]
-    fn what_was_made_is_gone_when_the_journal_is_dropped() {
-        let state = folder("drop");
-        let made = state.join("tare-made");
-        let mut journal = Journal::create(&state).unwrap();
-        journal.about_to_make(Made::Folder(made.clone())).unwrap();
-        fs::create_dir(&made).unwrap();
-        let pidfile = made.join("pid");
-        journal.about_to_make(Made::ProcessesOf(pidfile.clone())).unwrap();
-        let mut child = sleeper(&pidfile);
-        assert_eq!(clean(&state).running, 1, "it is ours, and we live");
-        drop(journal);
-        child.wait().unwrap();
-        assert!(!made.exists() && processes::of_group(child.id()).is_empty());
-        assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
-        fs::remove_dir_all(state).unwrap();
-    }
-
-    #[test]
-    fn processes_end_before_what_they_make_is_removed() {
-        let state = folder("order");
-        let (pidfile, made) = (state.join("pid"), state.join("tare-made"));
-        // As a runtime that is about to make control groups: these are noted after its process.
-        let script =
-            format!("echo $$ >\"$0\"; while [ -e \"$0\" ]; do mkdir -p {}; done", made.display());
-        let mut child = process(&script, &pidfile);
-        let mut journal = Journal::create(&state).unwrap();
-        journal.about_to_make(Made::ProcessesOf(pidfile.clone())).unwrap();
-        journal.about_to_make(Made::Folder(made.clone())).unwrap();
-        assert_eq!(journal.remove_all(), Vec::<String>::new());
-        assert!(!made.exists(), "it was made again");
-        drop(journal);
-        child.wait().unwrap();
-        fs::remove_dir_all(state).unwrap();
-    }
-
-    #[test]
-    fn clean_removes_what_the_dead_left_and_nothing_else() {
-        let state = folder("clean");
-        let (ours, theirs) = (state.join("tare-left"), state.join("precious"));
-        fs::create_dir(&ours).unwrap();
-        fs::create_dir(&theirs).unwrap();
-        let pidfile = ours.join("pid");
-        let mut child = sleeper(&pidfile);
-        let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
-        let strange = ours.join("strange");
-        fs::write(&strange, stranger.id().to_string()).unwrap();
-        // As if that number had been written long before the process that has it now.
-        let old = SystemTime::now_for_test() - Duration::from_secs(3600);
-        File::options().write(true).open(&strange).unwrap().set_modified(old).unwrap();
-        let lines = [Made::Folder(theirs.clone()), Made::Folder(ours.clone())];
-        let lines =
-            lines.into_iter().chain([Made::ProcessesOf(strange), Made::ProcessesOf(pidfile)]);
-        let text: Vec<_> = lines.map(|made| serde_json::to_string(&made).unwrap()).collect();
-        // No process has this number and this start.
-        fs::write(state.join("tare-1-1-0.journal"), text.join("\n") + "\n{\"folder\":\"/cut")
-            .unwrap();
-        let cleaned = clean(&state);
-        child.wait().unwrap();
-        assert_eq!(cleaned.removed.len(), 2, "{cleaned:?}");
-        assert_eq!(cleaned.complaints, Vec::<String>::new());
-        assert!(theirs.exists() && !ours.exists());
-        assert!(stranger.try_wait().unwrap().is_none(), "not ours to end");
-        stranger.kill().unwrap();
-        stranger.wait().unwrap();
-        assert_eq!(clean(&state), Cleaned::default(), "nothing is left");
-        fs::remove_dir_all(state).unwrap();
-    }
-
-    trait NowForTest {
-        fn now_for_test() -> SystemTime;
-    }
-
-    impl NowForTest for SystemTime {
-        fn now_for_test() -> SystemTime {
-            Self::UNIX_EPOCH + Duration::from_millis(tare_io::time::wall_unix_ms())
-        }
-    }
-}
+mod tests;

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use tare_io::DurationNs;
-use tare_io::process::{self, Watched, adopt_orphans, reap, signal};
+use tare_io::process::{self, Watched, adopt_orphans, reap};
 use tare_stats::samples::Proof;
 
 use crate::agent::{Agent, PlacedServer};
 use crate::error::LabError;
 use crate::filters::FilterSpec;
-use crate::journal::{Journal, Made, PREFIX};
+use crate::journal::{Journal, PREFIX};
 use crate::launch::{Event, Launched};
 use crate::local::{LocalServer, Site};
 use crate::meter::{Cgroup, Limits};
@@ -22,6 +22,7 @@ use crate::places::{ClientSpec, Ground, PlaceSpec, Spot};
 use crate::processes::{self, Stat};
 use crate::servers::{Kitchen, Ports, ServerSpec};
 use crate::standing::Standing;
+use crate::temporary;
 
 /// What the lab is for.
 #[derive(Debug)]
@@ -109,29 +110,16 @@ fn born(pid: u32) -> (u32, u64) {
 
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
-        let mut journal = Journal::create(plan.state)?;
+        let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))
         })?;
         let inherited = processes::children(std::process::id()).into_iter().map(born).collect();
-        let temporary = std::env::temp_dir();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        if !temporary.is_absolute() || !temporary.to_string_lossy().chars().all(plain) {
-            return Err(LabError::Usage(format!(
-                "TMPDIR={:?}: write an absolute path of letters, digits and / . _ - +, which \
-                 servers' configurations can hold",
-                temporary
-            )));
-        }
-        let folder = temporary.join(format!("{PREFIX}{}", unique()));
-        journal.about_to_make(Made::Folder(folder.clone()))?;
-        std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-        // Servers that give up root must still read what is in it.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&folder, open)
-            .map_err(|e| LabError::file("open up", &folder, e))?;
+        let folder = temporary::folder(&journal)?;
+        // Servers that give up root must still reach what is theirs.
+        open_up(&folder)?;
         let network = match plan.servers.iter().any(Placed::needs_network) {
-            true => Some(Network::make(&mut journal)?),
+            true => Some(Network::make(&journal)?),
             false => None,
         };
         if plan.servers.len() * 2 > PLACES_MAX {
@@ -163,13 +151,11 @@ impl Lab {
     ) -> Result<(), LabError> {
         let folder = self.folder.join(index.to_string());
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        open_up(&folder)?;
         let name = format!("{}-{index}", unique());
         let limits = placed.place.limits_by_group();
         let is_up = placed.server == ServerSpec::Up;
         let cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
-        let pidfile = folder.join("pid");
-        self.journal.about_to_make(Made::ProcessesOf(pidfile.clone()))?;
-        self.journal.about_to_make(Made::ProcessesOf(pidfile.with_extension("companion")))?;
         let mut needs = Vec::new();
         if placed.place.has_our_programs() {
             needs.extend(placed.server.needs()?);
@@ -186,6 +172,7 @@ impl Lab {
             folder: folder.join("place"),
             needs,
             events: plan.events.clone(),
+            journal: self.journal.entries(),
         };
         let server = match is_up {
             true => None,
@@ -196,7 +183,7 @@ impl Lab {
             who: placed.name.clone(),
             cpus: plan.cpus.clone(),
             cgroup,
-            pidfile: Some(pidfile),
+            journal: Some(self.journal.entries()),
             events: plan.events.clone(),
         };
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
@@ -246,9 +233,9 @@ impl Lab {
         limits: Limits,
         who: &str,
     ) -> Result<Option<Cgroup>, LabError> {
-        match Cgroup::make(name, &mut self.journal)? {
+        match Cgroup::make(name, &self.journal)? {
             Ok(mut cgroup) => {
-                cgroup.limit(limits, &mut self.journal).map_err(|error| error.named(who))?;
+                cgroup.limit(limits, &self.journal).map_err(|error| error.named(who))?;
                 Ok(Some(cgroup))
             }
             Err(note) if limits == Limits::default() => {
@@ -267,13 +254,12 @@ impl Lab {
         spot: Spot,
         launches: u32,
     ) -> Result<Option<Standing>, LabError> {
-        let (folder, pidfile, cgroup) = (spot.folder.clone(), spot.pidfile(), spot.cgroup.clone());
+        let (folder, cgroup) = (spot.folder.clone(), spot.cgroup.clone());
         let Some(place) = place.place(spot) else { return Ok(None) };
         // Copies of programs and what they are given: nobody else's to read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.create(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-        self.journal.about_to_make(Made::ProcessesOf(pidfile))?;
         Ok(Some(Standing::new(place, cgroup, launches)))
     }
 
@@ -289,7 +275,7 @@ impl Lab {
         let (agent, ip) = match &mut seat.server {
             Some(standing) => {
                 let network = self.network.as_ref();
-                let mut ground = Ground { journal: &mut self.journal, network, stop: &self.stop };
+                let mut ground = Ground { journal: &self.journal, network, stop: &self.stop };
                 let agent = standing.up(round, &mut ground).map_err(|error| error.named(&who))?;
                 let ip = if same { localhost } else { standing.place.address() };
                 (Some(agent), ip)
@@ -337,7 +323,7 @@ impl Lab {
         }
         let Some(standing) = &mut seat.client else { return Ok(None) };
         let network = self.network.as_ref();
-        let mut ground = Ground { journal: &mut self.journal, network, stop: &self.stop };
+        let mut ground = Ground { journal: &self.journal, network, stop: &self.stop };
         standing.up(round, &mut ground).map(Some).map_err(|error| error.named(&seat.placed.name))
     }
 
@@ -392,9 +378,8 @@ impl Lab {
         let children = processes::children(std::process::id()).into_iter();
         let children = children.filter(|pid| !self.inherited.contains(&born(*pid)));
         for pid in children.filter(|pid| !spared.contains(pid)) {
-            let watched = Watched::new(pid);
-            let _ = signal(pid, libc::SIGKILL);
-            if let Ok(watched) = watched {
+            if let Ok(watched) = Watched::new(pid) {
+                let _ = watched.signal(libc::SIGKILL);
                 watched.ends_within(KILLED_WITHIN);
             }
             reap(pid);
@@ -410,6 +395,12 @@ impl Lab {
 
 /// A process that was killed is gone within this.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
+
+/// Lets others through a folder, but not see what is in it.
+fn open_up(folder: &Path) -> Result<(), LabError> {
+    let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+    std::fs::set_permissions(folder, through).map_err(|e| LabError::file("open up", folder, e))
+}
 
 /// CPUs of two sets; none where one is left to the kernel.
 fn both(one: &[usize], other: &[usize]) -> Vec<usize> {

@@ -1,7 +1,10 @@
 //! One launch of one server: what is started, and how it is spoken to wherever it runs.
 
 use std::fmt::Debug;
+use std::fs::{DirBuilder, OpenOptions, Permissions, set_permissions};
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -63,11 +66,40 @@ pub struct PlacedFile {
     pub path: PathBuf,
     /// Its bytes, in base64.
     pub base64: String,
+    /// For the server's own user alone: a key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
 }
 
 impl PlacedFile {
     pub fn new(path: PathBuf, bytes: &[u8]) -> Self {
-        Self { path, base64: STANDARD.encode(bytes) }
+        Self { path, base64: STANDARD.encode(bytes), secret: false }
+    }
+
+    pub fn secret(path: PathBuf, bytes: &[u8]) -> Self {
+        Self { secret: true, ..Self::new(path, bytes) }
+    }
+
+    /// Whatever the umask, servers that give up root can read it; a secret only its owner.
+    fn write(&self) -> Result<(), LabError> {
+        let bytes = STANDARD.decode(&self.base64).map_err(|error| {
+            LabError::Usage(format!("{} is not base64: {error}", self.path.display()))
+        })?;
+        if let Some(parent) = self.path.parent().filter(|parent| !parent.is_dir()) {
+            let made = DirBuilder::new().recursive(true).create(parent);
+            let opened = made.and_then(|()| set_permissions(parent, Permissions::from_mode(0o755)));
+            opened.map_err(|e| LabError::file("make", parent, e))?;
+        }
+        let mode = if self.secret { 0o600 } else { 0o644 };
+        let write = || {
+            let flags = libc::O_NOFOLLOW;
+            let mut open = OpenOptions::new();
+            open.write(true).create(true).truncate(true).mode(mode).custom_flags(flags);
+            let mut file = open.open(&self.path)?;
+            file.set_permissions(Permissions::from_mode(mode))?;
+            file.write_all(&bytes)
+        };
+        write().map_err(|e| LabError::file("write", &self.path, e))
     }
 }
 
@@ -78,14 +110,7 @@ impl Recipe {
 
     pub(crate) fn write_files(&self) -> Result<(), LabError> {
         for file in &self.files {
-            let bytes = STANDARD.decode(&file.base64).map_err(|error| {
-                LabError::Usage(format!("{} is not base64: {error}", file.path.display()))
-            })?;
-            if let Some(parent) = file.path.parent() {
-                std::fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
-            }
-            std::fs::write(&file.path, bytes)
-                .map_err(|e| LabError::file("write", &file.path, e))?;
+            file.write()?;
         }
         // A log elsewhere is somebody's: it grows, and is read from where it was.
         for path in self.log_files.iter().filter(|path| path.starts_with(&self.folder)) {

@@ -2,19 +2,22 @@
 //! drained, stopped for sure.
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use tare_io::process::{Watched, signal};
+use tare_io::process::Watched;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use crate::companion::Companion;
 use crate::count;
 use crate::error::LabError;
+use crate::journal::Entries;
 use crate::launch::{Event, OWN_PROGRAM, Recipe, Server};
+use crate::log_file::LogFile;
 use crate::meter::{Cgroup, Meter};
 use crate::processes;
 use crate::running::{Running, Start};
@@ -25,8 +28,8 @@ pub struct Site {
     pub who: String,
     pub cpus: Vec<usize>,
     pub cgroup: Option<Cgroup>,
-    /// Where it notes its number; left out by agents, whose end ends everything.
-    pub pidfile: Option<PathBuf>,
+    /// Where what is started is written down; left out by agents, whose end ends everything.
+    pub journal: Option<Entries>,
     pub events: Sender<Event>,
 }
 
@@ -39,6 +42,7 @@ pub struct LocalServer {
     running: Running,
     cgroup: Option<Cgroup>,
     stopping: bool,
+    logs: Mutex<Vec<LogFile>>,
     /// Ends after the server.
     companion: Option<Companion>,
 }
@@ -70,38 +74,40 @@ impl LocalServer {
             argv: &argv,
             env: &recipe.env,
             cpus: &site.cpus,
-            pidfile: site.pidfile.as_deref(),
+            journal: site.journal.as_ref(),
             entrances: &site.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
             events: &site.events,
             talks: false,
         })?;
         let cgroup = site.cgroup.clone();
         let who = site.who.clone();
-        Ok(Self { recipe, started, who, running, cgroup, stopping: false, companion })
+        let logs = Mutex::new(recipe.log_files.iter().map(|path| LogFile::new(path)).collect());
+        Ok(Self { recipe, started, who, running, cgroup, stopping: false, logs, companion })
     }
 
     /// Whoever outlived the first process.
-    fn kill_stragglers(&self) {
-        let stragglers = || match &self.cgroup {
+    fn kill_stragglers(&mut self) {
+        let group = self.running.id();
+        let cgroup = self.cgroup.clone();
+        let stragglers = || match &cgroup {
             Some(cgroup) => cgroup.processes(),
-            None => processes::of_group(self.running.id()),
+            None => processes::of_group(group),
         };
         for _ in 0..10 {
             let left = stragglers();
             if left.is_empty() {
+                self.running.is_gone();
                 return;
             }
             for pid in left {
-                let watched = Watched::new(pid);
+                let Ok(watched) = Watched::new(pid) else { continue };
                 // Workers end by themselves once their master has gone.
                 let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
-                if watched.as_ref().is_ok_and(|watched| watched.ends_within(patience)) {
+                if watched.ends_within(patience) || !stragglers().contains(&pid) {
                     continue;
                 }
-                let _ = signal(pid, libc::SIGKILL);
-                if let Ok(watched) = watched {
-                    watched.ends_within(KILLED_WITHIN);
-                }
+                let _ = watched.signal(libc::SIGKILL);
+                watched.ends_within(KILLED_WITHIN);
             }
         }
     }
@@ -173,11 +179,10 @@ impl Server for LocalServer {
     fn logged(&self) -> (u64, u64) {
         let lines = self.running.written.lines.load(Ordering::Relaxed);
         let bytes = self.running.written.bytes.load(Ordering::Relaxed);
-        self.recipe.log_files.iter().fold((lines, bytes), |(lines, bytes), path| {
-            let text = std::fs::read(path).unwrap_or_default();
-            let more = text.iter().filter(|byte| **byte == b'\n').count();
-            (lines + more as u64, bytes + text.len() as u64)
-        })
+        let mut logs = self.logs.lock().unwrap_or_else(|e| e.into_inner());
+        logs.iter_mut()
+            .map(LogFile::count)
+            .fold((lines, bytes), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 
     fn ask_to_stop(&mut self) {

@@ -9,7 +9,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_stats::samples::MachineUse;
 
-use crate::journal::TICKS_PER_S;
+use crate::processes::TICKS_PER_S;
 
 /// What the machine is, kept with every run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

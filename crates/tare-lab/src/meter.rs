@@ -13,7 +13,7 @@ use tare_stats::samples::ServerUse;
 
 use crate::agent::Agent;
 use crate::error::LabError;
-use crate::journal::{Journal, Made, PREFIX, cgroup_processes};
+use crate::journal::{Journal, Made, PREFIX};
 use crate::processes::{self, Stat};
 
 /// A control group of tare's own, in which one variant's server runs.
@@ -47,7 +47,7 @@ const PERIOD_US: u64 = 100_000;
 
 impl Cgroup {
     /// Makes one below this process's own, or says why it cannot.
-    pub fn make(name: &str, journal: &mut Journal) -> Result<Result<Self, String>, LabError> {
+    pub fn make(name: &str, journal: &Journal) -> Result<Result<Self, String>, LabError> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let Some((parent, version)) = accounting_parent(&cgroups, &mounts) else {
@@ -74,7 +74,7 @@ impl Cgroup {
 
     /// Limits whoever is in it; an error in words where the kernel or the machine's set-up does
     /// not let us.
-    pub fn limit(&mut self, limits: Limits, journal: &mut Journal) -> Result<(), LabError> {
+    pub fn limit(&mut self, limits: Limits, journal: &Journal) -> Result<(), LabError> {
         let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US as f64).round() as u64);
         let mut settings = Vec::new();
         match self.version {
@@ -126,7 +126,7 @@ impl Cgroup {
     }
 
     /// Version 1: the group of the same name under another controller.
-    fn beside(&mut self, controller: &str, journal: &mut Journal) -> Result<PathBuf, LabError> {
+    fn beside(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, LabError> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let name = self.path.file_name().unwrap_or_default().to_owned();
@@ -152,7 +152,7 @@ impl Cgroup {
 
     /// In it, and in those below it.
     pub fn processes(&self) -> Vec<u32> {
-        cgroup_processes(&self.path)
+        processes::of_cgroup(&self.path)
     }
 
     /// Where a group of this name would be in every hierarchy: container runtimes make all of them.

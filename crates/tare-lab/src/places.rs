@@ -31,7 +31,7 @@ use tare_stats::samples::Proof;
 
 use crate::agent::Agent;
 use crate::error::LabError;
-use crate::journal::Journal;
+use crate::journal::{Entries, Journal};
 use crate::launch::Event;
 use crate::meter::Cgroup;
 use crate::running::Start;
@@ -99,7 +99,7 @@ pub enum Restarts {
 /// What places stand on, shared by all of a lab.
 #[derive(Debug)]
 pub struct Ground<'a> {
-    pub journal: &'a mut Journal,
+    pub journal: &'a Journal,
     pub network: Option<&'a Network>,
     pub stop: &'a Arc<AtomicBool>,
 }
@@ -120,6 +120,7 @@ pub struct Spot {
     /// Programs and files that are needed in it.
     pub needs: Vec<PathBuf>,
     pub events: Sender<Event>,
+    pub journal: Entries,
 }
 
 impl Spot {
@@ -136,16 +137,12 @@ impl Spot {
             argv,
             env: &[],
             cpus: &self.cpus,
-            pidfile: Some(&self.pidfile()),
+            journal: Some(&self.journal),
             entrances: &entrances,
             events: &self.events,
             talks: true,
         };
         Agent::start(&start, patience, stop)
-    }
-
-    pub fn pidfile(&self) -> PathBuf {
-        self.folder.join("agent.pid")
     }
 
     fn note(&self, text: String) {

@@ -1,13 +1,16 @@
 //! What /proc says of processes.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 /// Of one process: what `/proc/PID/stat` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub parent: u32,
     pub group: u32,
+    pub session: u32,
     pub user_ticks: u64,
     pub system_ticks: u64,
     /// Since boot.
@@ -29,10 +32,36 @@ impl Stat {
             zombie: fields.first() == Some(&"Z"),
             parent: number(1)? as u32,
             group: number(2)? as u32,
+            session: number(3)? as u32,
             user_ticks: number(11)?,
             system_ticks: number(12)?,
             started_ticks: number(19)?,
         })
+    }
+}
+
+/// The unit of times in /proc on Linux.
+pub const TICKS_PER_S: u64 = 100;
+
+/// A process for good: its number is used again once it has ended, but not together with the time
+/// at which the kernel says that it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Birth {
+    pub pid: u32,
+    /// Since boot.
+    pub started_ticks: u64,
+    pub session: u32,
+}
+
+impl Birth {
+    pub fn of(pid: u32) -> Option<Self> {
+        let Stat { started_ticks, session, .. } = Stat::of(pid)?;
+        Some(Self { pid, started_ticks, session })
+    }
+
+    /// Whether this is what the kernel says of that process.
+    pub fn is_of(&self, stat: &Stat) -> bool {
+        stat.started_ticks == self.started_ticks
     }
 }
 
@@ -46,6 +75,20 @@ pub fn all() -> Vec<u32> {
 pub fn of_group(group: u32) -> Vec<u32> {
     let alive = |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.group == group && !stat.zombie);
     all().into_iter().filter(alive).collect()
+}
+
+/// The processes in a control group, and in those below it.
+pub fn of_cgroup(path: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let mut all: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    all.extend(groups_below(path).iter().flat_map(|below| of_cgroup(below)));
+    all
+}
+
+pub fn groups_below(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
+    folders.map(|entry| entry.path()).collect()
 }
 
 /// The children of a process, of all of its threads; dead ones that nobody waited for too.
@@ -101,6 +144,7 @@ mod tests {
         let expected = Stat {
             parent: 7,
             group: 9,
+            session: 9,
             user_ticks: 50,
             system_ticks: 60,
             started_ticks: 777,

@@ -1,11 +1,20 @@
 //! Programs that tare starts: where they are, and which version.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
+use tare_io::DurationNs;
+use tare_io::owned;
+use tare_io::process::is_root;
+
+use crate::commands::{Outcome, run};
 use crate::error::LabError;
 
-/// A program by one of its names, in the order of preference.
+/// How long a program may take to say its version.
+const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const VERSION_CHARS_MAX: usize = 200;
+
+/// A program by one of its names, in the order of preference. Root takes none that another user
+/// could have put there, or that is found only by being in the right folder.
 pub fn find(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Servers live where ordinary users' paths do not look.
@@ -13,7 +22,8 @@ pub fn find(names: &[&str]) -> Option<PathBuf> {
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let folders: Vec<PathBuf> = folders.collect();
     let all = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    all.into_iter().find(|path| path.is_file())
+    let may_run = |path: &PathBuf| !is_root() || path.is_absolute() && owned::check(path).is_ok();
+    all.into_iter().find(|path| path.is_file() && may_run(path))
 }
 
 /// tare itself.
@@ -34,8 +44,7 @@ pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
 
 /// The first line of what it says of itself.
 pub fn version(path: &std::path::Path, flag: &str) -> Option<String> {
-    let output = Command::new(path).arg(flag).stdin(Stdio::null()).output().ok()?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    text.lines().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+    let Outcome { out, err, .. } = run(&[path.to_str()?, flag], PATIENCE);
+    let mut lines = out.lines().chain(err.lines()).map(str::trim);
+    lines.find(|line| !line.is_empty()).map(|line| line.chars().take(VERSION_CHARS_MAX).collect())
 }

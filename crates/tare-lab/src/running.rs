@@ -1,7 +1,8 @@
 //! A process that tare started: in a process group of its own, its output drained, its number
 //! written down before it becomes what it is to be.
 
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -9,11 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, pin_to, signal_group};
+use tare_io::process::{Watched, pin_to};
 
 use crate::drain::{Written, drain};
 use crate::error::LabError;
+use crate::journal::{Entries, Made};
 use crate::launch::Event;
+use crate::processes::Birth;
 use crate::programs;
 
 /// What is started, and where.
@@ -23,8 +26,9 @@ pub struct Start<'a> {
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
     pub cpus: &'a [usize],
-    /// Where it notes its number before it becomes what it is to be.
-    pub pidfile: Option<&'a Path>,
+    /// Where its process is written down before it becomes what it is to be; left out by agents,
+    /// whose end ends everything.
+    pub journal: Option<&'a Entries>,
     /// Files that take a process into its control groups.
     pub entrances: &'a [PathBuf],
     pub events: &'a Sender<Event>,
@@ -37,18 +41,23 @@ pub struct Start<'a> {
 pub struct Running {
     child: Child,
     watched: Watched,
+    /// In which journal it stands, and as what.
+    written_down: Option<(Entries, Made)>,
+    /// Its number may be another's by now.
+    reaped: bool,
     pub written: Arc<Written>,
     drains: Vec<JoinHandle<()>>,
 }
 
-/// The child notes its number and enters its groups itself, before it becomes the server: nothing
-/// is started that is not written down. Where tare was gone before that, nobody will look for it:
-/// it ends.
-const BIRTH: &str = r#"echo $$ >"$0" || exit 125
-{ read -r _ _ _ parent _ </proc/$$/stat; } 2>/dev/null && [ "$parent" != "$1" ] && exit 125
-shift
+/// The child waits until it is written down, enters its groups, and only then becomes the server:
+/// nothing is started that is not in the journal. Where tare is gone before that, its word does not
+/// come, and the child ends.
+const BIRTH: &str = r#"read -r word && [ "$word" = go ] || exit 125
+talks=$0
 while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done
-shift; exec "$@""#;
+shift
+if [ "$talks" = talks ]; then exec "$@"; else exec "$@" </dev/null; fi"#;
+const GO: &[u8] = b"go\n";
 /// A millisecond each.
 const DRAIN_CHECKS: u32 = 200;
 
@@ -57,6 +66,10 @@ impl Running {
         let mut child = spawn(start)?;
         let watched = Watched::new(child.id())
             .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+        let written_down = match start.journal {
+            Some(journal) => Some(let_go(&mut child, &watched, start, journal)?),
+            None => None,
+        };
         let written = Arc::new(Written::default());
         let mut drains = Vec::new();
         let failed = |error| LabError::Environment(format!("cannot start a thread: {error}"));
@@ -69,7 +82,7 @@ impl Running {
             let thread = drain(err, who.to_owned(), written.clone(), events.clone());
             drains.push(thread.map_err(failed)?);
         }
-        Ok(Self { child, watched, written, drains })
+        Ok(Self { child, watched, written_down, reaped: false, written, drains })
     }
 
     pub fn id(&self) -> u32 {
@@ -88,12 +101,22 @@ impl Running {
 
     /// Tells its whole group.
     pub fn signal(&self, signal: i32) {
-        let _ = signal_group(self.child.id(), signal);
+        if !self.reaped {
+            let _ = self.watched.signal_group(self.child.id(), signal);
+        }
     }
 
     /// Of a process that has ended.
     pub fn status(&mut self) -> Option<ExitStatus> {
+        self.reaped = true;
         self.child.wait().ok()
+    }
+
+    /// Its whole group has ended, and need not be looked for any more.
+    pub fn is_gone(&mut self) {
+        if let Some((journal, made)) = self.written_down.take() {
+            journal.is_gone(&made);
+        }
     }
 
     /// The newest lines that it wrote, for messages.
@@ -121,15 +144,43 @@ impl Running {
     }
 }
 
+/// Writes a new process down, and gives it the word that it waits for.
+fn let_go(
+    child: &mut Child,
+    watched: &Watched,
+    start: &Start<'_>,
+    journal: &Entries,
+) -> Result<(Entries, Made), LabError> {
+    let mut begin = || {
+        let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
+        let made = Made::Processes(Birth::of(child.id()).ok_or_else(gone)?);
+        journal.about_to_make(made.clone())?;
+        let said = child.stdin.as_mut().map(|to| to.write_all(GO));
+        match said {
+            Some(Ok(())) => Ok((journal.clone(), made)),
+            _ => Err(gone()),
+        }
+    };
+    let begun = begin();
+    if begun.is_err() {
+        let _ = watched.signal(libc::SIGKILL);
+        let _ = child.wait();
+    }
+    if !start.talks {
+        child.stdin = None;
+    }
+    begun
+}
+
 fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     use std::os::unix::process::CommandExt;
     let program;
     let mut command;
-    if let Some(pidfile) = start.pidfile {
-        let _ = std::fs::remove_file(pidfile);
+    let waits = start.journal.is_some();
+    if waits {
         program = PathBuf::from("/bin/sh");
         command = Command::new(&program);
-        command.args(["-c", BIRTH]).arg(pidfile).arg(std::process::id().to_string());
+        command.args(["-c", BIRTH, if start.talks { "talks" } else { "reads nothing" }]);
         command.args(start.entrances).arg("--").args(start.argv);
     } else {
         let named = start.argv.first().map(String::as_str).unwrap_or_default();
@@ -141,7 +192,7 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     }
     command
         .envs(start.env.iter().cloned())
-        .stdin(if start.talks { Stdio::piped() } else { Stdio::null() })
+        .stdin(if start.talks || waits { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -162,17 +213,26 @@ mod tests {
 
     #[test]
     fn who_is_started_by_the_dead_ends_before_it_is_a_server() {
-        let id = std::process::id();
-        let pidfile = std::env::temp_dir().join(format!("tare-birth-{id}"));
-        let born = |parent: u32| {
+        let born = |word: &str| {
             let mut command = Command::new("/bin/sh");
-            command.args(["-c", BIRTH]).arg(&pidfile).arg(parent.to_string());
-            command.args(["--", "sh", "-c", "exit 7"]).status().unwrap().code()
+            command.args(["-c", BIRTH, "reads nothing", "--", "sh", "-c", "exit 7"]);
+            let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+            // Dropped, it is closed, as it is when tare ends.
+            child.stdin.take().unwrap().write_all(word.as_bytes()).unwrap();
+            child.wait().unwrap().code()
         };
-        assert_eq!(born(id), Some(7));
-        // As it sees it where its parent has changed.
-        assert_eq!(born(id + 1), Some(125));
-        assert!(std::fs::read_to_string(&pidfile).unwrap().trim().parse::<u32>().is_ok());
-        std::fs::remove_file(pidfile).unwrap();
+        assert_eq!(born("go\n"), Some(7));
+        assert_eq!(born(""), Some(125));
+        assert_eq!(born("go"), Some(125), "a word that was cut short is none");
+    }
+
+    #[test]
+    fn what_is_said_after_the_word_is_for_the_server() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", BIRTH, "talks", "--", "cat"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"go\nhello\n").unwrap();
+        let said = child.wait_with_output().unwrap().stdout;
+        assert_eq!(String::from_utf8(said).unwrap(), "hello\n");
     }
 }

@@ -104,7 +104,10 @@ impl ServerSpec {
             Self::Command(spec) => Ok(format!("starts: {}", spec.command)),
             Self::Nginx(spec) => spec.describe(),
             Self::Httpd(spec) => spec.describe(),
-            Self::Target(spec) => Ok(format!("starts: tare target {}", spec.flags().join(" "))),
+            Self::Target(spec) => {
+                check_body(spec.body_bytes.unwrap_or(0))?;
+                Ok(format!("starts: tare target {}", spec.flags().join(" ")))
+            }
             Self::Net(spec) => {
                 spec.check()?;
                 Ok(format!("starts: tare net --serve {}", spec.flags().join(" ")))
@@ -176,7 +179,9 @@ impl Kitchen<'_> {
         let (cert, key) = made
             .as_ref()
             .map_err(|e| LabError::Environment(format!("cannot make a certificate: {e}")))?;
-        Ok((self.write("cert.pem", cert.as_bytes()), self.write("key.pem", key.as_bytes())))
+        let key_path = self.folder.join("key.pem");
+        self.files.borrow_mut().push(PlacedFile::secret(key_path.clone(), key.as_bytes()));
+        Ok((self.write("cert.pem", cert.as_bytes()), key_path))
     }
 
     /// A recipe with what all have; its files are those written so far.
@@ -253,6 +258,18 @@ fn utf8(path: &Path) -> Result<&str, LabError> {
     path.to_str().ok_or_else(|| {
         LabError::Environment(format!("{} is not UTF-8, which servers need", path.display()))
     })
+}
+
+/// Pages are made in memory, here and in the server.
+pub const BODY_BYTES_MAX: u32 = 64 << 20;
+
+fn check_body(bytes: u32) -> Result<(), LabError> {
+    match bytes <= BODY_BYTES_MAX {
+        true => Ok(()),
+        false => Err(LabError::Usage(format!(
+            "body_bytes = {bytes}: at most {BODY_BYTES_MAX} (64 MiB) are supported"
+        ))),
+    }
 }
 
 /// A static page of so many bytes.

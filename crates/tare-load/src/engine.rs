@@ -212,12 +212,11 @@ impl Engine {
             Pacer::Closed => config.connections,
             Pacer::Open(_) => config.max_connections.max(config.connections),
         };
-        let (messages, capturing) = (config.messages(), source.wants_replies());
+        let (messages, wanted) = (config.messages(), source.wants_replies());
         let greeting = messages.and_then(|messages| messages.greeting());
         let reader = || match messages {
             Some(messages) => Reader::Messages(MessageReader::new(messages)),
-            None if capturing => Reader::Http(ReplyParser::capturing()),
-            None => Reader::Http(ReplyParser::default()),
+            None => Reader::Http(ReplyParser::capturing(&wanted)),
         };
         let mut engine = Self {
             source,

@@ -1,7 +1,9 @@
 //! HTTP/1.1 replies: bytes in, finished replies out. No sockets and no clock.
 
+mod capture;
 mod chunked;
 
+pub use capture::{BODIES_MAX_BYTES, Budget, Capture, Wanted};
 pub use chunked::ChunkedBody;
 
 /// What a finished reply was.
@@ -25,8 +27,10 @@ pub enum ReplyDefect {
     BadHead { what: String },
     #[error("content-length '{value}' is not a number of bytes")]
     BadContentLength { value: String },
-    #[error("reply has two different content-lengths, {first} and {second}")]
+    #[error("reply has two content-lengths, {first} and {second}")]
     TwoContentLengths { first: u64, second: u64 },
+    #[error("reply bodies kept for the script are over {limit_bytes} bytes together (--max-body)")]
+    BodiesTooLong { limit_bytes: u64 },
     #[error("reply has both content-length and chunked transfer-encoding")]
     LengthAndChunked,
     #[error("chunk size line is malformed at byte {byte:#04x}")]
@@ -85,13 +89,6 @@ pub struct ReplyParser {
     capture: Option<Capture>,
 }
 
-/// The bytes of a reply, for scripts and probes.
-#[derive(Debug, Default)]
-pub struct Capture {
-    pub head: Vec<u8>,
-    pub body: Vec<u8>,
-}
-
 /// What is awaited.
 #[derive(Debug, Default)]
 enum State {
@@ -136,13 +133,13 @@ const INTERIM_LIMIT: u32 = 100;
 const MEMO_LIMIT_BYTES: usize = 4096;
 
 impl ReplyParser {
-    /// Also keeps heads and bodies.
-    pub fn capturing() -> Self {
-        Self { capture: Some(Capture::default()), ..Self::default() }
+    /// Also keeps what is wanted of replies.
+    pub fn capturing(wanted: &Wanted) -> Self {
+        Self { capture: Capture::of(wanted), ..Self::default() }
     }
 
-    pub fn capture(&self) -> Option<&Capture> {
-        self.capture.as_ref()
+    pub fn capture(&mut self) -> Option<&mut Capture> {
+        self.capture.as_mut()
     }
 
     /// Forgets everything, for a new connection; memory is kept.
@@ -151,6 +148,9 @@ impl ReplyParser {
         self.partial_head.clear();
         self.interim = 0;
         self.reply = None;
+        if let Some(capture) = &mut self.capture {
+            capture.forget();
+        }
     }
 
     /// Nothing of a reply has come since the last one ended.
@@ -174,14 +174,14 @@ impl ReplyParser {
                     let n = (*left).min(input.len() as u64) as usize;
                     *left -= n as u64;
                     let done = *left == 0;
-                    self.take_body(input, n);
+                    self.take_body(input, n)?;
                     done
                 }
                 State::Chunks(chunks) => {
                     let (used, data) = chunks.advance(input)?;
                     let done = chunks.is_done();
                     if let (Some(capture), Some(data)) = (&mut self.capture, data.clone()) {
-                        capture.body.extend_from_slice(&input[data]);
+                        capture.add(&input[data])?;
                     }
                     if let (Some(reply), Some(data)) = (&mut self.reply, data) {
                         reply.body_bytes += data.len() as u64;
@@ -191,7 +191,7 @@ impl ReplyParser {
                 }
                 State::Close => {
                     let n = input.len();
-                    self.take_body(input, n);
+                    self.take_body(input, n)?;
                     false
                 }
             };
@@ -224,14 +224,15 @@ impl ReplyParser {
         self.reply.take()
     }
 
-    fn take_body(&mut self, input: &mut &[u8], n: usize) {
+    fn take_body(&mut self, input: &mut &[u8], n: usize) -> Result<(), ReplyDefect> {
         if let Some(capture) = &mut self.capture {
-            capture.body.extend_from_slice(&input[..n]);
+            capture.add(&input[..n])?;
         }
         if let Some(reply) = &mut self.reply {
             reply.body_bytes += n as u64;
         }
         *input = &input[n..];
+        Ok(())
     }
 
     /// True when the reply is complete with its head (it has no body).
@@ -287,6 +288,7 @@ impl ReplyParser {
         self.capture_head(&partial);
         self.partial_head = partial;
         self.partial_head.clear();
+        self.partial_head.shrink_to(MEMO_LIMIT_BYTES);
         match parsed {
             Some((head, _)) => Ok(Some(head)),
             None => Err(ReplyDefect::HeadTooLong { limit_bytes: HEAD_LIMIT_BYTES }),
@@ -322,9 +324,7 @@ impl ReplyParser {
 
     fn capture_head(&mut self, bytes: &[u8]) {
         if let Some(capture) = &mut self.capture {
-            capture.head.clear();
-            capture.body.clear();
-            capture.head.extend_from_slice(bytes);
+            capture.begin(bytes);
         }
     }
 }
@@ -384,11 +384,9 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
             let value = content_length(header.value)?;
-            match length {
-                Some(first) if first != value => {
-                    return Err(ReplyDefect::TwoContentLengths { first, second: value });
-                }
-                _ => length = Some(value),
+            // Also where both are the same: whoever is between may have read only one.
+            if let Some(first) = length.replace(value) {
+                return Err(ReplyDefect::TwoContentLengths { first, second: value });
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             // Chunked must come last; any other coding runs to the end of the connection.

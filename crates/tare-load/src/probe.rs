@@ -4,12 +4,11 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use tare_io::DurationNs;
 use tare_stats::samples::Probe;
 
 use crate::engine::{Edges, Lifetime, Stretch};
-use crate::http1::{Capture, Reply};
+use crate::http1::{Capture, Reply, Wanted};
 use crate::net::Protocol;
 use crate::run::{LoadError, LoadPlan, PlannedSource};
 use crate::session::{Session, SliceReport};
@@ -181,8 +180,8 @@ impl Source for Watching {
         self.source.next(scratch)
     }
 
-    fn wants_replies(&self) -> bool {
-        true
+    fn wants_replies(&self) -> Wanted {
+        Wanted::Hashes
     }
 
     fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
@@ -192,9 +191,7 @@ impl Source for Watching {
             names.map(|(name, _)| name.trim().to_ascii_lowercase()).collect();
         header_names.sort();
         header_names.dedup();
-        let hash = digest(&SHA256, &capture.body);
-        let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        let body_bytes = capture.body.len() as u64;
+        let (sha256, body_bytes) = (capture.sha256(), capture.body_bytes());
         let seen = Seen { status: reply.status, header_names, body_bytes, sha256 };
         self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
     }

@@ -261,7 +261,7 @@ impl Lane {
                 Ok(Self::Exchange(Box::new(ExchangeLane::open(plan, stop)?)))
             }
             Protocol::Stream { message_bytes, reverse } => {
-                let who = Who { worker: plan.index, session, alone: plan.alone };
+                let who = Who { worker: plan.index, session, alone: plan.alone, stop };
                 let lane = StreamLane::open(plan.engine, message_bytes, reverse, plan.pacer, who)?;
                 Ok(Self::Stream(Box::new(lane)))
             }

@@ -2,16 +2,16 @@
 
 use tare_io::{DurationNs, Random};
 
-use crate::http1::{Capture, Reply};
+use crate::http1::{Capture, Reply, Wanted};
 
 /// Gives the requests of one worker.
 pub trait Source {
     /// The next request. Its bytes are either immortal, or written to `scratch` (which is empty).
     fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
 
-    /// Whether replies must be kept whole for [`Source::on_reply`]; costs a copy of every byte.
-    fn wants_replies(&self) -> bool {
-        false
+    /// What is kept of replies for [`Source::on_reply`].
+    fn wants_replies(&self) -> Wanted {
+        Wanted::Nothing
     }
 
     /// A reply came.

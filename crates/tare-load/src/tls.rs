@@ -13,6 +13,7 @@ use rustls::{
     RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 use serde::{Deserialize, Serialize};
+use tare_io::files::open_input;
 
 /// What the user asked of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,7 +275,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
 /// A PEM file, of a size that certificates have.
 pub fn read_pem(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    std::fs::File::open(path)?.take(PEM_MAX_BYTES + 1).read_to_end(&mut text)?;
+    open_input(path)?.take(PEM_MAX_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > PEM_MAX_BYTES {
         return Err(std::io::Error::other(format!("it is over {PEM_MAX_BYTES} bytes")));
     }

@@ -1,6 +1,8 @@
 //! The forms that reports come in. What measures makes a [`Document`]; what writes asks it for a
 //! [`Form`]; a new form is a line here and an arm in the documents that have it.
 
+use tare_stats::plain;
+
 /// A form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
@@ -68,9 +70,14 @@ pub trait Document {
     /// `None` where it has no such form.
     fn form(&self, form: Form) -> Option<String>;
 
-    /// In one line why not, where it has no such form.
+    /// In one line why not, where it has no such form. Names and messages in it may be a
+    /// stranger's: what a terminal would obey is shown by its code.
     fn render(&self, form: Form) -> Result<String, String> {
-        self.form(form).ok_or_else(|| {
+        let safe = |text: String| match form {
+            Form::Json | Form::Smp | Form::BpftimeJson => plain::json(&text).into_owned(),
+            _ => plain::lines(&text).into_owned(),
+        };
+        self.form(form).map(safe).ok_or_else(|| {
             let has = Form::ALL.into_iter().filter(|form| self.form(*form).is_some());
             let words: Vec<&str> = has.map(Form::word).collect();
             format!("{} has no form {}; it has {}", self.kind(), form.word(), words.join(", "))

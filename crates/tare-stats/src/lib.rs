@@ -12,6 +12,7 @@ pub mod digest;
 pub mod distribution;
 pub mod estimate;
 pub mod metric;
+pub mod plain;
 pub mod samples;
 pub mod shape;
 pub mod stopping;

@@ -11,6 +11,10 @@ mod schema;
 mod write;
 mod writer;
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -60,8 +64,10 @@ impl Store {
     /// Opens the store, making it (and its folder) where it is not there yet.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| unusable(path, error))?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| unusable(path, error))?;
         }
+        make_private(path).map_err(|error| unusable(path, error))?;
         let connection = Connection::open(path).map_err(|error| unusable(path, error))?;
         Self::prepared(path, connection)
     }
@@ -71,12 +77,33 @@ impl Store {
         if !path.exists() {
             return Err(unusable(path, "there is none yet; runs make it"));
         }
-        // Readers of a write-ahead log write to its index; where even that is forbidden, the file
-        // is read as it stands.
+        if is_read_only(path) {
+            return Self::open_unchanged(path);
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(path, flags).map_err(|error| unusable(path, error))?;
         Self::prepared(path, connection)
+    }
+
+    /// Reads a store that this user may not write to. Readers of a write-ahead log share an index
+    /// with its writer; where there is none and none can be made, the file is read as it stands.
+    fn open_unchanged(path: &Path) -> Result<Self, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let open = |options: &str| {
+            let uri = uri(path) + options;
+            let connection = Connection::open_with_flags(uri, flags);
+            let connection = connection.map_err(|error| unusable(path, error))?;
+            schema::is_ours_or_empty(path, &connection).map(|()| connection)
+        };
+        let connection = match open("") {
+            Err(StoreError::Unusable { .. }) => open("?immutable=1")?,
+            opened => opened?,
+        };
+        schema::is_current(path, &connection)?;
+        Ok(Self { path: path.to_owned(), connection })
     }
 
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, StoreError> {
@@ -103,6 +130,41 @@ impl Store {
     fn damaged(&self, why: impl ToString) -> StoreError {
         StoreError::Damaged { path: self.path.display().to_string(), why: why.to_string() }
     }
+}
+
+/// Plans hold headers and environment variables, with whatever secrets are in these: a new store is
+/// for its user alone. SQLite gives its log and index the store's own mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match new {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_read_only(path: &Path) -> bool {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder_is_closed = rustix::fs::access(
+        folder.unwrap_or(Path::new(".")),
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    );
+    let denied = |kind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
+    opened.is_err_and(|error| denied(error.kind()))
+        || folder_is_closed.is_err_and(|error| denied(std::io::Error::from(error).kind()))
+}
+
+/// A file as SQLite's flags want it named.
+fn uri(path: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match plain(byte) {
+            true => uri.push(char::from(*byte)),
+            false => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri
 }
 
 fn unusable(path: &Path, why: impl Into<Why>) -> StoreError {

@@ -107,11 +107,29 @@ pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), Stor
     }
 }
 
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Of a store that cannot be brought up to date.
+pub fn is_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let known = MIGRATIONS.len() as i64;
+    let path_text = path.display().to_string();
+    match version(connection).map_err(|error| unusable(path, error))? {
+        found if found == known => Ok(()),
+        found if found > known => Err(StoreError::Newer { path: path_text, found, known }),
+        found => Err(StoreError::Unusable {
+            path: path_text,
+            why: format!(
+                "an older tare made it (schema {found}; {known} is needed), and it is read-only: \
+                 copy it, and report on the copy"
+            ),
+        }),
+    }
+}
+
 pub fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
-    let version = |connection: &Connection| -> rusqlite::Result<i64> {
-        connection.query_row("PRAGMA user_version", [], |row| row.get(0))
-    };
     let known = MIGRATIONS.len() as i64;
     let found = version(connection).map_err(failed)?;
     if found == known {

@@ -34,10 +34,19 @@ pub struct EndpointPlan {
     /// Whether it also makes calls into its kernel for whoever asks.
     pub calls: bool,
     /// Whether it opens other ports and ends when a client says so, as qperf's servers do.
-    pub obeys: bool,
+    pub obeys: Obeys,
     /// Truths to test with: each reply waits so long, and datagrams get lost.
     pub delay: DurationNs,
     pub loss: Loss,
+}
+
+/// What an endpoint does at a client's word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Obeys {
+    #[default]
+    Nobody,
+    /// Serves on other ports for anybody; ends for who is on this machine, or knows the token.
+    Clients { token: Option<u64> },
 }
 
 /// A running endpoint. Stops when dropped.

@@ -40,11 +40,14 @@ enum Body {
 pub struct BadRequest;
 
 const HEAD_LIMIT_BYTES: usize = 64 * 1024;
+/// Memory that a connection keeps between requests.
+const KEPT_BYTES: usize = 4096;
 
 impl RequestParser {
     pub fn reset(&mut self) {
         self.state = State::Head;
         self.partial_head.clear();
+        self.partial_head.shrink_to(KEPT_BYTES);
         self.request = None;
     }
 
@@ -90,9 +93,11 @@ impl RequestParser {
             let head = if partial { &self.partial_head } else { *input };
             match parse_head(head)? {
                 Some((request, body, used)) => {
-                    self.memo.clear();
-                    self.memo.extend_from_slice(&head[..used]);
-                    self.memo_request = Some((request, body));
+                    if used <= KEPT_BYTES {
+                        self.memo.clear();
+                        self.memo.extend_from_slice(&head[..used]);
+                        self.memo_request = Some((request, body));
+                    }
                     *input = &input[used - before..];
                     self.partial_head.clear();
                     (request, body)
@@ -127,14 +132,22 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
     };
     let mut keep_alive = request.version == Some(1);
     let mut asked_to_keep = false;
-    let mut body = Body::Length(0);
+    let mut body = None;
     for header in request.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
-            let text = std::str::from_utf8(value).map_err(|_| BadRequest)?;
-            body = Body::Length(text.parse().map_err(|_| BadRequest)?);
+            let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            let text = std::str::from_utf8(value).ok().filter(|_| digits).ok_or(BadRequest)?;
+            let length = Body::Length(text.parse().map_err(|_| BadRequest)?);
+            // Whoever stands between may believe the other one.
+            if body.replace(length).is_some() {
+                return Err(BadRequest);
+            }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            body = Body::Chunked;
+            let only_chunked = value.eq_ignore_ascii_case(b"chunked");
+            if body.replace(Body::Chunked).is_some() || !only_chunked {
+                return Err(BadRequest);
+            }
         } else if header.name.eq_ignore_ascii_case("connection") {
             if value.eq_ignore_ascii_case(b"close") {
                 keep_alive = false;
@@ -150,7 +163,7 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
         keep_alive,
         asked_to_keep,
     };
-    Ok(Some((request, body, used)))
+    Ok(Some((request, body.unwrap_or(Body::Length(0)), used)))
 }
 
 #[cfg(test)]
@@ -188,9 +201,16 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["\u{1}\u{2}", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"]
-        {
+        for text in [
+            "\u{1}\u{2}",
+            "GET / HTTP/9.9\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        ] {
             let mut input = text.as_bytes();
             assert_eq!(RequestParser::default().advance(&mut input), Err(BadRequest), "{text}");
         }

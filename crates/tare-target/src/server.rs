@@ -24,6 +24,8 @@ pub struct Server {
     /// Replies to be sent later: when, and on which connection.
     timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
     replies: HashMap<ReplyKey, &'static [u8]>,
+    /// Pieces that wait on all connections.
+    waiting_pieces: usize,
     /// The last reply looked up, which is nearly always the next one too.
     last_reply: Option<(ReplyKey, &'static [u8])>,
     /// Poll this long before a reply is due, for replies that come to the microsecond.
@@ -52,6 +54,16 @@ struct Piece {
     then: Then,
     /// The end of a reply, for the counters.
     ends_reply: bool,
+}
+
+impl Piece {
+    /// A part of a long one, and what is left of it.
+    fn part(self) -> Option<(Self, Self)> {
+        let Said::Bytes(bytes) = self.bytes else { return None };
+        let (part, rest) = bytes.split_at_checked(PART_BYTES).filter(|(_, r)| !r.is_empty())?;
+        let part = Self { bytes: Said::Bytes(part), then: Then::Stay, ends_reply: false, ..self };
+        Some((part, Self { bytes: Said::Bytes(rest), ..self }))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +123,7 @@ impl Server {
             clients: (0..slots).map(|_| Client::new()).collect(),
             free: (0..slots).rev().collect(),
             timers: BinaryHeap::new(),
+            waiting_pieces: 0,
             replies: HashMap::new(),
             last_reply: None,
             spin: if waits { SPIN } else { DurationNs::ZERO },
@@ -155,10 +168,13 @@ impl Server {
             Happened::Sent(spent) => {
                 let client = &mut self.clients[slot as usize];
                 client.sending = false;
-                if client.outgoing.is_empty() {
+                if client.outgoing.is_empty() && spent.capacity() <= SPENT_KEPT_BYTES {
                     client.outgoing = spent;
                 }
-                self.flush(io, slot);
+                match client.pending.front().is_some_and(|piece| piece.at <= now) {
+                    true => self.say_due(io, slot, now),
+                    false => self.flush(io, slot),
+                }
             }
             Happened::Eof | Happened::Failed(_) => {
                 self.count(Counter::ClosedByClient, 1);
@@ -268,17 +284,17 @@ impl Server {
         if client.closing || client.token == Token::NONE {
             return; // Pipelined behind a request that ended the connection.
         }
+        if client.pending.len() >= PENDING_MAX || self.waiting_pieces >= WAITING_MAX {
+            // It asks and never reads; its replies must not fill the memory.
+            self.count(Counter::BadRequests, 1);
+            return self.drop_client(io, slot, Close::Reset);
+        }
         if request.wants_stats {
             self.count(Counter::StatsRequests, 1);
             let then = if request.keep_alive { Then::Stay } else { Then::Close };
             let piece = Piece { at: now, bytes: Said::Stats, then, ends_reply: false };
-            self.clients[slot as usize].pending.push_back(piece);
+            self.queue(slot, piece);
             return self.say_due(io, slot, now);
-        }
-        if client.pending.len() > PENDING_MAX || client.outgoing.len() > OUTGOING_MAX_BYTES {
-            // It asks and never reads; its replies must not fill the memory.
-            self.count(Counter::BadRequests, 1);
-            return self.drop_client(io, slot, Close::Reset);
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now);
@@ -316,20 +332,24 @@ impl Server {
     /// Queues a reply, in several pieces where the head is to be slow.
     fn plan_pieces(&mut self, slot: u32, at: Instant, bytes: &'static [u8], then: Then) {
         let slow = self.brain.behaviour().slow_head;
-        let client = &mut self.clients[slot as usize];
         let mut at = at;
         let mut rest = bytes;
         if let Some(gap) = slow {
             let head = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(bytes.len());
             for piece in bytes[..head].chunks(head.div_ceil(HEAD_PIECES).max(1)) {
                 let bytes = Said::Bytes(piece);
-                client.pending.push_back(Piece { at, bytes, then: Then::Stay, ends_reply: false });
+                self.queue(slot, Piece { at, bytes, then: Then::Stay, ends_reply: false });
                 at = at + gap;
             }
             rest = &bytes[head..];
         }
         let bytes = Said::Bytes(rest);
-        client.pending.push_back(Piece { at, bytes, then, ends_reply: then != Then::Reset });
+        self.queue(slot, Piece { at, bytes, then, ends_reply: then != Then::Reset });
+    }
+
+    fn queue(&mut self, slot: u32, piece: Piece) {
+        self.waiting_pieces += 1;
+        self.clients[slot as usize].pending.push_back(piece);
     }
 
     /// Says what is due on a connection.
@@ -341,7 +361,21 @@ impl Server {
                 self.timers.push(Reverse((piece.at, slot, client.token.generation)));
                 break;
             }
-            client.pending.pop_front();
+            if client.outgoing.len() >= OUTGOING_ENOUGH_BYTES {
+                // It goes on when these have been sent.
+                break;
+            }
+            let piece = match piece.part() {
+                Some((part, rest)) => {
+                    client.pending[0] = rest;
+                    part
+                }
+                None => {
+                    client.pending.pop_front();
+                    self.waiting_pieces -= 1;
+                    piece
+                }
+            };
             if piece.ends_reply {
                 self.stats.add(self.thread, Counter::Replies, 1);
             }
@@ -351,6 +385,7 @@ impl Server {
             if piece.then == Then::Close {
                 // What was asked after the last reply is not answered any more.
                 client.closing = true;
+                self.waiting_pieces -= client.pending.len();
                 client.pending.clear();
             }
             let stats;
@@ -399,13 +434,14 @@ impl Server {
         self.count(Counter::BadRequests, 1);
         let bytes = Said::Bytes(self.reply(ReplyKey::BadRequest));
         let piece = Piece { at: now, bytes, then: Then::Close, ends_reply: false };
-        self.clients[slot as usize].pending.push_back(piece);
+        self.queue(slot, piece);
         self.say_due(io, slot, now);
     }
 
     fn drop_client<R: Reactor>(&mut self, io: &mut R, slot: u32, how: Close) {
         let client = &mut self.clients[slot as usize];
         io.close(client.token, how);
+        self.waiting_pieces -= client.pending.len();
         client.begin(Token::NONE);
         self.free.push(slot);
     }
@@ -439,9 +475,16 @@ impl Server {
 /// tail on a virtual machine, and would be added to what is to be the truth.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 const HEAD_PIECES: usize = 4;
-/// Replies that one connection may have waiting, and bytes of them.
+/// Replies, or parts of them, that one connection may have waiting, and all of them together.
 const PENDING_MAX: usize = 4096;
-const OUTGOING_MAX_BYTES: usize = 4 << 20;
+const WAITING_MAX: usize = 1 << 20;
+/// Replies are put together up to here; the rest waits as what it is, a few words a reply.
+const OUTGOING_ENOUGH_BYTES: usize = 8 << 10;
+/// … and a long reply a part at a time.
+const PART_BYTES: usize = 32 << 10;
+/// Memory that a connection keeps for the replies to come.
+const PENDING_KEPT: usize = 64;
+const SPENT_KEPT_BYTES: usize = 64 << 10;
 
 impl Client {
     fn new() -> Self {
@@ -458,15 +501,17 @@ impl Client {
         }
     }
 
-    /// Clean for another connection, keeping memory.
+    /// Clean for another connection, keeping a little memory.
     fn begin(&mut self, token: Token) {
         self.token = token;
         self.parser.reset();
         self.tls = None;
         self.handshake_counted = false;
         self.outgoing.clear();
+        self.outgoing.shrink_to(SPENT_KEPT_BYTES);
         self.sending = false;
         self.pending.clear();
+        self.pending.shrink_to(PENDING_KEPT);
         self.requests = 0;
         self.closing = false;
     }

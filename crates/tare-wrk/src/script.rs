@@ -1,5 +1,6 @@
 //! A wrk script: one Lua state for the program, one for each worker, and their hooks.
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{AnyUserData, Function, Lua, Table, Value};
 use tare_io::DurationNs;
+use tare_io::files::open_input;
 use tare_load::Tally;
-use tare_load::http1::{Capture, Reply};
+use tare_load::http1::{Budget, Capture, Reply, Wanted};
 use tare_load::source::{Asked, AskedBytes, FixedRequest, Source};
 
 use crate::format::{socket_errors, status_errors};
@@ -29,6 +31,8 @@ pub struct ScriptOptions {
     pub args: Vec<String>,
     /// Where `wrk.addrs` starts: what the host name stands for and answers.
     pub address: Option<SocketAddr>,
+    /// Reply bodies that may be kept for `response` at a time, on all connections together.
+    pub max_body_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,16 +59,19 @@ pub struct Script {
     threads: Vec<Thread>,
     /// Requests that one call of `request()` makes.
     pipelined: u32,
+    /// Of replies that hooks look at, on all connections.
+    bodies: Arc<Budget>,
     errors: Arc<Mutex<Option<String>>>,
 }
 
 impl Script {
     /// Loads the script for the program and every worker, and runs `setup` and `init`.
     pub fn load(options: &ScriptOptions, threads: u32) -> Result<Self, ScriptError> {
-        let main = state(options)?;
+        let text = options.path.as_deref().map(read_script).transpose()?;
+        let main = state(options, text.as_deref())?;
         let threads = (0..threads)
             .map(|_| -> Result<Thread, ScriptError> {
-                let lua = state(options)?;
+                let lua = state(options, text.as_deref())?;
                 let address = Arc::new(Mutex::new(options.address));
                 Ok(Thread { lua, address, stop: Arc::new(AtomicBool::new(false)) })
             })
@@ -81,7 +88,8 @@ impl Script {
             }
             wrk(&thread.lua)?.get::<Function>("init")?.call::<()>(args)?;
         }
-        let mut script = Self { main, threads, pipelined: 1, errors: Arc::default() };
+        let bodies = Budget::new(options.max_body_bytes);
+        let mut script = Self { main, threads, pipelined: 1, bodies, errors: Arc::default() };
         // Once, as wrk does: to know how many replies a request calls for.
         let first = request_function(&script.threads[0].lua)?.call::<mlua::String>(())?;
         script.pipelined = requests_in(&first.as_bytes()).map_err(ScriptError::Request)?;
@@ -116,6 +124,7 @@ impl Script {
             delay: hook("delay"),
             pipelined: self.pipelined,
             thread: thread.clone(),
+            bodies: self.bodies.clone(),
             errors: self.errors.clone(),
         }))
     }
@@ -166,7 +175,7 @@ fn request_function(lua: &Lua) -> mlua::Result<Function> {
     }
 }
 
-fn state(options: &ScriptOptions) -> Result<Lua, ScriptError> {
+fn state(options: &ScriptOptions, script: Option<&[u8]>) -> Result<Lua, ScriptError> {
     let lua = Lua::new();
     lua.load(include_str!("wrk.lua")).set_name("=wrk.lua").exec()?;
     let wrk = wrk(&lua)?;
@@ -188,14 +197,27 @@ fn state(options: &ScriptOptions) -> Result<Lua, ScriptError> {
     let time_us =
         lua.create_function(|_, ()| Ok(tare_io::time::monotonic_now().as_ns() as f64 / 1e3))?;
     wrk.set("time_us", time_us)?;
-    if let Some(path) = &options.path {
-        let text = std::fs::read(path).map_err(|source| ScriptError::Unreadable {
-            path: path.display().to_string(),
-            source,
-        })?;
+    if let (Some(path), Some(text)) = (&options.path, script) {
         lua.load(text).set_name(format!("@{}", shown(path))).exec()?;
     }
     Ok(lua)
+}
+
+const SCRIPT_MAX_BYTES: u64 = 16 << 20;
+
+/// Once, for all threads: a pipe gives its bytes once.
+fn read_script(path: &Path) -> Result<Vec<u8>, ScriptError> {
+    let unreadable = |source| ScriptError::Unreadable { path: shown(path), source };
+    let mut text = Vec::new();
+    let input = open_input(path).map_err(unreadable)?;
+    input.take(SCRIPT_MAX_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
+    match text.len() as u64 > SCRIPT_MAX_BYTES {
+        true => {
+            let why = format!("it is over {SCRIPT_MAX_BYTES} bytes");
+            Err(unreadable(std::io::Error::other(why)))
+        }
+        false => Ok(text),
+    }
 }
 
 fn shown(path: &Path) -> String {
@@ -227,6 +249,8 @@ fn requests_in(bytes: &[u8]) -> Result<u32, String> {
     if requests == 0 { Err("it is empty".into()) } else { Ok(requests) }
 }
 
+const LARGE_BODY_BYTES: usize = 1 << 20;
+
 struct ScriptSource {
     /// Where the script has no `request` of its own.
     fixed: Option<FixedRequest>,
@@ -235,6 +259,7 @@ struct ScriptSource {
     delay: Option<Function>,
     pipelined: u32,
     thread: Thread,
+    bodies: Arc<Budget>,
     errors: Arc<Mutex<Option<String>>>,
 }
 
@@ -261,7 +286,12 @@ impl ScriptSource {
         for header in head.headers.iter() {
             headers.set(header.name, lua.create_string(header.value)?)?;
         }
-        response.call((reply.status, headers, lua.create_string(&capture.body)?))
+        response.call::<()>((reply.status, headers, lua.create_string(capture.body())?))?;
+        if capture.body().len() >= LARGE_BODY_BYTES {
+            // Lua counts objects, not their size, and would collect them late.
+            lua.gc_collect()?;
+        }
+        Ok(())
     }
 }
 
@@ -282,8 +312,11 @@ impl Source for ScriptSource {
         Asked { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
     }
 
-    fn wants_replies(&self) -> bool {
-        self.response.is_some()
+    fn wants_replies(&self) -> Wanted {
+        match self.response {
+            Some(_) => Wanted::Bodies(self.bodies.clone()),
+            None => Wanted::Nothing,
+        }
     }
 
     fn on_reply(&mut self, reply: &Reply, capture: &Capture) {

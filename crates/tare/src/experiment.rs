@@ -4,12 +4,12 @@ mod place;
 mod sweep;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
+use tare_io::files::open_input;
 use tare_lab::ServerSpec;
 use tare_lab::filters::FilterSpec;
 use tare_lab::servers::{CommandSpec, HttpdSpec, NetSpec, NginxSpec, TargetSpec};
@@ -112,7 +112,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
 pub fn read(path: &Path) -> Result<Vec<Plan>, Failure> {
     let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| in_file(error.to_string()))?;
+    let file = open_input(path).map_err(|error| in_file(error.to_string()))?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_string(&mut text)

@@ -13,12 +13,13 @@ mod qperf;
 mod run;
 mod url;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use failure::Failure;
+use load::outputs::tell;
 
 fn main() -> ExitCode {
+    tare_io::owned::tighten_umask();
     // The panic has been printed by then; what is left to say is whose fault it is.
     let bug = || Err(Failure::Bug("this is a bug in tare; please report the lines above".into()));
     match std::panic::catch_unwind(commands::run).unwrap_or_else(|_| bug()) {
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             if failure != Failure::Interrupted {
                 // Where standard error is full or gone, the exit code still tells.
-                let _ = writeln!(std::io::stderr(), "tare: {failure}");
+                tell(&format!("tare: {failure}\n"));
             }
             ExitCode::from(failure.exit_code())
         }

@@ -16,7 +16,8 @@ const SUMMARY: &str = "metric_name,avg,";
 /// A line of a point is some hundred bytes.
 const LINE_MAX: u64 = 64 << 10;
 /// More scenarios than these are tags gone wrong.
-const SCENARIOS_MAX: usize = 1000;
+/// Each takes up to 280 KB.
+const SCENARIOS_MAX: usize = 200;
 
 pub fn is_points(head: &[u8]) -> bool {
     head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).starts_with(POINTS)

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tare_load::order::{LoadOrder, StretchOrder};
 use tare_stats::samples::ServerUse;
 
@@ -94,6 +95,31 @@ pub enum Message {
     },
     /// What a server said.
     Event(Event),
+}
+
+/// A line of an agent's, as it is read. An answer is kept as it came until it is known what it is
+/// an answer to: whatever a strange agent sends takes no more memory than the line.
+#[derive(Debug, Deserialize)]
+pub struct HeardLine<'a> {
+    pub tare: u32,
+    pub hello: Option<Box<Hello>>,
+    #[serde(borrow)]
+    pub done: Option<HeardAnswer<'a>>,
+    pub failed: Option<HeardFailure>,
+    pub event: Option<Event>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeardAnswer<'a> {
+    pub id: u64,
+    #[serde(borrow)]
+    pub value: &'a RawValue,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct HeardFailure {
+    pub id: u64,
+    pub failed: Failed,
 }
 
 /// Who must act.

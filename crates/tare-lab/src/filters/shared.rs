@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use tare_io::process::{lock, unlock};
@@ -57,9 +57,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
 
 impl SharedMemory {
     /// Makes it, and notes that in the journal before.
-    pub fn create(name: &str, prefix: &str, journal: &mut Journal) -> Result<Self, LabError> {
+    pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<Self, LabError> {
         let path = path_of(name);
-        if path.exists() {
+        if path.symlink_metadata().is_ok() {
             return Err(LabError::Environment(Self::whose(name)));
         }
         // It appears whole, under its name, or not at all.
@@ -94,14 +94,22 @@ impl SharedMemory {
     /// Opens what a controller that runs has made.
     pub fn open(name: &str) -> Result<Self, LabError> {
         let path = path_of(name);
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
+        // /dev/shm is everybody's: another user's object of this name, or a link, is not opened.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let open = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+        let file = open.map_err(|error| {
             LabError::Environment(format!(
                 "{}: {error}: no controller runs under that name",
                 path.display()
             ))
         })?;
         let memory = Self { path, file };
-        let length = memory.file.metadata().map_or(0, |file| file.len());
+        let of = memory.file.metadata();
+        let (length, owner) = of.map_or((0, u32::MAX), |file| (file.len(), file.uid()));
+        if owner != tare_io::process::effective_uid() {
+            let text = format!("{} belongs to another user", memory.path.display());
+            return Err(LabError::Environment(text));
+        }
         if length != BYTES || memory.number(0).ok() != Some(MAGIC) {
             let text = format!("{} is not shared memory of tare", memory.path.display());
             return Err(LabError::Environment(text));

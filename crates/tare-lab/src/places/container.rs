@@ -40,7 +40,7 @@ fn podman() -> String {
     "podman".into()
 }
 
-const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
+pub const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
 const PATIENCE: DurationNs = DurationNs::from_secs(30);
 const ADDRESS_CHECKS: u32 = 30;
@@ -257,8 +257,8 @@ impl Place for Container {
                 }
             }
         }
-        let (program, name) = (PathBuf::from(&self.program), self.container());
-        ground.journal.about_to_make(Made::EngineContainer { program, name })?;
+        let (engine, name) = (self.spec.engine.clone(), self.container());
+        ground.journal.about_to_make(Made::EngineContainer { engine, name })?;
         let agent = self.spot.start_agent(&self.argv()?, HELLO_WITHIN, ground.stop)?;
         self.address = self.find_address()?;
         Ok(agent)

@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tare_io::owned::{self, Folder};
 use tare_io::{DurationNs, process};
 
 use crate::commands::{must, run};
 use crate::error::LabError;
-use crate::journal::{Journal, Made, PREFIX};
+use crate::journal::Journal;
 use crate::programs;
+use crate::temporary;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 const WANTED: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_net"];
 /// Of confidential guests, where the kernel has them.
 const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
+/// Of its folder.
+const NAME: &str = "guest-kernel";
 const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
 const PATIENCE: DurationNs = DurationNs::from_secs(60);
 
@@ -49,7 +53,8 @@ impl GuestKernel {
 
     /// The distribution's, as it was unpacked before.
     pub fn kept() -> Option<Self> {
-        let folder = folder()?;
+        // Whoever can write there decides what is booted.
+        let folder = owned::check(&folder()?).ok()?;
         let release = release_in(&folder)?;
         let image = folder.join(format!("boot/vmlinuz-{release}"));
         let ready = folder.join(READY).is_file() && image.is_file();
@@ -57,7 +62,7 @@ impl GuestKernel {
     }
 
     /// The distribution's: downloaded and unpacked, once, whoever asks at the same time.
-    pub fn provide(journal: &mut Journal) -> Result<Self, LabError> {
+    pub fn provide(journal: &Journal) -> Result<Self, LabError> {
         if let Some(kept) = Self::kept() {
             return Ok(kept);
         }
@@ -66,7 +71,13 @@ impl GuestKernel {
         })?;
         can_provide()?;
         let parent = folder.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(parent).map_err(|e| LabError::file("make", parent, e))?;
+        let own = Folder::make(parent).map_err(|error| {
+            LabError::Environment(format!(
+                "a kernel for guests cannot be kept: {error}; set XDG_CACHE_HOME to a folder that \
+                 only you can write to"
+            ))
+        })?;
+        let (parent, folder) = (own.path(), own.path().join(NAME));
         let lock_path = parent.join("guest-kernel.lock");
         let lock =
             fs::File::create(&lock_path).map_err(|e| LabError::file("make", &lock_path, e))?;
@@ -74,10 +85,10 @@ impl GuestKernel {
         if let Some(kept) = Self::kept() {
             return Ok(kept);
         }
-        let making = parent.join(format!("{PREFIX}guest-kernel-{}", std::process::id()));
-        journal.about_to_make(Made::Folder(making.clone()))?;
+        let making = temporary::folder_in(parent, journal)?;
         Self::unpack(&making)?;
-        let _ = fs::remove_dir_all(&folder);
+        owned::remove_tree(&folder)
+            .map_err(|error| LabError::Environment(format!("cannot replace a kernel: {error}")))?;
         fs::rename(&making, &folder).map_err(|e| LabError::file("keep", &folder, e))?;
         Self::kept().ok_or_else(|| {
             let text = format!("{PACKAGE} holds no kernel: give one (vm = {{ kernel = \"…\" }})");
@@ -86,8 +97,6 @@ impl GuestKernel {
     }
 
     fn unpack(making: &Path) -> Result<(), LabError> {
-        let _ = fs::remove_dir_all(making);
-        fs::create_dir_all(making).map_err(|e| LabError::file("make", making, e))?;
         let depends =
             must(&["apt-cache", "depends", PACKAGE], PATIENCE, &format!("find {PACKAGE}"))?;
         let name =
@@ -165,7 +174,7 @@ fn folder() -> Option<PathBuf> {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(set("HOME")?).join(".cache"),
     };
-    Some(cache.join("tare/guest-kernel"))
+    Some(cache.join("tare").join(NAME))
 }
 
 /// The only release below `lib/modules`, or the newest by name.

@@ -63,7 +63,7 @@ pub struct Shape {
 
 impl Network {
     /// Makes a bridge with the first range that is free.
-    pub fn make(journal: &mut Journal) -> Result<Self, LabError> {
+    pub fn make(journal: &Journal) -> Result<Self, LabError> {
         super::need_root("a network of its own")?;
         let taken = taken();
         let owner = owner();
@@ -95,7 +95,7 @@ impl Network {
         ))
     }
 
-    fn set_up(&self, journal: &mut Journal) -> Result<(), LabError> {
+    fn set_up(&self, journal: &Journal) -> Result<(), LabError> {
         let bridge = self.range.bridge();
         // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
         let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
@@ -159,7 +159,7 @@ impl Network {
         index: u8,
         name: &str,
         shape: &Shape,
-        journal: &mut Journal,
+        journal: &Journal,
     ) -> Result<IpAddr, LabError> {
         let link = format!("tare-v{}-{index}", self.range.0);
         let host = host_number(index);

@@ -414,7 +414,7 @@ impl Place for Oci {
         std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
         ground.journal.about_to_make(Made::OciContainer {
-            program: program.clone(),
+            runtime: self.spec.runtime.clone(),
             state: state.clone(),
             id: id.clone(),
         })?;

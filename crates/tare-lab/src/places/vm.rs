@@ -255,7 +255,7 @@ impl Vm {
     }
 
     /// Once: the kernel, the initramfs, and how its link joins the bridge.
-    fn prepare(&self, network: &Network, journal: &mut Journal) -> Result<GuestKernel, LabError> {
+    fn prepare(&self, network: &Network, journal: &Journal) -> Result<GuestKernel, LabError> {
         let kernel = match &self.spec.kernel {
             Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
             None => GuestKernel::provide(journal)?,

@@ -58,6 +58,7 @@ impl HttpdSpec {
     }
 
     pub(super) fn describe(&self) -> Result<String, LabError> {
+        super::check_body(self.body_bytes)?;
         Ok(format!(
             "starts: {} with {} × {} threads, {} bytes a reply, access log {}",
             self.program()?.0.display(),

@@ -65,6 +65,7 @@ impl NginxSpec {
     }
 
     pub(super) fn describe(&self) -> Result<String, LabError> {
+        super::check_body(self.body_bytes)?;
         let program = self.program()?;
         Ok(match &self.config {
             Some(config) => format!("starts: {} -c {}", program.display(), config.display()),

@@ -124,7 +124,7 @@ impl Reader {
         }
     }
 
-    pub fn capture(&mut self) -> Option<&Capture> {
+    pub fn capture(&mut self) -> Option<&mut Capture> {
         match self {
             Self::Http(parser) => parser.capture(),
             Self::Messages(_) => None,

@@ -242,6 +242,7 @@ impl Engine {
         let Some(mut flight) = connection.flight.take() else { return Connected::No };
         if let Some(capture) = connection.reader.capture() {
             self.source.on_reply(&reply, capture);
+            capture.forget();
             self.stop_asked |= self.source.wants_stop();
         }
         self.count_reply(&flight, &reply, now);

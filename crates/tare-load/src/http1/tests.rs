@@ -184,7 +184,8 @@ fn a_cut_tls_stream_is_not_a_finished_body() {
 
 #[test]
 fn captures_hold_head_and_decoded_body() {
-    let mut parser = ReplyParser::capturing();
+    let budget = Budget::new(5);
+    let mut parser = ReplyParser::capturing(&Wanted::Bodies(budget.clone()));
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let text = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
     for byte in text.as_bytes().chunks(1) {
@@ -192,8 +193,22 @@ fn captures_hold_head_and_decoded_body() {
         parser.advance(&mut input, false, &mut HeadMemo::default()).unwrap();
     }
     let capture = parser.capture().unwrap();
-    assert_eq!(
-        (capture.head.as_slice(), capture.body.as_slice()),
-        (head.as_bytes(), &b"abcde"[..])
-    );
+    assert_eq!((capture.head.as_slice(), capture.body()), (head.as_bytes(), &b"abcde"[..]));
+    // All connections share the budget, and give back what they no longer hold.
+    let mut other = ReplyParser::capturing(&Wanted::Bodies(budget.clone()));
+    let mut input = &b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"[..];
+    let over = Err(ReplyDefect::BodiesTooLong { limit_bytes: 5 });
+    assert_eq!(other.advance(&mut input, false, &mut HeadMemo::default()), over);
+    parser.reset();
+    other.reset();
+    let mut input = &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde"[..];
+    assert!(other.advance(&mut input, false, &mut HeadMemo::default()).unwrap().is_some());
+    let hashed = other.capture().unwrap().sha256();
+    let mut hashing = ReplyParser::capturing(&Wanted::Hashes);
+    for piece in text.as_bytes().chunks(3) {
+        let mut input = piece;
+        hashing.advance(&mut input, false, &mut HeadMemo::default()).unwrap();
+    }
+    let capture = hashing.capture().unwrap();
+    assert_eq!((capture.sha256(), capture.body_bytes()), (hashed, 5));
 }

@@ -3,7 +3,7 @@
 use tare_io::Endpoint;
 
 use super::content::{Checker, content};
-use super::wire::{Greeting, Purpose};
+use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
 use crate::http1::{Reply, ReplyDefect};
 use crate::source::{Asked, AskedBytes, Source};
 
@@ -58,15 +58,13 @@ struct Numbered {
 impl Source for Numbered {
     fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
         scratch.extend_from_slice(self.bytes);
-        let tag = self.next.to_le_bytes();
+        let tag = wire::tag(self.next);
         let length = tag.len().min(scratch.len());
         scratch[..length].copy_from_slice(&tag[..length]);
         self.next += 1;
         Asked { bytes: AskedBytes::InScratch, replies: 1, to_head: false }
     }
 }
-
-const TAG_BYTES: usize = 8;
 
 /// Reads the replies of one connection.
 #[derive(Debug)]
@@ -122,7 +120,9 @@ impl MessageReader {
             });
         }
         let (tag, rest) = bytes.split_at(TAG_BYTES.min(expected));
-        if tag != &self.tag[..tag.len()] {
+        let mut awaited = self.tag;
+        awaited[0] |= REPLY;
+        if tag != &awaited[..tag.len()] {
             // A copy of an earlier one.
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use tare_io::{DurationNs, Endpoint, Instant, socket};
 
 use super::content::{Checker, content};
 use super::control::{Control, address, connect, descriptors, lost, no_connection};
-use super::wire::{Count, GO, GREETING_BYTES, Greeting, Purpose, STOP};
+use super::wire::{self, Count, GO, GREETING_BYTES, Greeting, Purpose, REPLY, STOP};
 use crate::engine::{EngineConfig, Life, Stretch};
 use crate::pacer::Pacer;
 use crate::run::LoadError;
@@ -45,10 +45,12 @@ pub struct StreamLane {
 
 /// Which of the workers of a stream one is.
 #[derive(Clone, Copy, Debug)]
-pub struct Who {
+pub struct Who<'a> {
     pub worker: u32,
     pub session: u64,
     pub alone: bool,
+    /// Ends greetings.
+    pub stop: &'a AtomicBool,
 }
 
 /// What a slice reads at its edges.
@@ -90,7 +92,7 @@ impl StreamLane {
         message_bytes: u32,
         reverse: bool,
         pacer: Pacer,
-        who: Who,
+        who: Who<'_>,
     ) -> Result<Self, LoadError> {
         let purpose = match reverse {
             true => Purpose::Send { message_bytes, nodelay: config.sockets.nodelay },
@@ -103,7 +105,7 @@ impl StreamLane {
             let endpoint = address(&config.endpoint);
             let socket = connect(&config.endpoint, from, config.sockets, config.timeout)
                 .map_err(|error| no_connection(endpoint, &error))?;
-            greet(&socket, &config.endpoint, &greeting)?;
+            greet(&socket, &config.endpoint, &greeting, who.stop)?;
             // A single one may block: each message is then one call.
             let limit = Some(std::time::Duration::from_nanos(STOP_CHECK.as_ns()));
             let blocking = config.connections == 1 && matches!(pacer, Pacer::Closed);
@@ -309,7 +311,7 @@ impl StreamLane {
         if self.buffer.len() != size {
             self.buffer = content(0, size).to_vec().into_boxed_slice();
         }
-        let tag = number.to_le_bytes();
+        let tag = wire::tag(number);
         if size >= tag.len() {
             self.buffer[..tag.len()].copy_from_slice(&tag);
         }
@@ -414,6 +416,7 @@ fn greet(
     socket: &Socket,
     endpoint: &Endpoint,
     greeting: &[u8; GREETING_BYTES],
+    stop: &AtomicBool,
 ) -> Result<(), LoadError> {
     let to = address(endpoint);
     let fail = |error: io::Error| no_connection(to, &error);
@@ -426,11 +429,24 @@ fn greet(
     }
     let limit = std::time::Duration::from_nanos(GREETING_PATIENCE.as_ns());
     socket.set_read_timeout(Some(limit)).map_err(fail)?;
-    let mut heard = [0; GREETING_BYTES];
+    let (mut heard, mut cookie) = ([0; GREETING_BYTES], 0);
     for _ in 0..GREETING_TRIES {
-        socket::send(socket.as_raw_fd(), greeting).map_err(fail)?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(fail(io::Error::other("interrupted")));
+        }
+        let said = wire::with_cookie(greeting, cookie);
+        socket::send(socket.as_raw_fd(), &said).map_err(fail)?;
         match socket::receive(socket.as_raw_fd(), &mut heard) {
-            Ok(GREETING_BYTES) if heard == *greeting => return Ok(()),
+            Ok(GREETING_BYTES) => {
+                let given = wire::cookie_of(&heard);
+                let mut reply = wire::with_cookie(greeting, given);
+                reply[0] |= REPLY;
+                match heard == reply && given != 0 {
+                    true if given == cookie => return Ok(()),
+                    true => cookie = given,
+                    false => {}
+                }
+            }
             Ok(_) => {}
             Err(error) if socket::is_not_yet(&error) => {}
             Err(error) => return Err(fail(error)),

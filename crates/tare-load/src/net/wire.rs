@@ -4,11 +4,45 @@ use tare_io::DurationNs;
 use tare_io::calls::{Call, Counted};
 
 /// Changed when any of this changes.
-const MAGIC: [u8; 8] = *b"tarenet1";
+const MAGIC: [u8; 8] = *b"tarenet2";
 pub const GREETING_BYTES: usize = 32;
 pub const COUNT_BYTES: usize = 40;
 pub const ORDER_BYTES: usize = 16;
 pub const CALLED_BYTES: usize = 24;
+/// In the first byte of a datagram that is a reply. Requests never have it and replies always do,
+/// and only requests are answered: two endpoints cannot be made to answer each other.
+pub const REPLY: u8 = 0x80;
+pub const TAG_BYTES: usize = 8;
+
+/// How a numbered datagram begins, as far as it is long enough.
+pub fn tag(number: u64) -> [u8; TAG_BYTES] {
+    let mut tag = [0; TAG_BYTES];
+    tag[0] = number as u8 & !REPLY;
+    tag[1..].copy_from_slice(&(number >> 7).to_le_bytes()[..TAG_BYTES - 1]);
+    tag
+}
+
+/// The number of a request.
+pub fn number_of(tag: &[u8; TAG_BYTES]) -> u64 {
+    let mut above = [0; 8];
+    above[..TAG_BYTES - 1].copy_from_slice(&tag[1..]);
+    u64::from_le_bytes(above) << 7 | u64::from(tag[0] & !REPLY)
+}
+
+/// Where a greeting that is a datagram holds the endpoint's cookie. The first has none; the
+/// endpoint's reply has it, and it must come back: who gives another's address does not see it.
+const COOKIE_AT: usize = 20;
+
+pub fn cookie_of(greeting: &[u8; GREETING_BYTES]) -> u32 {
+    number32(greeting, COOKIE_AT)
+}
+
+pub fn with_cookie(greeting: &[u8; GREETING_BYTES], cookie: u32) -> [u8; GREETING_BYTES] {
+    let mut greeting = *greeting;
+    greeting[COOKIE_AT..COOKIE_AT + 4].copy_from_slice(&cookie.to_le_bytes());
+    greeting
+}
+
 /// Asks for a count, on a connection for counts.
 pub const ASK: u8 = b'?';
 /// Start and end what is sent, on a connection for a reverse stream.
@@ -46,7 +80,8 @@ pub enum Purpose {
     Count,
     /// Calls into the kernel.
     Calls,
-    /// To serve on another port, too; to end. Answered by [`DONE`], where it obeys.
+    /// To serve on another port, too; to end (the session is its token). Answered by [`DONE`],
+    /// where it obeys.
     Listen {
         port: u16,
     },
@@ -230,6 +265,13 @@ mod tests {
         assert_eq!(Order::parse(&long.bytes()), None);
         let counted = Counted { calls: 7, elapsed: DurationNs::from_ns(9) };
         assert_eq!(parse_called(&called(&Ok(counted))), Ok(counted));
+        for number in [0, 1, 127, 128, 1 << 40, (1 << 63) - 1] {
+            assert_eq!(number_of(&tag(number)), number);
+            assert_eq!(tag(number)[0] & REPLY, 0);
+        }
+        let greeting = Greeting { purpose: Purpose::Receive { message_bytes: 7 }, session: 9 };
+        let with = with_cookie(&greeting.bytes(), 0x0102_0304);
+        assert_eq!((Greeting::parse(&with), cookie_of(&with)), (Some(greeting), 0x0102_0304));
         let refused = std::io::Error::from_raw_os_error(libc::EPERM);
         assert_eq!(parse_called(&called(&Err(refused))), Err(libc::EPERM));
     }

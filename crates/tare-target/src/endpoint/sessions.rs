@@ -1,15 +1,23 @@
 //! What each stream has brought so far, whichever thread received it.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tare_io::Instant;
 use tare_load::net::wire::Count;
 
-/// Sessions by number. The oldest are forgotten: nobody says when one is over.
+/// Sessions by number. Nobody says when one is over: the oldest of the address that has most are
+/// forgotten, so that no address can make those of another go.
 #[derive(Default)]
-pub struct Sessions(Mutex<VecDeque<(u64, Arc<Session>)>>);
+pub struct Sessions(Mutex<VecDeque<Entry>>);
+
+struct Entry {
+    number: u64,
+    from: IpAddr,
+    session: Arc<Session>,
+}
 
 #[derive(Debug, Default)]
 pub struct Session {
@@ -24,18 +32,36 @@ pub struct Session {
 const SESSIONS_MAX: usize = 4096;
 
 impl Sessions {
-    pub fn of(&self, number: u64) -> Arc<Session> {
+    pub fn of(&self, number: u64, from: IpAddr) -> Arc<Session> {
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some((_, session)) = all.iter().rev().find(|(own, _)| *own == number) {
-            return session.clone();
+        if let Some(entry) = all.iter().rev().find(|entry| entry.number == number) {
+            return entry.session.clone();
         }
-        if all.len() == SESSIONS_MAX {
-            all.pop_front();
+        if all.len() >= SESSIONS_MAX {
+            forget_one(&mut all, from);
         }
         let session = Arc::<Session>::default();
-        all.push_back((number, session.clone()));
+        all.push_back(Entry { number, from, session: session.clone() });
         session
     }
+}
+
+/// Of the address that has most; of several, the one that wants another.
+fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
+    let mut counts: std::collections::HashMap<IpAddr, usize> = [(wanting, 1)].into();
+    for entry in all.iter() {
+        *counts.entry(entry.from).or_default() += 1;
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    let whose = match counts.get(&wanting) {
+        Some(own) if *own == most => wanting,
+        _ => counts.into_iter().find(|(_, n)| *n == most).map_or(wanting, |(from, _)| from),
+    };
+    // Of its sessions first one that nothing uses any more.
+    let is_unused = |entry: &Entry| entry.from == whose && Arc::strong_count(&entry.session) == 1;
+    let found = all.iter().position(is_unused);
+    let found = found.or_else(|| all.iter().position(|entry| entry.from == whose));
+    all.remove(found.unwrap_or(0));
 }
 
 impl Session {
@@ -58,5 +84,20 @@ impl Session {
             disordered: of(&self.disordered),
             now_ns: now.since(Instant::ZERO).as_ns(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_cannot_make_the_sessions_of_another_go() {
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let sessions = Sessions::default();
+        sessions.of(7, one).bytes.store(42, Ordering::Relaxed);
+        (100..100 + 3 * SESSIONS_MAX as u64).for_each(|number| drop(sessions.of(number, other)));
+        assert_eq!(sessions.of(7, one).bytes.load(Ordering::Relaxed), 42);
+        assert!(sessions.0.lock().unwrap().len() <= SESSIONS_MAX);
     }
 }

@@ -3,8 +3,9 @@
 //! A round trip is then one receive and one send here, and nothing between. Threads wait in
 //! accept(2) together; whoever takes the last one's place starts another.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,7 @@ use tare_load::net::wire::{
 };
 
 use super::sessions::{Session, Sessions};
-use super::{EndpointPlan, NetEndpoint};
+use super::{EndpointPlan, NetEndpoint, Obeys};
 
 /// What all threads share.
 pub struct Door {
@@ -39,6 +40,12 @@ pub struct Door {
 /// Waits end at least this often, so that a stop is heeded.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 const IDLE_MAX: usize = 2;
+/// A greeting must come within 2 s; and where no thread is left, a connection that was
+/// silent for 10 s makes room.
+const GREETING_LOOKS: u32 = 40;
+const IDLE_LOOKS: u32 = 200;
+/// Ports that clients may have opened: none that could be taken for a service of the system's.
+const OTHER_PORT_MIN: u16 = 1024;
 const OTHER_PORTS_MAX: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// A reply that is due within this is waited for without sleeping.
@@ -132,6 +139,9 @@ impl Door {
     /// Serves on another port of the same address, unless it does already.
     fn listen_too(&self, port: u16) -> io::Result<()> {
         let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
+        if port < OTHER_PORT_MIN {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let own = self.plan.listen.port();
         if port == own || others.iter().any(|other| other.listens.port() == port) {
             return Ok(());
@@ -140,7 +150,7 @@ impl Door {
             return Err(ErrorKind::AddrNotAvailable.into());
         }
         let listen = SocketAddr::new(self.plan.listen.ip(), port);
-        let plan = EndpointPlan { listen, obeys: false, ..self.plan.clone() };
+        let plan = EndpointPlan { listen, obeys: Obeys::Nobody, ..self.plan.clone() };
         others.push(NetEndpoint::start(&plan).map_err(|error| error.source)?);
         Ok(())
     }
@@ -149,13 +159,20 @@ impl Door {
         socket::prepare_accepted(stream, Blocking::Yes, self.plan.sockets);
         stream.set_read_timeout(Some(STOP_CHECK))?;
         stream.set_write_timeout(Some(STOP_CHECK))?;
-        let line = Line { stream, stop: &self.stop };
+        let from = stream.peer_addr()?.ip();
+        let line = Line {
+            stream,
+            door: self,
+            silent: Cell::new(0),
+            silent_max: Cell::new(GREETING_LOOKS),
+        };
         let mut greeting = [0; GREETING_BYTES];
         if !line.read(&mut greeting)? {
             return Ok(());
         }
+        line.silent_max.set(u32::MAX);
         let greeting = Greeting::parse(&greeting).ok_or(ErrorKind::InvalidData)?;
-        let session = || self.sessions.of(greeting.session);
+        let session = || self.sessions.of(greeting.session, from);
         match greeting.purpose {
             Purpose::Messages { request_bytes, reply_bytes, close } => {
                 self.answer(&line, buffer, (request_bytes, reply_bytes), close)
@@ -173,11 +190,11 @@ impl Door {
             }
             Purpose::Count => tell_counts(&line, &session()),
             Purpose::Calls if self.plan.calls => make_calls(&line),
-            Purpose::Listen { port } if self.plan.obeys => {
+            Purpose::Listen { port } if self.plan.obeys != Obeys::Nobody => {
                 self.listen_too(port)?;
                 line.write(&[DONE])
             }
-            Purpose::Quit if self.plan.obeys => {
+            Purpose::Quit if self.obeys_quit(from, greeting.session) => {
                 line.write(&[DONE])?;
                 self.stop.store(true, Ordering::Relaxed);
                 Ok(())
@@ -186,6 +203,19 @@ impl Door {
                 Err(ErrorKind::PermissionDenied.into())
             }
         }
+    }
+
+    fn obeys_quit(&self, from: IpAddr, said: u64) -> bool {
+        match self.plan.obeys {
+            Obeys::Nobody => false,
+            Obeys::Clients { token } => is_here(from) || token == Some(said),
+        }
+    }
+
+    /// Whether no thread is left for whoever comes next.
+    fn is_full(&self) -> bool {
+        let order = Ordering::Relaxed;
+        self.idle.load(order) == 0 && self.threads.load(order) >= self.plan.connections_max as usize
     }
 
     fn answer(
@@ -234,10 +264,18 @@ impl Door {
     }
 }
 
+/// An address of this machine's own.
+fn is_here(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
 /// One connection, whose waits heed a stop.
 struct Line<'a> {
     stream: &'a TcpStream,
-    stop: &'a AtomicBool,
+    door: &'a Door,
+    /// Waits in a row, of [`STOP_CHECK`] each, in which nothing came or went; and how many may be.
+    silent: Cell<u32>,
+    silent_max: Cell<u32>,
 }
 
 impl Line<'_> {
@@ -247,7 +285,10 @@ impl Line<'_> {
             let mut stream = self.stream;
             match stream.read(into) {
                 Err(error) if socket::is_not_yet(&error) => self.go_on()?,
-                done => return done,
+                done => {
+                    self.is_heard();
+                    return done;
+                }
             }
         }
     }
@@ -269,7 +310,10 @@ impl Line<'_> {
         while !bytes.is_empty() {
             let mut stream = self.stream;
             match stream.write(bytes) {
-                Ok(n) => bytes = &bytes[n..],
+                Ok(n) => {
+                    self.is_heard();
+                    bytes = &bytes[n..];
+                }
                 Err(error) if socket::is_not_yet(&error) => self.go_on()?,
                 Err(error) => return Err(error),
             }
@@ -277,11 +321,23 @@ impl Line<'_> {
         Ok(())
     }
 
-    fn go_on(&self) -> io::Result<()> {
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(ErrorKind::Interrupted.into()),
-            false => Ok(()),
+    /// A greeting has its time as a whole, however it is cut.
+    fn is_heard(&self) {
+        if self.silent_max.get() == u32::MAX {
+            self.silent.set(0);
         }
+    }
+
+    fn go_on(&self) -> io::Result<()> {
+        if self.door.stop.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        self.silent.set(self.silent.get() + 1);
+        let silent = self.silent.get();
+        if silent > self.silent_max.get() || silent > IDLE_LOOKS && self.door.is_full() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(())
     }
 }
 

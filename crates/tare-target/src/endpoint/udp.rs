@@ -1,6 +1,7 @@
 //! Datagrams of an endpoint: sent back, lost on purpose, or counted.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, Random, SetupError, socket};
 use tare_load::net::content::Checker;
-use tare_load::net::wire::{GREETING_BYTES, Greeting, Purpose};
+use tare_load::net::wire::{
+    self, GREETING_BYTES, Greeting, Purpose, REPLY, TAG_BYTES, cookie_of, with_cookie,
+};
 
 use super::EndpointPlan;
 use super::sessions::{Session, Sessions};
@@ -36,10 +39,13 @@ const STOP_LIMIT: std::time::Duration = std::time::Duration::from_millis(50);
 const SPIN: DurationNs = DurationNs::from_ms(1);
 /// A stream that was not heard for so long is over.
 const SILENT: DurationNs = DurationNs::from_secs(60);
+/// Of all addresses, and of each.
 const STREAMS_MAX: usize = 4096;
+const STREAMS_EACH_MAX: usize = 1024;
 const DATAGRAM_MAX: usize = 65_536;
 /// Held back at a time; what comes beyond that is answered at once.
 const HELD_MAX: usize = 65_536;
+const HELD_MAX_BYTES: usize = 32 << 20;
 
 struct Datagrams<'a> {
     socket: &'a UdpSocket,
@@ -48,8 +54,13 @@ struct Datagrams<'a> {
     random: Random,
     sessions: &'a Sessions,
     streams: HashMap<SocketAddr, Stream>,
+    /// With a key of this process's, so that nobody else can tell them.
+    cookies: RandomState,
+    /// Where this endpoint itself is: what comes from there was made up.
+    own: Option<SocketAddr>,
     /// Replies that wait.
     held: VecDeque<(Instant, SocketAddr, Vec<u8>)>,
+    held_bytes: usize,
 }
 
 pub fn serve(
@@ -65,13 +76,23 @@ pub fn serve(
     socket.set_read_timeout((!polls).then_some(STOP_LIMIT)).map_err(cannot)?;
     let (delay, loss) = (plan.delay, plan.loss);
     let random = Random::stream(loss.seed, "lost datagrams", 0);
-    let (streams, held) = (HashMap::new(), VecDeque::new());
-    let mut own = Datagrams { socket, delay, loss, random, sessions, streams, held };
+    let mut own = Datagrams {
+        socket,
+        delay,
+        loss,
+        random,
+        sessions,
+        streams: HashMap::new(),
+        cookies: RandomState::new(),
+        own: socket.local_addr().ok(),
+        held: VecDeque::new(),
+        held_bytes: 0,
+    };
     let mut buffer = vec![0; DATAGRAM_MAX];
     while !stop.load(Ordering::Relaxed) {
         own.send_due();
         match own.socket.recv_from(&mut buffer) {
-            Ok((length, from)) => own.take(&buffer[..length], from),
+            Ok((length, from)) => own.take(&mut buffer[..length], from),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let wait = own.wait();
                 if polls && wait > DurationNs::ZERO {
@@ -89,7 +110,10 @@ pub fn serve(
 }
 
 impl Datagrams<'_> {
-    fn take(&mut self, bytes: &[u8], from: SocketAddr) {
+    fn take(&mut self, bytes: &mut [u8], from: SocketAddr) {
+        if self.own == Some(from) {
+            return;
+        }
         if let Some(stream) = self.streams.get_mut(&from)
             && bytes.len() != GREETING_BYTES
             && monotonic_now().since(stream.heard) < SILENT
@@ -99,37 +123,62 @@ impl Datagrams<'_> {
             }
             return stream.count(bytes);
         }
-        if let Some(greeting) = Greeting::parse(bytes)
+        if let Ok(said) = <[u8; GREETING_BYTES]>::try_from(&*bytes)
+            && let Some(greeting) = Greeting::parse(bytes)
             && let Purpose::Receive { .. } = greeting.purpose
         {
-            return self.begin(greeting, bytes, from);
+            return self.greet(greeting, &said, from);
         }
         if let Some(stream) = self.streams.get_mut(&from) {
             return stream.count(bytes);
         }
+        // A reply of another endpoint, sent here under a false address, is not answered.
+        if bytes.first().is_none_or(|first| first & REPLY != 0) {
+            return;
+        }
         if self.loss.share > 0.0 && self.random.chance(self.loss.share) {
             return;
         }
-        if self.delay > DurationNs::ZERO && self.held.len() < HELD_MAX {
+        let fits = self.held.len() < HELD_MAX && self.held_bytes + bytes.len() <= HELD_MAX_BYTES;
+        if self.delay > DurationNs::ZERO && fits {
+            self.held_bytes += bytes.len();
             self.held.push_back((monotonic_now() + self.delay, from, bytes.to_vec()));
             return;
         }
-        // Where there is no room it is lost, as datagrams are.
-        let _ = self.socket.send_to(bytes, from);
+        self.reply(bytes, from);
     }
 
-    fn begin(&mut self, greeting: Greeting, bytes: &[u8], from: SocketAddr) {
-        // Nobody says when a stream is over, and its port will be somebody else's.
-        self.forget_silent();
-        if self.streams.len() == STREAMS_MAX {
+    /// The same, marked. Where there is no room it is lost, as datagrams are.
+    fn reply(&mut self, bytes: &mut [u8], to: SocketAddr) {
+        bytes[0] |= REPLY;
+        let _ = self.socket.send_to(bytes, to);
+    }
+
+    /// Answers with a cookie; who brings it back has the address that it says, and begins.
+    fn greet(&mut self, greeting: Greeting, said: &[u8; GREETING_BYTES], from: SocketAddr) {
+        // Never 0, which is what a first greeting has.
+        let cookie = self.cookies.hash_one((from, greeting.session)) as u32 | 1;
+        if cookie_of(said) == cookie && !self.begin(greeting, from) {
             return;
         }
-        let session = self.sessions.of(greeting.session);
+        self.reply(&mut with_cookie(said, cookie), from);
+    }
+
+    /// Whether there is room for another stream.
+    fn begin(&mut self, greeting: Greeting, from: SocketAddr) -> bool {
+        // Nobody says when a stream is over, and its port will be another's.
+        self.forget_silent();
+        let each = self.streams.keys().filter(|other| other.ip() == from.ip()).count();
+        let is_new = !self.streams.contains_key(&from);
+        if is_new && (self.streams.len() >= STREAMS_MAX || each >= STREAMS_EACH_MAX) {
+            return false;
+        }
+        let session = self.sessions.of(greeting.session, from.ip());
         self.streams.insert(
             from,
             Stream { session, next_number: 0, checker: Checker::default(), heard: monotonic_now() },
         );
-        let _ = self.socket.send_to(bytes, from);
+        true
     }
 
     fn forget_silent(&mut self) {
@@ -140,9 +189,10 @@ impl Datagrams<'_> {
     fn send_due(&mut self) {
         while let Some((due, ..)) = self.held.front()
             && *due <= monotonic_now()
-            && let Some((_, to, bytes)) = self.held.pop_front()
+            && let Some((_, to, mut bytes)) = self.held.pop_front()
         {
-            let _ = self.socket.send_to(&bytes, to);
+            self.held_bytes -= bytes.len();
+            self.reply(&mut bytes, to);
         }
     }
 
@@ -158,10 +208,9 @@ impl Datagrams<'_> {
 impl Stream {
     fn count(&mut self, bytes: &[u8]) {
         self.heard = monotonic_now();
-        const TAG_BYTES: usize = 8;
         let content = match bytes.split_first_chunk::<TAG_BYTES>() {
             Some((tag, rest)) => {
-                let number = u64::from_le_bytes(*tag);
+                let number = wire::number_of(tag);
                 let late = number < self.next_number;
                 self.session.disordered.fetch_add(u64::from(late), Ordering::Relaxed);
                 self.next_number = self.next_number.max(number.wrapping_add(1));

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
-use tare_lab::journal::{Journal, Made};
+use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
 use tare_lab::meter::Cgroup;
 use tare_lab::servers::{NginxSpec, TargetSpec};
-use tare_lab::{ServerSpec, programs};
+use tare_lab::{ServerSpec, programs, temporary};
 use tare_report::units::{bytes, count, percent};
 use tare_stats::Metric;
 use tare_store::Store;
@@ -133,9 +133,9 @@ fn kernel() -> Vec<Line> {
 }
 
 fn cgroups() -> Result<String, Failure> {
-    let mut journal = Journal::create(&journal_folder()?)?;
+    let journal = Journal::create(&journal_folder()?)?;
     let name = format!("doctor-{}", std::process::id());
-    Ok(match Cgroup::make(&name, &mut journal)? {
+    Ok(match Cgroup::make(&name, &journal)? {
         Ok(_) => "can be made: servers' CPU time is read from their group".to_owned(),
         Err(why) => format!("no: {why}; servers' CPU time is read process by process"),
     })
@@ -265,12 +265,8 @@ struct Temporary(std::path::PathBuf, Journal);
 
 impl Temporary {
     fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("tare-doctor-{}", std::process::id()));
-        let mut journal = Journal::create(&journal_folder()?)?;
-        journal.about_to_make(Made::Folder(path.clone()))?;
-        std::fs::create_dir_all(&path).map_err(|error| {
-            Failure::Environment(format!("cannot make {}: {error}", path.display()))
-        })?;
+        let journal = Journal::create(&journal_folder()?)?;
+        let path = temporary::folder(&journal)?;
         Ok(Self(path, journal))
     }
 }

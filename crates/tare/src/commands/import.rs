@@ -1,17 +1,17 @@
 //! `tare import FILE…`: other tools' results into the store, audited.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
 use tare_import::{FileDrafts, Import as Imported, Trouble, assemble, printable};
+use tare_io::files::open_input;
 use tare_io::time::wall_unix_ms;
 use tare_report::import_document::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
 use crate::failure::Failure;
-use crate::load::outputs::{FormFiles, Outputs};
+use crate::load::outputs::{FormFiles, Outputs, tell};
 use crate::run::command;
 use crate::run::places::store_path;
 
@@ -60,7 +60,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
         let told = format!("\n{}nothing was kept (--dry-run)\n", sources(&document));
         if outputs.take_stdout() {
-            eprint!("{told}");
+            tell(&told);
         }
         return outputs.write(&document, Some(&told));
     }
@@ -149,12 +149,8 @@ fn open(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
     }
     let shown = printable(&path.display().to_string());
     let cannot = |why: String| Failure::Usage(format!("{shown}: cannot be read: {why}"));
-    let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
-    let metadata = file.metadata().map_err(|error| cannot(error.to_string()))?;
-    if metadata.is_dir() {
-        return Err(cannot("it is a folder".into()));
-    }
-    Ok(Box::new(BufReader::new(file)))
+    let input = open_input(path).map_err(|error| cannot(error.to_string()))?;
+    Ok(Box::new(BufReader::new(input)))
 }
 
 /// An import of the store, as its report.

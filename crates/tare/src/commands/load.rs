@@ -1,10 +1,12 @@
 //! `tare load URL`: load on one target.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use tare_io::files::open_input;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
@@ -251,14 +253,22 @@ fn tick(interval: DurationNs) -> DurationNs {
     DurationNs::from_ns(interval.as_ns() / ticks.max(1))
 }
 
+const URLS_MAX_BYTES: u64 = 64 << 20;
+
 fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let parse = |text: &str, from: &str| {
         Url::parse(text).map_err(|why| Failure::Usage(format!("{from} '{text}': {why}")))
     };
     let base = args.url.as_deref().map(|text| parse(text, "URL")).transpose()?;
     let Some(path) = &args.urls else { return Ok(base.into_iter().collect()) };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("--urls {}: {error}", path.display())))?;
+    let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
+    let mut text = String::new();
+    open_input(path)
+        .and_then(|input| input.take(URLS_MAX_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| cannot(error.to_string()))?;
+    if text.len() as u64 > URLS_MAX_BYTES {
+        return Err(cannot(format!("it is over {URLS_MAX_BYTES} bytes")));
+    }
     let mut urls: Vec<Url> = Vec::new();
     // Some editors begin a file with a byte order mark.
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {

@@ -9,7 +9,7 @@ use clap::Args;
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 use tare_load::net::NetTest;
 use tare_report::net::{NetReport, SCHEMA, render};
-use tare_target::endpoint::{EndpointPlan, Loss};
+use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::failure::Failure;
 use crate::load::arguments::{cpu_list, duration, positive_duration, reactor, si_number};
@@ -216,7 +216,7 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
         sockets: SocketOptions { nodelay, buffer_bytes: args.socket_buffer },
         connections_max: connections_max(),
         calls: args.calls,
-        obeys: false,
+        obeys: Obeys::Nobody,
         delay: args.delay,
         loss: Loss { share: args.loss, seed: args.seed.unwrap_or(0) },
     };

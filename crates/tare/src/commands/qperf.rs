@@ -1,6 +1,6 @@
 //! `tare qperf`: the tests of `tare net` behind qperf's own flags, in qperf's own shape.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,7 +9,7 @@ use tare_io::{DurationNs, SocketOptions};
 use tare_lab::machine::Machine;
 use tare_load::net::NetTest;
 use tare_report::net::NetCell;
-use tare_target::endpoint::{EndpointPlan, Loss};
+use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::failure::Failure;
 use crate::load::interrupt;
@@ -24,11 +24,11 @@ use crate::qperf::options::{self, AskedTest, Loop, Settings, TIME, Test, Variabl
 
 /// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
 ///
-/// Without a host it is the server. Flags are qperf's (-lp -ip -oo -m -t -vu -vs -uu -ub -e -sb -ca
-/// -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat, conf and quit. latency is half of the round
-/// trip's mean, as qperf has it; tare net shows the whole, and percentiles. The two sides speak
-/// tare's protocol: a server of the original qperf does not answer. Also when called through a
-/// link named qperf.
+/// Without a host it is the server, on loopback unless -la says otherwise. Flags are qperf's (-lp
+/// -ip -oo -m -t -vu -vs -uu -ub -e -sb -ca -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat,
+/// conf and quit. latency is half of the round trip's mean, as qperf has it; tare net shows the
+/// whole, and percentiles. The two sides speak tare's protocol: a server of the original qperf does
+/// not answer. Also when called through a link named qperf.
 ///
 /// Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
 #[derive(Args)]
@@ -64,7 +64,7 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
         match test.test {
             Test::Conf => said(&conf(address, &test.with)?)?,
             Test::Quit => {
-                remote::quit(address)?;
+                remote::quit(address, asked.token.as_deref())?;
                 said("quit:\n")?;
             }
             _ => run_loops(test, &test.with.loops, test.with.clone(), address, &stop)?,
@@ -203,23 +203,24 @@ fn conf(address: SocketAddr, with: &Settings) -> Result<String, Failure> {
 }
 
 fn run_server(asked: &options::Asked) -> Result<(), Failure> {
-    let listen = |ip: IpAddr| EndpointPlan {
+    let ip = asked.listen_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let token = asked.token.as_deref().map(remote::token);
+    let plan = EndpointPlan {
         listen: SocketAddr::new(ip, asked.listen_port),
         cpus: asked.cpu.into_iter().collect(),
         sockets: SocketOptions { nodelay: true, buffer_bytes: asked.socket_buffer },
         connections_max: connections_max(),
         calls: false,
-        obeys: true,
+        obeys: Obeys::Clients { token },
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     };
-    // Every address of both families, where there are both.
-    let all = match std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
-        Ok(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        Err(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-    };
-    serve(&listen(all), |listens| {
-        format!("tare qperf: serving on port {}, for whoever reaches it\n", listens.port())
+    serve(&plan, |listens| match ip.is_loopback() {
+        true => format!(
+            "tare qperf: serving on {listens}, for this machine only (-la 0.0.0.0 or -la :: serves \
+             others)\n"
+        ),
+        false => format!("tare qperf: serving on {listens}, for whoever reaches it\n"),
     })
 }
 
@@ -234,6 +235,8 @@ tare qperf HOST [FLAGS] TEST...    tests against it
 Tests: tcp_bw tcp_lat udp_bw udp_lat conf quit
 Flags hold for the tests after them:
   -lp PORT        the server's port (19765)
+  -la ADDRESS     the server's address: 127.0.0.1 (default), 0.0.0.0 or :: for all
+  --token TEXT    with it, clients on other machines may end the server (quit)
   -ip PORT        the port that tests use; the server opens it
   -m SIZE         message size: 64, 4K (4,096), 4k (4,000)
   -t TIME         seconds, or with m, h, d (2)

@@ -18,7 +18,7 @@ use tare_wrk::statistics::{RateSamples, Statistic};
 use crate::failure::Failure;
 use crate::load::arguments::{count, si_number};
 use crate::load::interrupt;
-use crate::load::outputs::print;
+use crate::load::outputs::{print, tell};
 use crate::load::plan::{Family, WAIT, provide_files, random_seed, resolve};
 use crate::url::Url;
 
@@ -62,6 +62,10 @@ pub struct Wrk {
     /// wrk2: requests a second
     #[arg(short = 'R', long, value_name = "N", value_parser = si_number)]
     rate: Option<f64>,
+    /// Most bytes of reply bodies kept at a time for a script's response(), on all connections
+    /// together: 64K, 256M; more is an error of the reply
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = body_size)]
+    max_body: u64,
     /// Print the version
     #[arg(short = 'v', long = "version")]
     version: bool,
@@ -143,6 +147,7 @@ fn load_script(
         headers,
         args: std::iter::once(url_text.to_owned()).chain(args.args.iter().cloned()).collect(),
         address: Some(address),
+        max_body_bytes: args.max_body,
     };
     Script::load(&options, threads).map_err(script_failure)
 }
@@ -226,7 +231,7 @@ fn finish(
         uncorrected: args.u_latency,
     }))?;
     for note in notes(args, script, result) {
-        eprintln!("tare: {note}");
+        tell(&format!("tare: {note}\n"));
     }
     script.done(total, latency, requests, flavour == Flavour::Wrk2).map_err(script_failure)?;
     if let Some(error) = script.error() {
@@ -293,6 +298,19 @@ fn show(text: &str) -> Result<(), Failure> {
 }
 
 /// wrk's times: a bare number is seconds.
+fn body_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        _ => 0,
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "write bytes, 64K, 256M or 1G".into())
+}
+
 fn wrk_time(text: &str) -> Result<DurationNs, String> {
     let whole = text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
     let text = if whole { format!("{text}s") } else { text.to_owned() };

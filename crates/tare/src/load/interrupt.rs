@@ -16,17 +16,34 @@ static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 /// was started is being stopped meanwhile.
 const SAME_WISH: DurationNs = DurationNs::from_secs(2);
 
-/// Sets `stop` on SIGINT, SIGTERM and SIGHUP. A signal that comes when stopping has taken a while
+/// All signals that would end the process and can be caught: none of them may leave behind what was
+/// made.
+const ENDING: [i32; 14] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
+/// Sets `stop` on any of these. A signal that comes when stopping has taken a while
 /// ends the process as it would have.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
         return Err(Failure::Bug("interrupts are already taken".into()));
     }
-    let mut signals = vec![libc::SIGINT, libc::SIGTERM];
     // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
-    if !system::is_ignored(libc::SIGHUP) {
-        signals.push(libc::SIGHUP);
-    }
+    let signals: Vec<i32> =
+        ENDING.into_iter().filter(|signal| !system::is_ignored(*signal)).collect();
     system::on_signals(&signals, on_signal)
         .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tare_report::form::{Document, Form};
+use tare_stats::plain;
 
 use crate::failure::Failure;
 
@@ -94,6 +95,11 @@ pub fn files_of(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
     forms.into_iter().zip(paths).filter_map(|(form, path)| Some((form, path.clone()?))).collect()
 }
 
+/// Standard error, in the same way; where it is gone, there is nobody to tell.
+pub fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(plain::lines(text).as_bytes());
+}
+
 /// Files that a report goes to: opened before it is made, so that a bad path costs nothing.
 pub struct Outputs(Vec<(Form, Output)>);
 
@@ -131,10 +137,11 @@ impl Outputs {
     }
 }
 
-/// Standard output; a reader that has gone away is no failure.
+/// Standard output; a reader that has gone away is no failure. A stranger's escape sequences are
+/// shown, not obeyed.
 pub fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(plain::lines(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }

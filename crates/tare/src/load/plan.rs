@@ -1,12 +1,14 @@
 //! From what the user typed to a plan: names resolved, defaults filled in, limits raised.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use tare_io::{DurationNs, Endpoint, system};
 use tare_load::WaitPolicy;
 
 use crate::failure::Failure;
+use crate::load::interrupt;
 
 /// Which addresses of a name to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +31,8 @@ const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The address that `host` stands for. Of several, the first that accepts a connection: `localhost`
 /// is ::1 and 127.0.0.1, and servers often listen on one of them only.
 pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr, Failure> {
-    let found: Vec<SocketAddr> = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| {
-            let text = error.to_string();
-            let text = text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
-            Failure::Target(format!("cannot resolve {host}: {}", text.to_lowercase()))
-        })?
+    let found: Vec<SocketAddr> = look_up(host, port)?
+        .into_iter()
         .filter(|address| match family {
             Family::Any => true,
             Family::V4 => address.is_ipv4(),
@@ -52,6 +49,41 @@ pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr, Fail
             .unwrap_or(several[0])),
     }
 }
+
+/// The C library gives a name server all the time it wants: it is asked on a thread of its own, so
+/// that Ctrl-C is heeded meanwhile.
+fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let (sender, found) = channel();
+    let name = host.to_owned();
+    let ask = move || {
+        let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        // Nobody waits any more where the user has stopped it.
+        let _ = sender.send(found.map_err(|error: std::io::Error| error.to_string()));
+    };
+    let thread = std::thread::Builder::new().name("names".into()).spawn(ask);
+    thread.map_err(|error| Failure::Environment(format!("cannot start a thread: {error}")))?;
+    loop {
+        match found.recv_timeout(STOP_CHECK) {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(text)) => {
+                let text =
+                    text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
+                let text = format!("cannot resolve {host}: {}", text.to_lowercase());
+                return Err(Failure::Target(text));
+            }
+            Err(_) if interrupt::was_interrupted() => return Err(Failure::Interrupted),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Bug("the look-up of a name ended without an answer".into()));
+            }
+        }
+    }
+}
+
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// Makes room for this many connections, or says what is missing, before any load starts.
 pub fn provide_files(connections: u32) -> Result<(), Failure> {

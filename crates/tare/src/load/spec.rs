@@ -1,13 +1,13 @@
 //! What load to make, in the user's words: the flags that `load` and `compare` share, the `[load]`
 //! table of an experiment, and a part of every stored plan.
 
-use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use tare_io::files::open_input;
 use tare_io::{DurationNs, Endpoint, ReactorKind, SocketOptions};
 use tare_load::net::{CallName, NetTest, Protocol};
 use tare_load::pacer::RateProfile;
@@ -342,7 +342,7 @@ impl LoadSpec {
 
 fn read_body(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    File::open(path)?.take(BODY_MAX_BYTES + 1).read_to_end(&mut body)?;
+    open_input(path)?.take(BODY_MAX_BYTES + 1).read_to_end(&mut body)?;
     if body.len() as u64 > BODY_MAX_BYTES {
         return Err(std::io::Error::other(format!("it is over {BODY_MAX_BYTES} bytes")));
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
+use tare_load::net::Protocol;
 use tare_load::session::Session;
 use tare_load::{Edges, LoadPlan, Stretch};
 use tare_report::net::NetCell;
@@ -57,6 +58,9 @@ pub fn measure(
     let mut session = Session::start(first.workers(), &cpus, stop)?;
     let mut seen: Vec<Seen> = cells.iter().map(|_| Seen::default()).collect();
     for round in 0..rounds.rounds {
+        if seen.iter().all(|seen| seen.failed.is_some()) {
+            break;
+        }
         let mut random = Random::stream(rounds.seed, "net order", u64::from(round));
         let mut left: Vec<usize> = (0..cells.len()).collect();
         while !left.is_empty() && !stop.load(Ordering::Relaxed) {
@@ -64,7 +68,9 @@ pub fn measure(
             let plan = cells[at].endpoint_plan(Endpoint::Tcp(address), rounds.seed)?;
             if seen[at].failed.is_none()
                 && let Err(failure) = slice(&mut session, &plan, rounds.window, &mut seen[at])
+                && !stop.load(Ordering::Relaxed)
             {
+                // It would fail in every round.
                 seen[at].failed = Some(failure);
             }
         }
@@ -105,9 +111,19 @@ fn slice(
             seen.latency.merge(distribution);
         }
     }
-    seen.sent += reports.iter().map(|report| report.sent).sum::<u64>();
+    let sent = reports.iter().map(|report| report.sent).sum::<u64>();
+    seen.sent += sent;
     seen.counts.add(counts);
-    Ok(())
+    let is_exchange = matches!(plan.engine.protocol, Protocol::Messages { .. });
+    match is_exchange && sent > 0 && counts.good == 0 {
+        true => Err(Failure::Target(nothing_came(counts, plan.engine.timeout))),
+        false => Ok(()),
+    }
+}
+
+fn nothing_came(counts: &Counts, timeout: DurationNs) -> String {
+    let seen = counts.errors.first().map(|(_, _, why)| format!(": {why}")).unwrap_or_default();
+    format!("not one message came in a whole round (time limit {timeout}){seen}")
 }
 
 fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use tare_io::{DurationNs, Endpoint};
 use tare_load::net::control::Control;
 use tare_load::net::wire::Purpose;
@@ -13,13 +14,20 @@ const PATIENCE: DurationNs = DurationNs::from_secs(5);
 /// The endpoint, once it serves on that port.
 pub fn on_port(address: SocketAddr, port: u16) -> Result<SocketAddr, Failure> {
     if address.port() != port {
-        ask(address, Purpose::Listen { port })?;
+        ask(address, Purpose::Listen { port }, 0)?;
     }
     Ok(SocketAddr::new(address.ip(), port))
 }
 
-pub fn quit(address: SocketAddr) -> Result<(), Failure> {
-    ask(address, Purpose::Quit)
+pub fn quit(address: SocketAddr, word: Option<&str>) -> Result<(), Failure> {
+    ask(address, Purpose::Quit, word.map_or(0, token))
+}
+
+/// What a token is on the wire: nobody guesses 64 bits, and who listens in on the network could end
+/// the server anyway.
+pub fn token(word: &str) -> u64 {
+    let hash = digest(&SHA256, word.as_bytes());
+    hash.as_ref().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 /// An endpoint answers there.
@@ -29,12 +37,14 @@ pub fn is_there(address: SocketAddr) -> Result<(), Failure> {
 }
 
 /// One byte comes back where it obeys.
-fn ask(address: SocketAddr, purpose: Purpose) -> Result<(), Failure> {
-    let mut control = Control::reach(&Endpoint::Tcp(address), &[], PATIENCE, purpose, 0)?;
+fn ask(address: SocketAddr, purpose: Purpose, session: u64) -> Result<(), Failure> {
+    let mut control = Control::reach(&Endpoint::Tcp(address), &[], PATIENCE, purpose, session)?;
     control.hear(&mut [0; 1]).map_err(|error| {
         let what = match purpose {
-            Purpose::Listen { port } => format!("cannot serve on port {port}"),
-            _ => "does not end".to_owned(),
+            Purpose::Listen { port } => {
+                format!("cannot serve on port {port} (1024 to 65535 are allowed)")
+            }
+            _ => "does not end (another machine's server needs its --token for that)".to_owned(),
         };
         Failure::Target(format!("{address}: {what}: {error}"))
     })

@@ -1,5 +1,7 @@
 //! qperf's words, read in order: what is set holds for the tests that follow it.
 
+use std::net::IpAddr;
+
 use tare_io::DurationNs;
 
 use crate::net::sizes;
@@ -10,6 +12,10 @@ pub struct Asked {
     /// Without one it is the server.
     pub host: Option<String>,
     pub listen_port: u16,
+    /// Of the server; loopback where none is given.
+    pub listen_address: Option<IpAddr>,
+    /// What a client must know to end a server on another machine.
+    pub token: Option<String>,
     pub tests: Vec<AskedTest>,
     /// Of the server.
     pub socket_buffer: Option<u32>,
@@ -122,6 +128,8 @@ enum Takes {
 #[derive(Default)]
 struct State {
     listen_port: Option<u16>,
+    listen_address: Option<IpAddr>,
+    token: Option<String>,
     host: Option<String>,
     with: Settings,
 }
@@ -131,6 +139,21 @@ const FLAGS: &[Flag] = &[
         names: &["-lp", "--listen_port"],
         takes: Takes::Value(|state, text| {
             state.listen_port = Some(port(text)?);
+            Ok(())
+        }),
+    },
+    Flag {
+        names: &["-la", "--listen_address"],
+        takes: Takes::Value(|state, text| {
+            let address = text.parse().map_err(|_| "write an IP address, such as 0.0.0.0 or ::")?;
+            state.listen_address = Some(address);
+            Ok(())
+        }),
+    },
+    Flag {
+        names: &["--token"],
+        takes: Takes::Value(|state, text| {
+            state.token = Some(text.to_owned());
             Ok(())
         }),
     },
@@ -323,6 +346,8 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
     Ok(Asked {
         host: state.host,
         listen_port: state.listen_port.unwrap_or(LISTEN_PORT),
+        listen_address: state.listen_address,
+        token: state.token,
         tests,
         socket_buffer: state.with.socket_buffer,
         cpu: state.with.cpu,

@@ -21,10 +21,10 @@ impl Memory {
         if !spec.filter.is_controlled() {
             return Ok(None);
         }
-        let mut journal = Journal::create(&journal_folder()?)?;
+        let journal = Journal::create(&journal_folder()?)?;
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("tare-filter-{}-{number}", std::process::id());
-        SharedMemory::create(&name, &spec.prefix, &mut journal)?;
+        SharedMemory::create(&name, &spec.prefix, &journal)?;
         Ok(Some(Self { name, _journal: journal }))
     }
 }

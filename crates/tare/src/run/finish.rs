@@ -29,7 +29,7 @@ use super::plan::Plan;
 use super::runner::{Runner, Start};
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::Outputs;
+use crate::load::outputs::{Outputs, tell};
 
 /// What the user wants done with a run.
 pub struct Wishes {
@@ -71,14 +71,17 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     let mut missing = Vec::new();
     let mut judged = Ok(());
     for ((cell, document), stopped) in cells.iter().zip(documents).zip(&stopped) {
-        if document.report.run.rounds > 0 {
+        let rounds = document.report.run.rounds;
+        if rounds > 0 {
             judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &document.report));
             cells_measured.push((cell.cell.clone(), document));
         }
-        if let Stopped::Failed(failure) = stopped {
-            let values = cell.cell.clone();
-            missing.push(MissingCell { values, reason: failure.to_string() });
-        }
+        let reason = match stopped {
+            Stopped::Failed(failure) => failure.to_string(),
+            Stopped::MaxTime if rounds == 0 => "the time limit came before its first round".into(),
+            _ => continue,
+        };
+        missing.push(MissingCell { values: cell.cell.clone(), reason });
     }
     outputs.write(&SweepDocument::new(cells_measured, missing), None)?;
     let failed = stopped.iter().find_map(|stopped| match stopped {
@@ -198,7 +201,7 @@ fn conclude(
         outputs.write(document, Some(&kept(row, &wishes.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
         let kept = kept(row, &wishes.store);
-        eprint!("tare: no round was finished, so nothing can be said; {kept}");
+        tell(&format!("tare: no round was finished, so nothing can be said; {kept}"));
     }
     written.clone()?;
     match stopped {

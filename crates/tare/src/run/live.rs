@@ -9,7 +9,9 @@ use tare_report::run::{Comparison, RunReport};
 use tare_report::run_build::{RunFacts, build};
 use tare_report::run_text::fitted;
 use tare_report::run_words::{overhead, table, time};
-use tare_stats::{RoundDigest, Verdict};
+use tare_stats::{RoundDigest, Verdict, plain};
+
+use crate::load::outputs::tell;
 
 pub struct LiveTable {
     /// Of each cell.
@@ -46,7 +48,7 @@ impl LiveTable {
     /// What there is to wait for before the first round.
     pub fn begin(&mut self, text: &str) {
         if self.style != Style::Silent {
-            let _ = writeln!(std::io::stderr(), "tare: {text} …");
+            tell(&format!("tare: {text} …\n"));
             // The table takes its place.
             self.drawn = usize::from(self.style == Style::Table);
         }
@@ -67,13 +69,18 @@ impl LiveTable {
                 if is_sweep {
                     lines.insert(0, format!("  {}", report.run.name));
                 }
-                let _ = write!(err, "{}{}", self.erase(), lines.join("\n") + "\n");
+                let _ = write!(
+                    err,
+                    "{}{}",
+                    self.erase(),
+                    plain::lines(&lines.join("\n")).into_owned() + "\n"
+                );
                 self.drawn = lines.len();
                 TABLE_EVERY
             }
             _ => {
                 let name = if is_sweep { format!("{}: ", report.run.name) } else { String::new() };
-                let _ = writeln!(err, "{}", line(&report, &name));
+                let _ = writeln!(err, "{}", plain::line(&line(&report, &name)));
                 LINE_EVERY
             }
         };

@@ -147,8 +147,9 @@ impl Variant {
         self.layers.iter().map(|Layer::Filter(spec)| spec).next()
     }
 
-    /// Whether its places can be had on this machine.
+    /// Whether its filter and its places can be had on this machine.
     fn can_be_had(&self) -> Result<(), LabError> {
+        self.filter().map_or(Ok(()), |filter| filter.filter.check_machine())?;
         self.place.check()?;
         match &self.client {
             ClientSpec::SameAsServer => Ok(()),
@@ -389,6 +390,13 @@ impl Plan {
         };
         if self.name.is_empty() || self.name.chars().any(char::is_control) {
             return Err(format!("name = {:?}: write printable characters", self.name));
+        }
+        let own = self.variants.iter().flat_map(|variant| &variant.headers);
+        for header in self.load.headers.iter().chain(own) {
+            if header.chars().any(|c| c.is_control() && c != '\t') {
+                // A line end would begin another header, or another request.
+                return Err(format!("headers: {header:?}: write it without control characters"));
+            }
         }
         within("connections", self.load.connections, 1_000_000)?;
         within("threads", self.load.workers(), 1024)?;

@@ -13,6 +13,7 @@ use tare_store::Entry;
 
 use super::cell::Cell;
 use super::clients::Client;
+use super::outcome::Stopped;
 use super::plan::Found;
 use super::proof::FilterProof;
 use super::runner::Runner;
@@ -115,6 +116,11 @@ impl Runner<'_> {
         for lane in schedule::cells(seed, index, cells) {
             let (cell, round) = &mut rounds[lane];
             let at = monotonic_now();
+            // Of a sweep, that may be in the middle of its first round.
+            if at > self.deadline && measuring > DurationNs::ZERO {
+                self.cells[*cell].stopped = Some(Stopped::MaxTime);
+                continue;
+            }
             let (own, measured) = self.measure_cell(*cell, lane, &mut up, round);
             if self.interrupted() {
                 return measured;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use tare_io::time::{monotonic_now, wall_unix_ms};
-use tare_io::{DurationNs, Endpoint};
+use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::lab::Placed;
 use tare_lab::{Event, Lab, LabPlan, ServerSpec};
 use tare_stats::samples::Round;
@@ -35,6 +35,8 @@ pub struct Runner<'a> {
     writer: &'a Writer,
     events: Receiver<Event>,
     stop: Arc<AtomicBool>,
+    /// When `max_time` is over.
+    pub(super) deadline: Instant,
     live: LiveTable,
     reactor_noted: bool,
 }
@@ -79,8 +81,18 @@ impl<'a> Runner<'a> {
                 place.insert(Clients::start(workers, &plan.load_cpus, &stop)?);
             }
         }
-        let reactor_noted = false;
-        Ok(Self { cells, lab, clients, endpoints, writer, events, stop, live, reactor_noted })
+        Ok(Self {
+            cells,
+            lab,
+            clients,
+            endpoints,
+            writer,
+            events,
+            stop,
+            deadline: Instant::FAR,
+            live,
+            reactor_noted: false,
+        })
     }
 
     /// What all cells have in common: variants, seed, CPUs.
@@ -128,11 +140,9 @@ impl<'a> Runner<'a> {
     }
 
     fn rounds(&mut self, start: Start) -> Result<(), Failure> {
-        let begun = monotonic_now();
-        let left = |runner: &Self| {
-            let spent = start.elapsed_ns + monotonic_now().since(begun).as_ns();
-            DurationNs::from_ns(runner.plan().stop.max_time.as_ns().saturating_sub(spent))
-        };
+        let max_ns = self.plan().stop.max_time.as_ns().saturating_sub(start.elapsed_ns);
+        self.deadline = monotonic_now() + DurationNs::from_ns(max_ns);
+        let left = |runner: &Self| runner.deadline.since(monotonic_now());
         self.say_what_is_waited_for();
         if self.plan().is_exclusive() {
             for cell in 0..self.cells.len() {

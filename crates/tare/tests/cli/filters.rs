@@ -53,7 +53,7 @@ pub fn compile(desk: &Desk, name: &str, source: &str, more: &[&str]) -> PathBuf 
     to
 }
 
-fn has_protection_keys() -> bool {
+pub fn has_protection_keys() -> bool {
     let has = std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" ospke"));
     if !has {
         println!("not run: this CPU has no protection keys, or the kernel does not use them");

@@ -251,10 +251,10 @@ fn huge_files_are_refused_or_streamed_in_bounded_memory() {
     std::fs::remove_file(text).unwrap();
     let json = huge("json.json", b"[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],\n", b"");
     ran(&mut bounded(&desk, &[str(&json)]))
-        .fails(2, "goes on after 16 MiB, the most that is read of JSON");
+        .fails(2, "goes on after 8 MiB, the most that is read of JSON");
     std::fs::remove_file(json).unwrap();
     let one_line = huge("line.json", b"{\"a\":", b"");
-    ran(&mut bounded(&desk, &[str(&one_line)])).fails(2, "line.json:1: goes on after 16 MiB");
+    ran(&mut bounded(&desk, &[str(&one_line)])).fails(2, "line.json:1: goes on after 8 MiB");
     std::fs::remove_file(one_line).unwrap();
     // k6's points may be as many as there are.
     let header = b"metric_name,timestamp,metric_value,scenario\n";

@@ -7,16 +7,17 @@ use tare_io::process::{Watched, signal};
 use tare_io::{DurationNs, Random};
 
 use crate::runs::{Desk, launches, read};
+use crate::util::Temporary;
 
 /// What a tare of this number has left: folders, control groups, servers.
-fn left_by(pid: u32, marker: &str) -> Vec<String> {
+fn left_by(pid: u32, marker: &str, temporary: &Temporary) -> Vec<String> {
     let prefix = format!("tare-{pid}-");
     let named = |folder: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.path().display().to_string());
         names.filter(|name| name.contains(&prefix)).collect()
     };
-    let mut found = named(&std::env::temp_dir());
+    let mut found = temporary.left();
     found.extend(named(Path::new("/sys/fs/cgroup/cpuacct")));
     found.extend(named(Path::new("/sys/fs/cgroup")));
     for pid in tare_lab::processes::all() {
@@ -30,7 +31,7 @@ fn left_by(pid: u32, marker: &str) -> Vec<String> {
 
 #[test]
 fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
-    let desk = Desk::new("kill");
+    let (desk, temporary) = (Desk::new("kill"), Temporary::new());
     // No other test's servers have this seed.
     let marker = format!("--seed\0{}77", std::process::id());
     let flags = marker.replace('\0', " ");
@@ -43,15 +44,21 @@ fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
     for kill in 0..10 {
         let resume = ["run", "--resume", "last", "-q"];
         let args: &[&str] = if rounds == 0 { &begin } else { &resume };
-        let mut child =
-            desk.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = desk
+            .command(args)
+            .env("TMPDIR", &temporary.0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let pid = child.id();
         let moment = DurationNs::from_ms(30 + random.below(600));
         assert!(!Watched::new(pid).unwrap().ends_within(moment), "kill {kill}: ended by itself");
         signal(pid, libc::SIGKILL).unwrap();
         child.wait().unwrap();
         let cleaned = desk.tare(&["clean"]).success();
-        assert_eq!(left_by(pid, &marker), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
+        let left = left_by(pid, &marker, &temporary);
+        assert_eq!(left, Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
         let listed = desk.tare(&["runs"]);
         if listed.code != Some(0) {
             continue; // Killed before it had made its store.

@@ -8,7 +8,7 @@ use tare_report::load::LoadReport;
 use tare_target::behaviour::Behaviour;
 use tare_target::stats::Counter;
 
-use crate::util::{Folder, Server, str, tare};
+use crate::util::{Folder, Server, peak_kb_of, str, tare};
 
 fn json(args: &[&str]) -> LoadReport {
     let ran = tare(&[&["load", "--json", "-"], args].concat());
@@ -149,8 +149,6 @@ fn ten_thousand_connections_in_a_hundred_megabytes() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Looked at while it runs: the peak that `wait4` tells at the end is at least what this
-    // process, with all its tests, had when it started it.
     let mut peak_kb = 0;
     while child.try_wait().unwrap().is_none() {
         peak_kb = peak_kb_of(child.id()).unwrap_or(0).max(peak_kb);
@@ -161,12 +159,6 @@ fn ten_thousand_connections_in_a_hundred_megabytes() {
     assert!(peak_kb > 1000, "{peak_kb} kB: it was not looked at");
     assert_eq!((report.connections.opened, report.requests.good), (10_000, 30_000));
     assert!(peak_kb <= 100_000, "{peak_kb} kB");
-}
-
-fn peak_kb_of(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod attack;
 mod browser;
 mod compare;
 mod filter_runs;
 mod filters;
 mod guards;
+mod hostile;
 mod import;
 mod import_tools;
 mod kill;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use tare_io::{DurationNs, SocketOptions};
 use tare_report::net::{NetCell, NetReport};
 use tare_report::run_sweep::Sweep;
-use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint};
+use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 
 use crate::runs::Desk;
 use crate::util::{str, tare};
@@ -19,7 +19,7 @@ fn plan() -> EndpointPlan {
         sockets: SocketOptions::default(),
         connections_max: 1024,
         calls: false,
-        obeys: true,
+        obeys: Obeys::Clients { token: None },
         delay: DurationNs::ZERO,
         loss: Loss::default(),
     }
@@ -177,7 +177,7 @@ fn stranger() -> (TcpListener, String) {
 
 #[test]
 fn an_endpoint_outlives_what_strangers_send_it() {
-    let (endpoint, address) = endpoint(EndpointPlan { obeys: false, ..plan() });
+    let (endpoint, address) = endpoint(EndpointPlan { obeys: Obeys::Nobody, ..plan() });
     let mut random = tare_io::Random::stream(5, "bad input", 0);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for at in 0..200u64 {
@@ -185,7 +185,7 @@ fn an_endpoint_outlives_what_strangers_send_it() {
         let mut bytes: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
         if at % 2 == 0 && length >= 12 {
             // A greeting, as far as its beginning goes.
-            bytes[..8].copy_from_slice(b"tarenet1");
+            bytes[..8].copy_from_slice(b"tarenet2");
             bytes[8] = random.below(9) as u8;
         }
         let mut stream = TcpStream::connect(&address).unwrap();

@@ -9,7 +9,7 @@ use tare_report::guards::Severity;
 use tare_report::run::RunReport;
 
 use crate::runs::{Desk, guard};
-use crate::util::str;
+use crate::util::{Temporary, str};
 
 const HEAD: &str = "name = \"places\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\nrounds = 2\n\
     [slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\nnginx = { workers = 1 }\n";
@@ -33,7 +33,7 @@ pub fn can_run(what: &str) -> bool {
 pub fn left_by(pids: &[u32]) -> Vec<String> {
     let ours = |name: &str| pids.iter().any(|pid| name.contains(&format!("tare-{pid}-")));
     let mut found = Vec::new();
-    let mut folders = vec![std::env::temp_dir(), "/run/netns".into(), "/dev/shm".into()];
+    let mut folders: Vec<PathBuf> = vec!["/run/netns".into(), "/dev/shm".into()];
     let groups = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
     folders.extend(groups.map(|entry| entry.path()));
     for folder in folders {
@@ -510,8 +510,10 @@ fn two_runs_at_once_do_not_meet() {
 /// Kills runs of an experiment at random moments; after `tare clean` nothing of them is left.
 pub fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -> Vec<String>) {
     let mut random = Random::stream(u64::from(std::process::id()), str(path), 0);
+    let temporary = Temporary::new();
     for kill in 0..kills {
         let mut command = desk.command(&["run", str(path), "-q"]);
+        command.env("TMPDIR", &temporary.0);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = child.id();
         // Most of a life is its beginning.
@@ -524,6 +526,7 @@ pub fn kill_and_clean(desk: &Desk, path: &Path, kills: u64, left: impl Fn(u32) -
         assert!(!ended, "kill {kill}: it ended by itself: {said}");
         let cleaned = desk.tare(&["clean"]).success();
         assert_eq!(left(pid), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
+        assert_eq!(temporary.left(), Vec::<String>::new(), "kill {kill}: {}", cleaned.story());
         let journal = std::fs::read_dir(desk.folder.file("tare/journal"));
         assert_eq!(journal.map_or(0, Iterator::count), 0, "kill {kill}: {}", cleaned.story());
     }

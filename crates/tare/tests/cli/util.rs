@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tare_io::Endpoint;
 use tare_target::behaviour::Behaviour;
@@ -113,6 +113,65 @@ impl Folder {
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+}
+
+/// A folder for `$TMPDIR`, with a short name: servers keep sockets in it.
+pub struct Temporary(pub PathBuf);
+
+impl Temporary {
+    pub fn new() -> Self {
+        static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("t{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// What a tare has left in it.
+    pub fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap().flatten();
+        entries.map(|entry| entry.path().display().to_string()).collect()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command to its end; what came of it, and the most memory that it had. The peak that
+/// `wait4` tells is at least what this process had when it started it, so it is looked at meanwhile.
+pub fn peak_of(command: &mut Command) -> (Ran, u64) {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    let (output, peak_kb) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut peak_kb = 0;
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                peak_kb = peak_kb_of(pid).unwrap_or(0).max(peak_kb);
+                std::thread::park_timeout(std::time::Duration::from_millis(2));
+            }
+            peak_kb
+        });
+        let output = child.wait_with_output().unwrap();
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        (output, looking.join().unwrap())
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    let ran = Ran { command: shown, code: output.status.code(), stdout, stderr };
+    assert!(peak_kb > 500, "{peak_kb} kB: it was not looked at: {}", ran.story());
+    (ran, peak_kb)
+}
+
+pub fn peak_kb_of(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 impl Drop for Folder {

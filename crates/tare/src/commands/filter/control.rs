@@ -16,7 +16,7 @@ use tare_lab::journal::Journal;
 
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::print;
+use crate::load::outputs::{print, tell};
 use crate::run::places::journal_folder;
 
 /// Make the shared memory of the filters shm and ebpf, and control them through it
@@ -62,8 +62,8 @@ pub fn run(args: &Control) -> Result<(), Failure> {
     check_prefix(&args.prefix).map_err(|why| Failure::flag("--prefix", &args.prefix, why))?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let mut journal = Journal::create(&journal_folder()?)?;
-    let memory = SharedMemory::create(&args.shm, &args.prefix, &mut journal)?;
+    let journal = Journal::create(&journal_folder()?)?;
+    let memory = SharedMemory::create(&args.shm, &args.prefix, &journal)?;
     let outcome = watch(memory, args, &stop);
     let complaints = journal.remove_all();
     outcome?;
@@ -87,7 +87,7 @@ fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<
                         memory.set_prefix(prefix)?;
                         say(&format!("prefix {prefix}"))?;
                     }
-                    Err(why) => eprintln!("tare: {why}"),
+                    Err(why) => tell(&format!("tare: {why}\n")),
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -1,0 +1,347 @@
+//! Files and folders that no other user can change: checked before they are believed, opened
+//! without following links, and removed without following links.
+//!
+//! tare runs as root on machines that others use too. What decides which processes are killed,
+//! which folders are removed or which programs run must therefore lie where only root or this user
+//! can write: [`check`] walks the whole path, [`Folder`] holds on to a folder that passed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::process::geteuid;
+
+/// Why something is not believed.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnedError {
+    #[error("{path} belongs to another user (uid {owner})")]
+    Foreign { path: String, owner: u32 },
+    #[error("{path} can be changed by other users (mode {mode:04o})")]
+    Writable { path: String, mode: u32 },
+    #[error("{path} is not {expected}")]
+    Kind { path: String, expected: &'static str },
+    #[error("{path} has {links} names (hard links); 1 is expected")]
+    Linked { path: String, links: u64 },
+    #[error("{path} has {bytes} bytes; at most {limit} are read")]
+    TooLarge { path: String, bytes: u64, limit: u64 },
+    #[error("{path}: {source}")]
+    Io { path: String, source: io::Error },
+}
+
+impl OwnedError {
+    fn io(path: &Path, error: impl Into<io::Error>) -> Self {
+        Self::Io { path: shown(path), source: error.into() }
+    }
+
+    pub fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Files that this process and its children make cannot be changed by others, whatever the umask
+/// it was started with. Call it before any thread is started.
+pub fn tighten_umask() {
+    let others = Mode::WGRP | Mode::WOTH;
+    let before = rustix::process::umask(others);
+    rustix::process::umask(before | others);
+}
+
+/// The real path of something that is there, once nobody but root and this user can put another
+/// thing in its place: no folder on the way may be another user's, or writable by others unless it
+/// is sticky (as /tmp is).
+pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
+    let real = path.canonicalize().map_err(|error| OwnedError::io(path, error))?;
+    let mut at = PathBuf::new();
+    for component in real.components() {
+        at.push(component);
+        let stat = rustix::fs::lstat(&at).map_err(|error| OwnedError::io(&at, error))?;
+        check_owner(&at, &stat)?;
+        let sticky = stat.st_mode & Mode::SVTX.bits() != 0 && is_folder(&stat);
+        if !sticky && others_write(&stat) {
+            return Err(OwnedError::Writable { path: shown(&at), mode: stat.st_mode & 0o7777 });
+        }
+    }
+    Ok(real)
+}
+
+fn check_owner(path: &Path, stat: &Stat) -> Result<(), OwnedError> {
+    match stat.st_uid {
+        0 => Ok(()),
+        own if own == geteuid().as_raw() => Ok(()),
+        owner => Err(OwnedError::Foreign { path: shown(path), owner }),
+    }
+}
+
+/// Ordinary users may share a group with themselves only, and many systems give them such a group
+/// and its files that group's write bit. Root has no such excuse.
+fn others_write(stat: &Stat) -> bool {
+    let by_group = stat.st_mode & Mode::WGRP.bits() != 0 && stat.st_gid != 0 && geteuid().is_root();
+    by_group || stat.st_mode & Mode::WOTH.bits() != 0
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// A folder of this user's own, held open.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+const OPEN_FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Folder {
+    /// Opens a folder, made with mode 0700 where it is missing, as are the folders above it.
+    pub fn make(path: &Path) -> Result<Self, OwnedError> {
+        let mut missing: Vec<&OsStr> = Vec::new();
+        let mut above = path;
+        // As far up as nothing is there; a link that leads nowhere is something.
+        while let Err(error) = rustix::fs::lstat(above) {
+            let (Some(name), Some(parent)) = (above.file_name(), above.parent()) else {
+                return Err(OwnedError::io(above, error));
+            };
+            if io::Error::from(error).kind() != ErrorKind::NotFound {
+                return Err(OwnedError::io(above, error));
+            }
+            missing.push(name);
+            above = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        }
+        let mut real = check(above)?;
+        for name in missing.into_iter().rev() {
+            real.push(name);
+            match rustix::fs::mkdir(&real, Mode::RWXU) {
+                // Another tare may have made it meanwhile; whose it is will be looked at.
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(OwnedError::io(&real, error)),
+            }
+        }
+        Self::open(&real)
+    }
+
+    /// Opens a folder that is there. It must be this user's; where others may write, that ends.
+    pub fn open(path: &Path) -> Result<Self, OwnedError> {
+        let real = path.canonicalize().map_err(|error| OwnedError::io(path, error))?;
+        if let Some(parent) = real.parent() {
+            check(parent)?;
+        }
+        let fd = rustix::fs::open(&real, OPEN_FOLDER, Mode::empty())
+            .map_err(|error| OwnedError::io(&real, error))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&real, error))?;
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(OwnedError::Foreign { path: shown(&real), owner: stat.st_uid });
+        }
+        if stat.st_mode & (Mode::WGRP | Mode::WOTH).bits() != 0 {
+            rustix::fs::fchmod(&fd, Mode::RWXU).map_err(|error| OwnedError::io(&real, error))?;
+        }
+        Ok(Self { path: real, fd })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn names(&self) -> Result<Vec<OsString>, OwnedError> {
+        let mut names =
+            names(self.fd.as_fd()).map_err(|error| OwnedError::io(&self.path, error))?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// Makes a file that is not there yet, for this user alone.
+    pub fn create(&self, name: &OsStr) -> Result<File, OwnedError> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::APPEND;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
+            .map_err(|error| OwnedError::io(&self.path.join(name), error))
+    }
+
+    /// Opens a file to read, if it is a regular one that only this user could have written, under
+    /// one name, of at most so many bytes.
+    pub fn read(&self, name: &OsStr, limit: u64) -> Result<File, OwnedError> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd =
+            rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(
+                |error| match error {
+                    rustix::io::Errno::LOOP | rustix::io::Errno::ISDIR => {
+                        OwnedError::Kind { path: shown(&path), expected: "a regular file" }
+                    }
+                    error => OwnedError::io(&path, error),
+                },
+            )?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&path, error))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(OwnedError::Kind { path: shown(&path), expected: "a regular file" });
+        }
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(OwnedError::Foreign { path: shown(&path), owner: stat.st_uid });
+        }
+        if stat.st_mode & (Mode::WGRP | Mode::WOTH).bits() != 0 {
+            return Err(OwnedError::Writable { path: shown(&path), mode: stat.st_mode & 0o7777 });
+        }
+        if stat.st_nlink != 1 {
+            return Err(OwnedError::Linked { path: shown(&path), links: stat.st_nlink });
+        }
+        let bytes = stat.st_size.max(0) as u64;
+        if bytes > limit {
+            return Err(OwnedError::TooLarge { path: shown(&path), bytes, limit });
+        }
+        Ok(File::from(fd))
+    }
+
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    /// Whether nobody else holds this folder's lock; it is held until this is dropped.
+    pub fn try_lock(&self) -> bool {
+        try_lock(&self.fd)
+    }
+}
+
+/// Whether nobody else has this file locked; the lock goes with the open file.
+pub fn try_lock(file: impl AsFd) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// A folder that is new, of mode 0700, in one that only root and this user control.
+pub fn make_new_folder(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::mkdir(path, Mode::RWXU)?)
+}
+
+/// Random bytes of the kernel's, as hexadecimal digits: nobody can guess a name made of them.
+pub fn random_name() -> io::Result<String> {
+    let mut bytes = [0u8; 8];
+    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if n != bytes.len() {
+        return Err(io::Error::other("the kernel gave too few random bytes"));
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Why a tree was left.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("{0} is a symbolic link; it was left")]
+    Link(String),
+    #[error(transparent)]
+    Owned(#[from] OwnedError),
+    #[error("{path} is nested deeper than {limit} folders")]
+    TooDeep { path: String, limit: usize },
+}
+
+/// Folders in folders: each level takes an open file.
+const DEPTH_MAX: usize = 200;
+
+/// Removes a folder of this user's own with all that is in it. No part of `path` may be a link, and
+/// nothing is removed behind a link or on another file system. Whether there was anything.
+pub fn remove_tree(path: &Path) -> Result<bool, TreeError> {
+    let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
+        return Err(OwnedError::Kind { path: shown(path), expected: "a folder in another" }.into());
+    };
+    let Some(parent_fd) = open_without_links(parent)? else { return Ok(false) };
+    let fd = match rustix::fs::openat(&parent_fd, name, OPEN_FOLDER, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::NOENT) => return Ok(false),
+        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+            return Err(TreeError::Link(shown(path)));
+        }
+        Err(error) => return Err(OwnedError::io(path, error).into()),
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(path, error))?;
+    if stat.st_uid != geteuid().as_raw() {
+        return Err(OwnedError::Foreign { path: shown(path), owner: stat.st_uid }.into());
+    }
+    empty(fd.as_fd(), path, stat.st_dev, 0)?;
+    rustix::fs::unlinkat(&parent_fd, name, AtFlags::REMOVEDIR)
+        .map_err(|error| OwnedError::io(path, error))?;
+    Ok(true)
+}
+
+/// A folder by its whole path, no part of which is a link; `None` where it is not there.
+fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
+    if !path.is_absolute() {
+        return Err(OwnedError::Kind { path: shown(path), expected: "an absolute path" }.into());
+    }
+    let mut at = PathBuf::from("/");
+    let mut fd = rustix::fs::open("/", OPEN_FOLDER, Mode::empty())
+        .map_err(|error| OwnedError::io(&at, error))?;
+    for component in path.components() {
+        let name = match component {
+            Component::RootDir => continue,
+            Component::Normal(name) => name,
+            _ => {
+                let expected = "a path without '..'";
+                return Err(OwnedError::Kind { path: shown(path), expected }.into());
+            }
+        };
+        at.push(name);
+        fd = match rustix::fs::openat(&fd, name, OPEN_FOLDER, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+                return Err(TreeError::Link(shown(&at)));
+            }
+            Err(error) => return Err(OwnedError::io(&at, error).into()),
+        };
+    }
+    Ok(Some(fd))
+}
+
+fn empty(folder: BorrowedFd<'_>, path: &Path, device: u64, depth: usize) -> Result<(), TreeError> {
+    if depth > DEPTH_MAX {
+        return Err(TreeError::TooDeep { path: shown(path), limit: DEPTH_MAX });
+    }
+    for name in names(folder).map_err(|error| OwnedError::io(path, error))? {
+        let below = path.join(&name);
+        match rustix::fs::unlinkat(folder, &*name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => continue,
+            Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
+            Err(error) => return Err(OwnedError::io(&below, error).into()),
+        }
+        let fd = rustix::fs::openat(folder, &*name, OPEN_FOLDER, Mode::empty())
+            .map_err(|error| OwnedError::io(&below, error))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&below, error))?;
+        if stat.st_dev != device {
+            let expected = "on the file system of the folder that holds it";
+            return Err(OwnedError::Kind { path: shown(&below), expected }.into());
+        }
+        empty(fd.as_fd(), &below, device, depth + 1)?;
+        rustix::fs::unlinkat(folder, &*name, AtFlags::REMOVEDIR)
+            .map_err(|error| OwnedError::io(&below, error))?;
+    }
+    Ok(())
+}
+
+fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Whether this is a folder of a control group file system, of either version.
+pub fn is_cgroup(path: &Path) -> bool {
+    let known = [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC];
+    rustix::fs::statfs(path).is_ok_and(|stat| known.contains(&stat.f_type))
+}

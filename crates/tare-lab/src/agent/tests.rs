@@ -1,0 +1,72 @@
+use std::sync::mpsc::channel;
+
+use super::*;
+
+/// An agent that greets as ours do, and then does what this script says.
+fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Receiver<Event>) {
+    let hello = format!(r#"{{"tare":{PROTOCOL},"hello":{{"version":"{VERSION}"}}}}"#);
+    let argv: Vec<String> =
+        ["sh", "-c", &format!("echo '{hello}'; {script}")].map(str::to_owned).to_vec();
+    let (events, heard) = channel();
+    let start = Start {
+        who: "strange",
+        argv: &argv,
+        env: &[],
+        cpus: &[],
+        journal: None,
+        entrances: &[],
+        events: &events,
+        talks: true,
+    };
+    (Agent::start(&start, DurationNs::from_secs(10), stop), heard)
+}
+
+#[test]
+fn events_without_end_are_not_kept() {
+    let event = r#"{"tare":2,"event":{"unix_ms":1,"who":"x","text":"\u001b[31m"}}"#;
+    let answer = r#"{"tare":2,"done":{"id":1,"value":7}}"#;
+    let script =
+        format!("yes '{event}' | head -n 100000; read -r line; echo '{answer}'; yes '{event}'");
+    let (agent, heard) = agent(&script, &Arc::default());
+    let agent = agent.unwrap();
+    assert_eq!(agent.ask::<u32>(Request::IsAlive), Ok(7));
+    agent.end();
+    let heard: Vec<Event> = heard.try_iter().collect();
+    assert_eq!(heard.len() as u64, EVENTS_A_LAUNCH);
+    assert_eq!(heard[0].text, "\\u{1b}[31m");
+    assert_eq!(heard[0].who, "strange");
+    assert_eq!(heard.last().unwrap().text, "(further events of this launch are not kept)");
+}
+
+#[test]
+fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
+    let stray = r#"{"tare":2,"done":{"id":99,"value":[]}}"#;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (strange, _heard) = agent(&format!("yes '{stray}'"), &stop);
+    let error = strange.unwrap().ask::<u32>(Request::IsAlive).unwrap_err().to_string();
+    assert!(error.contains("the place is gone"), "{error}");
+    // A few at a time, for ever: none of them is the answer.
+    let (strange, _heard) = agent(&format!("while sleep 0.01; do echo '{stray}'; done"), &stop);
+    let asked = strange.unwrap();
+    let error = asked.ask_within::<u32>(Request::IsAlive, DurationNs::from_ms(200)).unwrap_err();
+    assert!(error.to_string().contains("did not answer within 200ms"), "{error}");
+}
+
+#[test]
+fn its_errors_cannot_write_to_the_terminal() {
+    let failed = r#"{"tare":2,"failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}}"#;
+    let (agent, _heard) =
+        agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Arc::default());
+    let error = agent.unwrap().ask::<u32>(Request::IsAlive).unwrap_err();
+    assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\\nno");
+}
+
+#[test]
+fn an_answer_without_end_is_not_taken_in() {
+    let script =
+        "read -r line; printf '{\"tare\":2,\"done\":{\"id\":1,\"value\":['; yes 0, | tr -d '\\n'";
+    let (agent, _heard) = agent(script, &Arc::default());
+    let asked = agent.unwrap();
+    let error = asked.ask_within::<Vec<u8>>(Request::IsAlive, DurationNs::from_secs(5));
+    assert!(error.is_err(), "{error:?}");
+}

@@ -1,0 +1,336 @@
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use tare_io::process::is_root;
+
+use super::*;
+use crate::processes;
+
+struct State(PathBuf);
+
+impl State {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tare-journal-{}-{name}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Self(path)
+    }
+
+    /// A journal that a process which is no more has left: no process has this number and start.
+    fn left_behind(&self, made: &[Made]) -> PathBuf {
+        let lines: Vec<_> = made.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
+        let header = serde_json::to_string(&Header::here()).unwrap();
+        self.written(&(header + "\n" + &lines.join("\n") + "\n"))
+    }
+
+    fn written(&self, text: &str) -> PathBuf {
+        let path = self.0.join("tare-1-1-0.journal");
+        let mut open = std::fs::OpenOptions::new();
+        let mut file =
+            open.write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        path
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A group of two processes.
+fn group() -> (Child, Birth) {
+    process("sleep 1000 & echo; exec sleep 1000")
+}
+
+/// One that says a line when it is ready.
+fn process(script: &str) -> (Child, Birth) {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = [0];
+    child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    let birth = Birth::of(child.id()).unwrap();
+    (child, birth)
+}
+
+/// As another user; `None` where this is not root.
+fn as_nobody(script: &str) -> Option<Child> {
+    if !is_root() {
+        eprintln!("skipped: another user's files need root to be made");
+        return None;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).uid(65534).gid(65534).process_group(0);
+    Some(command.spawn().unwrap())
+}
+
+#[test]
+fn what_was_made_is_gone_when_the_journal_is_dropped() {
+    let state = State::new("drop");
+    let made = state.0.join("tare-made");
+    let journal = Journal::create(&state.0.join("new/journal")).unwrap();
+    journal.about_to_make(Made::Folder(made.clone())).unwrap();
+    std::fs::create_dir(&made).unwrap();
+    let (mut child, birth) = group();
+    journal.about_to_make(Made::Processes(birth)).unwrap();
+    let folder = state.0.join("new/journal");
+    let cleaned = clean(&folder);
+    assert_eq!((cleaned.running, cleaned.removed.len()), (1, 0), "it is ours, and we live");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&state.0.join("new")), mode(&folder)), (0o700, 0o700));
+    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+        assert_eq!(mode(&entry.path()), 0o600);
+    }
+    drop(journal);
+    child.wait().unwrap();
+    assert!(!made.exists() && processes::of_group(child.id()).is_empty());
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn processes_end_before_what_they_make_is_removed() {
+    let state = State::new("order");
+    let (marker, made) = (state.0.join("marker"), state.0.join("tare-made"));
+    std::fs::write(&marker, "").unwrap();
+    // As a runtime that is about to make control groups: these are noted after its process.
+    let script =
+        format!("echo; while [ -e {} ]; do mkdir -p {}; done", marker.display(), made.display());
+    let (mut child, birth) = process(&script);
+    let journal = Journal::create(&state.0).unwrap();
+    journal.about_to_make(Made::Processes(birth)).unwrap();
+    journal.about_to_make(Made::Folder(made.clone())).unwrap();
+    assert_eq!(journal.remove_all(), Vec::<String>::new());
+    assert!(!made.exists(), "it was made again");
+    std::fs::remove_file(&marker).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_the_dead_left_is_removed_and_nothing_else() {
+    let state = State::new("clean");
+    let (ours, theirs) = (state.0.join("tare-ours"), state.0.join("theirs"));
+    std::fs::create_dir_all(ours.join("in/it")).unwrap();
+    std::fs::create_dir(&theirs).unwrap();
+    let (mut child, birth) = group();
+    // A process that has the number of one of ours, but started at another time: as after a restart
+    // of the machine, or once numbers have come round.
+    let (mut stranger, other) = group();
+    let other = Birth { started_ticks: other.started_ticks - 1, ..other };
+    state.left_behind(&[
+        Made::Folder(theirs.clone()),
+        Made::Folder(ours.clone()),
+        Made::Processes(other),
+        Made::Processes(birth),
+    ]);
+    let cleaned = clean(&state.0);
+    child.wait().unwrap();
+    assert_eq!(cleaned.removed.len(), 2, "{cleaned:?}");
+    assert_eq!(cleaned.complaints, Vec::<String>::new());
+    assert!(theirs.exists() && !ours.exists());
+    assert!(stranger.try_wait().unwrap().is_none(), "not ours to end");
+    let _ = tare_io::process::signal_group(stranger.id(), libc::SIGKILL);
+    stranger.wait().unwrap();
+    assert_eq!(clean(&state.0), Cleaned::default(), "nothing is left");
+}
+
+#[test]
+fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
+    let (mut child, birth) = process("sleep 1000 & echo");
+    child.wait().unwrap();
+    assert_eq!(crate::ending::end_group(&Birth { session: birth.session + 1, ..birth }), 0);
+    assert_eq!(crate::ending::end_group(&birth), 1);
+}
+
+#[test]
+fn clocks_that_step_change_nothing() {
+    let state = State::new("clock");
+    let (mut child, birth) = group();
+    let path = state.left_behind(&[Made::Processes(birth)]);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(clean(&state.0).removed.len(), 1);
+    child.wait().unwrap();
+}
+
+#[test]
+fn after_a_restart_no_process_is_looked_for() {
+    let state = State::new("boot");
+    let (mut child, birth) = group();
+    let folder = state.0.join("tare-folder");
+    std::fs::create_dir(&folder).unwrap();
+    let header = Header { boot_id: "another".into(), ..Header::here() };
+    let lines = [
+        serde_json::to_string(&header).unwrap(),
+        serde_json::to_string(&Made::Processes(birth)).unwrap(),
+        serde_json::to_string(&Made::Folder(folder.clone())).unwrap(),
+    ];
+    state.written(&(lines.join("\n") + "\n"));
+    assert_eq!(clean(&state.0).removed.len(), 1);
+    assert!(!folder.exists() && child.try_wait().unwrap().is_none());
+    crate::ending::end_group(&birth);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_journal_that_is_not_understood_is_kept_and_reported() {
+    let state = State::new("strange");
+    let header = serde_json::to_string(&Header::here()).unwrap();
+    let folder = state.0.join("tare-folder");
+    std::fs::create_dir(&folder).unwrap();
+    let line = serde_json::to_string(&Made::Folder(folder.clone())).unwrap();
+    for text in [
+        format!("{header}\n{line}\n{{\"pods\":[]}}\n"),
+        format!("{header}\n{line}\nnonsense\n{line}\n"),
+        format!("{line}\n"),
+        format!("{}\n", "x".repeat(1 << 20)),
+    ] {
+        let path = state.written(&text);
+        let cleaned = clean(&state.0);
+        assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (0, 1), "{cleaned:?}");
+        assert!(cleaned.complaints[0].contains("is not understood"), "{cleaned:?}");
+        assert!(path.exists() && folder.exists());
+    }
+    // A line that the kill cut short tells of something that was not made.
+    state.written(&format!("{header}\n{line}\n{{\"folder\":\"/cut"));
+    assert_eq!(clean(&state.0).removed.len(), 1);
+}
+
+#[test]
+fn files_that_others_could_have_written_are_refused() {
+    let state = State::new("others");
+    let (mut child, birth) = group();
+    let kept = state.left_behind(&[Made::Processes(birth)]);
+    let refused = |words: &str| {
+        let cleaned = clean(&state.0);
+        assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (0, 1), "{cleaned:?}");
+        assert!(cleaned.complaints[0].contains(words), "{words}: {cleaned:?}");
+    };
+    let mode = |bits| std::fs::set_permissions(&kept, PermissionsExt::from_mode(bits)).unwrap();
+    mode(0o620);
+    refused("can be changed by other users (mode 0620)");
+    mode(0o602);
+    refused("can be changed by other users (mode 0602)");
+    mode(0o600);
+    let other = state.0.join("another-name");
+    std::fs::hard_link(&kept, &other).unwrap();
+    refused("2 names");
+    std::fs::remove_file(&other).unwrap();
+    std::fs::rename(&kept, &other).unwrap();
+    std::os::unix::fs::symlink(&other, &kept).unwrap();
+    refused("is not a regular file");
+    std::fs::remove_file(&kept).unwrap();
+    // A FIFO would keep whoever opens it waiting.
+    assert!(Command::new("mkfifo").arg(&kept).status().unwrap().success());
+    refused("is not a regular file");
+    assert!(child.try_wait().unwrap().is_none());
+    crate::ending::end_group(&birth);
+    child.wait().unwrap();
+}
+
+#[test]
+fn another_users_folder_is_refused() {
+    let state = State::new("foreign");
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o755)).unwrap();
+    let home = state.0.join("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::set_permissions(&home, PermissionsExt::from_mode(0o777)).unwrap();
+    let folder = home.join("tare/journal");
+    let script = format!("umask 0; mkdir -p {}", folder.display());
+    let Some(mut nobody) = as_nobody(&script) else { return };
+    assert!(nobody.wait().unwrap().success());
+    // The folder's own mode ends that others write; that it is another's does not end.
+    for home_mode in [0o777, 0o755] {
+        std::fs::set_permissions(&home, PermissionsExt::from_mode(home_mode)).unwrap();
+        let cleaned = clean(&folder);
+        assert_eq!(cleaned.complaints.len(), 1, "{cleaned:?}");
+        let error = Journal::create(&folder).unwrap_err().to_string();
+        let words = if home_mode == 0o777 { "can be changed by other" } else { "another user" };
+        assert!(error.contains(words) && cleaned.complaints[0].contains(words), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was made in it");
+}
+
+#[test]
+fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
+    let state = State::new("links");
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o1777)).unwrap();
+    let real = state.0.join("real");
+    std::fs::create_dir_all(real.join("tare-x/kept")).unwrap();
+    std::os::unix::fs::symlink(&real, state.0.join("link")).unwrap();
+    std::os::unix::fs::symlink(real.join("tare-x"), state.0.join("tare-l")).unwrap();
+    let linked = [state.0.join("link/tare-x"), state.0.join("tare-l")];
+    state.left_behind(&linked.map(Made::Folder));
+    let cleaned = clean(&state.0);
+    assert_eq!(cleaned.complaints.len(), 2, "{cleaned:?}");
+    assert!(cleaned.complaints.iter().all(|text| text.contains("is a symbolic link")));
+    assert!(real.join("tare-x/kept").exists());
+    // clean has closed it to others.
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o1777)).unwrap();
+    let theirs = state.0.join("tare-theirs");
+    let Some(mut nobody) = as_nobody(&format!("mkdir {}", theirs.display())) else { return };
+    assert!(nobody.wait().unwrap().success());
+    // A link inside a folder of ours is removed, and not what it leads to.
+    let ours = state.0.join("tare-ours");
+    std::fs::create_dir(&ours).unwrap();
+    std::os::unix::fs::symlink(&real, ours.join("out")).unwrap();
+    state.left_behind(&[Made::Folder(theirs.clone()), Made::Folder(ours.clone())]);
+    let cleaned = clean(&state.0);
+    assert!(cleaned.complaints[0].contains("belongs to another user"), "{cleaned:?}");
+    assert!(theirs.exists() && !ours.exists() && real.join("tare-x/kept").exists());
+}
+
+#[test]
+fn a_folder_that_is_no_control_group_is_not_emptied_as_one() {
+    let state = State::new("cgroup");
+    let (mut child, birth) = group();
+    let folder = state.0.join("tare-group");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
+    state.left_behind(&[Made::Cgroup(folder)]);
+    let cleaned = clean(&state.0);
+    assert!(cleaned.complaints[0].contains("is not a control group"), "{cleaned:?}");
+    assert!(child.try_wait().unwrap().is_none());
+    crate::ending::end_group(&birth);
+    child.wait().unwrap();
+}
+
+#[test]
+fn two_that_clean_at_once_wait_for_each_other() {
+    let state = State::new("two");
+    let (mut child, birth) = group();
+    state.left_behind(&[Made::Processes(birth)]);
+    let both: Vec<Cleaned> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| clean(&state.0))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    child.wait().unwrap();
+    assert!(both.iter().all(|cleaned| cleaned.complaints.is_empty()), "{both:?}");
+    assert_eq!(both.iter().map(|cleaned| cleaned.removed.len()).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_deep_nest_ends_in_a_complaint() {
+    let state = State::new("deep");
+    let ours = state.0.join("tare-ours");
+    let mut deep = ours.clone();
+    (0..230).for_each(|_| deep.push("d"));
+    std::fs::create_dir_all(&deep).unwrap();
+    state.left_behind(&[Made::Folder(ours)]);
+    let cleaned = clean(&state.0);
+    assert!(cleaned.complaints[0].contains("nested deeper than"), "{cleaned:?}");
+}
+
+#[test]
+fn a_journal_is_locked_as_long_as_its_process_lives() {
+    let state = State::new("lock");
+    let journal = Journal::create(&state.0).unwrap();
+    // Under the name of a process that is not there, as seen from another namespace.
+    let (own, other) = (journal.0.inner().name.clone(), state.0.join("tare-1-1-0.journal"));
+    std::fs::rename(state.0.join(own), &other).unwrap();
+    assert_eq!(clean(&state.0).running, 1);
+    drop(journal);
+    assert_eq!(clean(&state.0), Cleaned::default());
+    assert!(!other.exists(), "it said nothing, and is removed");
+}

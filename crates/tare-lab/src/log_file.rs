@@ -1,0 +1,69 @@
+//! A log file that a server writes: its lines and bytes, each byte read once.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use tare_io::files::open_regular;
+
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    bytes: u64,
+    lines: u64,
+}
+
+impl LogFile {
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), bytes: 0, lines: 0 }
+    }
+
+    /// Lines and bytes so far; what they were where the file cannot be read.
+    pub fn count(&mut self) -> (u64, u64) {
+        // A log that is not there yet, or is a pipe to another program, has nothing to count.
+        let _ = self.read_on();
+        (self.lines, self.bytes)
+    }
+
+    fn read_on(&mut self) -> std::io::Result<()> {
+        let mut file = open_regular(&self.path)?;
+        if file.metadata()?.len() < self.bytes {
+            // It was begun anew.
+            (self.bytes, self.lines) = (0, 0);
+        }
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let n = file.read(&mut buffer)?;
+            if n == 0 {
+                return Ok(());
+            }
+            self.bytes += n as u64;
+            self.lines += buffer[..n].iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_on_and_a_pipe_is_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("tare-log-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("log");
+        let mut log = LogFile::new(&path);
+        assert_eq!(log.count(), (0, 0));
+        std::fs::write(&path, "one\ntwo").unwrap();
+        assert_eq!(log.count(), (1, 7));
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        assert_eq!(log.count(), (3, 14));
+        std::fs::write(&path, "new\n").unwrap();
+        assert_eq!(log.count(), (1, 4));
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(log.count(), (1, 4));
+        assert_eq!(crate::count::lines(&path), None);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

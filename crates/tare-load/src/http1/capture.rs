@@ -1,0 +1,158 @@
+//! What is kept of replies, for those who look at them: scripts see bodies, probes their hashes.
+//!
+//! A server decides how long its replies are. Bodies that are kept therefore share a budget, over
+//! which a reply is a defect; a hash takes the same memory for any body.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+use super::ReplyDefect;
+
+/// What a source wants to see of replies.
+#[derive(Clone, Debug, Default)]
+pub enum Wanted {
+    /// Nothing: bytes are counted where they lie.
+    #[default]
+    Nothing,
+    /// The head, and a hash of the body.
+    Hashes,
+    /// The head and the body; the bodies of all connections together fit the budget.
+    Bodies(Arc<Budget>),
+}
+
+/// Bytes that may be kept at a time.
+#[derive(Debug)]
+pub struct Budget {
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+/// Enough for nearly everything that people look at in scripts.
+pub const BODIES_MAX_BYTES: u64 = 64 << 20;
+
+impl Budget {
+    pub fn new(limit_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { limit_bytes, used_bytes: AtomicU64::new(0) })
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), ReplyDefect> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|all| *all <= self.limit_bytes);
+        match self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ReplyDefect::BodiesTooLong { limit_bytes: self.limit_bytes }),
+        }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Of one reply, while it comes and until it has been looked at.
+#[derive(Debug)]
+pub struct Capture {
+    pub head: Vec<u8>,
+    body: Body,
+}
+
+enum Body {
+    Hash { so_far: Context, bytes: u64 },
+    Kept { bytes: Vec<u8>, budget: Arc<Budget> },
+}
+
+/// Memory that a connection keeps between replies.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Capture {
+    /// `None` where nothing is wanted.
+    pub fn of(wanted: &Wanted) -> Option<Self> {
+        let body = match wanted {
+            Wanted::Nothing => return None,
+            Wanted::Hashes => Body::Hash { so_far: Context::new(&SHA256), bytes: 0 },
+            Wanted::Bodies(budget) => Body::Kept { bytes: Vec::new(), budget: budget.clone() },
+        };
+        Some(Self { head: Vec::new(), body })
+    }
+
+    /// The body, decoded; empty where only its hash is kept.
+    pub fn body(&self) -> &[u8] {
+        match &self.body {
+            Body::Hash { .. } => &[],
+            Body::Kept { bytes, .. } => bytes,
+        }
+    }
+
+    /// SHA-256 of the body, in hexadecimal.
+    pub fn sha256(&self) -> String {
+        let hash = match &self.body {
+            Body::Hash { so_far, .. } => so_far.clone().finish(),
+            Body::Kept { bytes, .. } => aws_lc_rs::digest::digest(&SHA256, bytes),
+        };
+        hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub fn body_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Hash { bytes, .. } => *bytes,
+            Body::Kept { bytes, .. } => bytes.len() as u64,
+        }
+    }
+
+    pub(super) fn begin(&mut self, head: &[u8]) {
+        self.forget();
+        self.head.extend_from_slice(head);
+    }
+
+    pub(super) fn add(&mut self, more: &[u8]) -> Result<(), ReplyDefect> {
+        match &mut self.body {
+            Body::Hash { so_far, bytes } => {
+                so_far.update(more);
+                *bytes += more.len() as u64;
+            }
+            Body::Kept { bytes, budget } => {
+                budget.take(more.len() as u64)?;
+                let all = bytes.len() + more.len();
+                if all > bytes.capacity() {
+                    // Doubled, as vectors grow, but never beyond what may be kept.
+                    let wanted = all.max((2 * bytes.capacity()).min(budget.limit_bytes as usize));
+                    bytes.reserve_exact(wanted - bytes.len());
+                }
+                bytes.extend_from_slice(more);
+            }
+        }
+        Ok(())
+    }
+
+    /// It has been looked at, or its connection is no more.
+    pub fn forget(&mut self) {
+        self.head.clear();
+        match &mut self.body {
+            Body::Hash { so_far, bytes } => {
+                *so_far = Context::new(&SHA256);
+                *bytes = 0;
+            }
+            Body::Kept { bytes, budget } => {
+                budget.give_back(bytes.len() as u64);
+                bytes.clear();
+                bytes.shrink_to(KEPT_BYTES);
+            }
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Hash { bytes, .. } => write!(f, "a hash of {bytes} bytes"),
+            Self::Kept { bytes, .. } => write!(f, "{} bytes", bytes.len()),
+        }
+    }
+}

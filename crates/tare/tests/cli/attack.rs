@@ -1,0 +1,290 @@
+//! Root on a machine that others use too: what they put in the way decides nothing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tare_io::process::{is_root, signal};
+
+use crate::runs::{BRIEF, Desk, launches};
+use crate::util::{Folder, Temporary, ran, str};
+
+const NOBODY: u32 = 65534;
+
+/// The other user, and a home of theirs.
+struct Attacker {
+    _folder: Folder,
+    home: PathBuf,
+}
+
+impl Attacker {
+    /// `None` where this is not root, who alone can be two users.
+    fn new(name: &str) -> Option<Self> {
+        if !is_root() {
+            println!("not run: a second user needs root");
+            return None;
+        }
+        let folder = Folder::new(name);
+        let home = folder.file("home");
+        std::fs::create_dir(&home).unwrap();
+        mode(&folder.0, 0o755);
+        std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+        Some(Self { _folder: folder, home })
+    }
+
+    /// Does something as that user, in their home.
+    #[track_caller]
+    fn does(&self, script: &str) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(&self.home).uid(NOBODY).gid(NOBODY);
+        assert!(command.status().unwrap().success(), "{script}");
+    }
+
+    /// A program that leaves a trace of having run.
+    fn evil(&self, name: &str) -> PathBuf {
+        self.does(&format!(
+            "mkdir -p bin; printf '#!/bin/sh\\ntouch {}/pwned\\n' >bin/{name}; chmod 755 bin/{name}",
+            self.home.display()
+        ));
+        self.home.join("bin").join(name)
+    }
+
+    #[track_caller]
+    fn has_not_won(&self) {
+        assert!(!self.home.join("pwned").exists(), "a planted program ran as root");
+    }
+
+    /// tare as root, with this user's home.
+    fn victim(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        command.args(args).env("HOME", &self.home).env_remove("TARE_STORE");
+        command.env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
+        command
+    }
+}
+
+fn mode(path: &Path, bits: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(bits)).unwrap();
+}
+
+fn bits_of(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_planted_journal_is_not_followed() {
+    let Some(attacker) = Attacker::new("attack-journal") else { return };
+    let evil = attacker.evil("podman");
+    let victim = Folder::new("attack-victim");
+    let kept = victim.file("tare-kept");
+    std::fs::create_dir(&kept).unwrap();
+    let mut sleeper = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+    let pid = sleeper.id();
+    let home = attacker.home.display();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let header = format!(
+        "{{\"tare_journal\":2,\"boot_id\":\"{}\",\"pid_namespace\":\"{}\"}}",
+        boot.trim(),
+        namespace.display()
+    );
+    let processes = format!(
+        "{{\"processes\":{{\"pid\":{pid},\"started_ticks\":{},\"session\":{}}}}}",
+        fields[19], fields[3]
+    );
+    // In today's form, and in that of versions which believed all of it.
+    let lines = [
+        header,
+        format!(
+            "{{\"engine_container\":{{\"program\":\"{}\",\"name\":\"tare-x\"}}}}",
+            evil.display()
+        ),
+        "{\"engine_container\":{\"engine\":\"podman\",\"name\":\"tare-x\"}}".into(),
+        format!("{{\"processes_of\":\"{home}/pid\"}}"),
+        processes,
+        format!("{{\"folder\":\"{home}/link/tare-kept\"}}"),
+        format!("{{\"folder\":\"{}\"}}", kept.display()),
+        format!(
+            "{{\"ssh_folder\":{{\"host\":\"h\",\"options\":[\"-o\",\"ProxyCommand={}\"],\
+             \"path\":\"/tmp/tare-x\"}}}}",
+            evil.display()
+        ),
+    ];
+    let text = lines.join("\n");
+    attacker.does(&format!(
+        "mkdir -p .local/share/tare/journal; ln -s {} link; echo {pid} >pid; \
+         cat >.local/share/tare/journal/tare-1-1-0.journal <<'END'\n{text}\nEND\n\
+         mkfifo .local/share/tare/journal/tare-1-1-1.journal",
+        victim.0.display()
+    ));
+    let path = format!("{home}/bin:/usr/bin:/bin");
+    let cleaned = ran(attacker.victim(&["clean"]).env("PATH", &path));
+    cleaned.fails(3, "belongs to another user (uid 65534)");
+    attacker.has_not_won();
+    assert!(kept.exists(), "a folder was removed: {}", cleaned.story());
+    assert!(sleeper.try_wait().unwrap().is_none(), "a process was killed: {}", cleaned.story());
+    // XDG_DATA_HOME names the same folder; a run, too, refuses it before it starts anything.
+    let data = attacker.home.join(".local/share");
+    let mut command = attacker.victim(&["clean"]);
+    ran(command.env("XDG_DATA_HOME", &data)).fails(3, "belongs to another user");
+    let pair = launches("", "");
+    let mut run = vec!["compare", &pair[0], &pair[1], "-q"];
+    run.extend(BRIEF);
+    ran(&mut attacker.victim(&run)).fails(3, "belongs to another user (uid 65534)");
+    attacker.has_not_won();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
+
+#[test]
+fn programs_that_another_user_could_have_put_there_do_not_run() {
+    let Some(attacker) = Attacker::new("attack-path") else { return };
+    for name in ["nginx", "ip", "runc", "podman", "qemu-system-x86_64", "ssh", "apache2"] {
+        attacker.evil(name);
+    }
+    let desk = Desk::new("attack-path-desk");
+    let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", attacker.home.display());
+    ran(desk.command(&["doctor"]).env("PATH", &path)).success();
+    attacker.has_not_won();
+    // Found only by being in the right folder.
+    let mut command = desk.command(&["doctor"]);
+    ran(command.env("PATH", ":bin:.").current_dir(&attacker.home)).success();
+    attacker.has_not_won();
+}
+
+#[test]
+fn a_waiting_link_leads_root_nowhere() {
+    let Some(attacker) = Attacker::new("attack-link") else { return };
+    let (temporary, secret) = (Temporary::new(), Folder::new("attack-secret"));
+    mode(&secret.0, 0o700);
+    mode(&temporary.0, 0o1777);
+    // The next processes' numbers are not hard to guess.
+    let next = std::process::id();
+    attacker.does(&format!(
+        "i={next}; while [ $i -lt $(({next} + 6000)) ]; do \
+         ln -s {} {}/tare-doctor-$i; i=$((i + 1)); done",
+        secret.0.display(),
+        temporary.0.display()
+    ));
+    let desk = Desk::new("attack-link-desk");
+    let args = ["doctor", "--noise", "--time", "1s"];
+    ran(desk.command(&args).env("TMPDIR", &temporary.0)).success();
+    assert_eq!(std::fs::read_dir(&secret.0).unwrap().count(), 0, "root wrote through a link");
+    // Where another user owns the folder for temporary files, nothing is made in it.
+    let mut command = desk.command(&["doctor", "--noise", "--time", "1s"]);
+    ran(command.env("TMPDIR", &attacker.home)).fails(3, "belongs to another user");
+}
+
+/// All that a run makes, looked at while it runs.
+#[test]
+fn nothing_is_left_open_to_others_whatever_the_umask() {
+    let (desk, temporary) = (Desk::new("attack-umask"), Temporary::new());
+    let toml = "name = \"x\"\n[load]\nconnections = 2\n[stop]\nrounds = 4\n\
+                [server.web]\nnginx = { workers = 1, tls = true }\n\
+                [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+                [[variant]]\nname = \"b\"\nserver = \"web\"\n";
+    let path = desk.file("experiment.toml", toml);
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 0; exec \"$0\" \"$@\"", tare, "run", str(&path), "-q"]);
+    command.env("XDG_DATA_HOME", &desk.folder.0).env("TMPDIR", &temporary.0);
+    command.env_remove("TARE_STORE").stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut seen: std::collections::BTreeMap<PathBuf, u32> = Default::default();
+    while child.try_wait().unwrap().is_none() {
+        let mut folders = vec![temporary.0.clone(), desk.folder.file("tare")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let Ok(data) = std::fs::symlink_metadata(entry.path()) else { continue };
+                seen.insert(entry.path(), data.permissions().mode() & 0o777);
+                if data.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    let open: Vec<_> = seen.iter().filter(|(_, mode)| *mode & 0o022 != 0).collect();
+    assert_eq!(open, Vec::<(&PathBuf, &u32)>::new());
+    let named = |end: &str| {
+        let found = seen.iter().find(|(path, _)| path.to_string_lossy().ends_with(end));
+        *found.unwrap_or_else(|| panic!("no {end} was seen: {seen:?}")).1
+    };
+    for end in ["key.pem", ".journal", "tare.db", "tare.db-wal", "tare.db-shm"] {
+        assert_eq!(named(end), 0o600, "{end}");
+    }
+    assert_eq!(named("cert.pem"), 0o644, "workers that gave up root read it");
+    for folder in ["tare", "tare/journal"] {
+        assert_eq!(bits_of(&desk.folder.file(folder)), 0o700, "{folder}");
+    }
+}
+
+#[test]
+fn a_kept_name_in_shared_memory_is_not_believed() {
+    let Some(attacker) = Attacker::new("attack-shm") else { return };
+    let name = format!("tare-attack-{}", std::process::id());
+    attacker.does(&format!("head -c 20480 /dev/zero >/dev/shm/{name}; chmod 666 /dev/shm/{name}"));
+    let desk = Desk::new("attack-shm-desk");
+    let args = ["filter", "control", "shm", "--shm", &name, "--set", "/x"];
+    desk.tare(&args).fails(3, "belongs to another user");
+    let args = ["filter", "control", "shm", "--shm", &name];
+    desk.tare(&args).fails(3, "not of tare's making");
+    std::fs::remove_file(format!("/dev/shm/{name}")).unwrap();
+}
+
+#[test]
+fn every_signal_that_ends_a_program_is_cleaned_up_after() {
+    let (desk, temporary) = (Desk::new("attack-signals"), Temporary::new());
+    let pair = launches("", "");
+    let signals = [
+        libc::SIGQUIT,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGPROF,
+        libc::SIGXCPU,
+        libc::SIGTERM,
+    ];
+    for number in signals {
+        let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];
+        let mut command = desk.command(&args);
+        command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        while temporary.left().is_empty() {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
+        }
+        signal(child.id(), number).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "signal {number}");
+        assert_eq!(temporary.left(), Vec::<String>::new(), "signal {number}");
+        assert_eq!(std::fs::read_dir(desk.folder.file("tare/journal")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn two_that_clean_at_once_both_succeed() {
+    let (desk, temporary) = (Desk::new("attack-two"), Temporary::new());
+    let pair = launches("", "");
+    for _ in 0..5 {
+        let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];
+        let mut command = desk.command(&args);
+        command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        while temporary.left().is_empty() {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::thread::scope(|scope| {
+            let clean = || desk.tare(&["clean"]);
+            let both = [scope.spawn(clean), scope.spawn(clean)];
+            both.into_iter().for_each(|one| drop(one.join().unwrap().success()));
+        });
+        assert_eq!(temporary.left(), Vec::<String>::new());
+    }
+}
