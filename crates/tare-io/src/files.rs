@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use crate::process::readable_within;
 use crate::time::DurationNs;
@@ -20,6 +20,12 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
     }
+}
+
+/// Whether this user may write to a file, or make one in a folder.
+pub fn is_writable(path: &Path) -> bool {
+    let flags = AtFlags::EACCESS;
+    rustix::fs::accessat(rustix::fs::CWD, path, Access::WRITE_OK, flags).is_ok()
 }
 
 /// Opens a file that the user named to be read: a regular one, or a pipe (as of `<(command)`),

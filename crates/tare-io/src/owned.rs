@@ -58,21 +58,79 @@ pub fn tighten_umask() {
 }
 
 /// The real path of something that is there, once nobody but root and this user can put another
-/// thing in its place: no folder on the way may be another user's, or writable by others unless it
-/// is sticky (as /tmp is).
+/// thing in its place: no folder on the way, and no link, may be another user's, and no folder may
+/// be writable by others unless it is sticky (as /tmp is).
 pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
-    let real = path.canonicalize().map_err(|error| OwnedError::io(path, error))?;
-    let mut at = PathBuf::new();
-    for component in real.components() {
-        at.push(component);
-        let stat = rustix::fs::lstat(&at).map_err(|error| OwnedError::io(&at, error))?;
-        check_owner(&at, &stat)?;
-        let sticky = stat.st_mode & Mode::SVTX.bits() != 0 && is_folder(&stat);
-        if !sticky && others_write(&stat) {
-            return Err(OwnedError::Writable { path: shown(&at), mode: stat.st_mode & 0o7777 });
+    let start = match path.is_absolute() {
+        true => PathBuf::new(),
+        false => std::env::current_dir().map_err(|error| OwnedError::io(path, error))?,
+    };
+    let mut real = PathBuf::from("/");
+    let mut left: Vec<OsString> = Vec::new();
+    push_components(&mut left, &start.join(path));
+    let mut links = 0;
+    check_one(&real)?;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            real.pop();
+            continue;
         }
+        real.push(name);
+        let stat = check_one(&real)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(OwnedError::Kind { path: shown(path), expected: "free of circular links" });
+        }
+        // Its folder passed, and it is ours or root's: nobody else can make it lead elsewhere.
+        let target = std::fs::read_link(&real).map_err(|error| OwnedError::io(&real, error))?;
+        real.pop();
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        push_components(&mut left, &target);
     }
     Ok(real)
+}
+
+/// As the kernel counts them.
+const LINKS_MAX: u32 = 40;
+
+/// In reverse, so that the first is taken first.
+fn push_components(left: &mut Vec<OsString>, path: &Path) {
+    let named = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    left.extend(named.collect::<Vec<_>>().into_iter().rev());
+}
+
+fn check_one(path: &Path) -> Result<Stat, OwnedError> {
+    let stat = rustix::fs::lstat(path).map_err(|error| OwnedError::io(path, error))?;
+    check_owner(path, &stat)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let sticky = stat.st_mode & Mode::SVTX.bits() != 0 && kind == FileType::Directory;
+    // A link's own mode means nothing.
+    if !sticky && kind != FileType::Symlink && others_write(&stat) {
+        return Err(OwnedError::Writable { path: shown(path), mode: stat.st_mode & 0o7777 });
+    }
+    Ok(stat)
+}
+
+/// The same for a file that may not be there yet.
+pub fn check_place(path: &Path) -> Result<PathBuf, OwnedError> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| OwnedError::Kind { path: shown(path), expected: "the name of a file" })?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let place = check(parent.unwrap_or(Path::new(".")))?.join(name);
+    match rustix::fs::lstat(&place) {
+        Err(rustix::io::Errno::NOENT) => Ok(place),
+        _ => check(&place),
+    }
 }
 
 fn check_owner(path: &Path, stat: &Stat) -> Result<(), OwnedError> {
@@ -88,10 +146,6 @@ fn check_owner(path: &Path, stat: &Stat) -> Result<(), OwnedError> {
 fn others_write(stat: &Stat) -> bool {
     let by_group = stat.st_mode & Mode::WGRP.bits() != 0 && stat.st_gid != 0 && geteuid().is_root();
     by_group || stat.st_mode & Mode::WOTH.bits() != 0
-}
-
-fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// A folder of this user's own, held open.
@@ -132,20 +186,18 @@ impl Folder {
         Self::open(&real)
     }
 
-    /// Opens a folder that is there. It must be this user's; where others may write, that ends.
+    /// Opens a folder that is there. It must be this user's, and nobody else's to write to.
     pub fn open(path: &Path) -> Result<Self, OwnedError> {
-        let real = path.canonicalize().map_err(|error| OwnedError::io(path, error))?;
-        if let Some(parent) = real.parent() {
-            check(parent)?;
-        }
+        let real = check(path)?;
         let fd = rustix::fs::open(&real, OPEN_FOLDER, Mode::empty())
             .map_err(|error| OwnedError::io(&real, error))?;
         let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&real, error))?;
         if stat.st_uid != geteuid().as_raw() {
             return Err(OwnedError::Foreign { path: shown(&real), owner: stat.st_uid });
         }
-        if stat.st_mode & (Mode::WGRP | Mode::WOTH).bits() != 0 {
-            rustix::fs::fchmod(&fd, Mode::RWXU).map_err(|error| OwnedError::io(&real, error))?;
+        // Sticky or not: whoever can add to it can put a journal there.
+        if others_write(&stat) {
+            return Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 });
         }
         Ok(Self { path: real, fd })
     }

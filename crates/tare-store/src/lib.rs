@@ -18,6 +18,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tare_io::files;
+use tare_io::owned::{self, OwnedError};
 
 pub use read::{LoggedEvent, RunFilter, RunRow};
 pub use write::{NewRun, RunEnd};
@@ -57,6 +59,8 @@ pub struct Store {
     connection: Connection,
 }
 
+/// For SQLite: nobody changes the file meanwhile, and nothing need be made beside it.
+const IMMUTABLE: &str = "?immutable=1";
 /// How long to wait for another tare that is writing.
 const BUSY_MS: u64 = 10_000;
 
@@ -67,8 +71,11 @@ impl Store {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| unusable(path, error))?;
         }
-        make_private(path).map_err(|error| unusable(path, error))?;
-        let connection = Connection::open(path).map_err(|error| unusable(path, error))?;
+        let real = owned::check_place(path).map_err(|error| unusable(path, error))?;
+        make_private(&real).map_err(|error| unusable(path, error))?;
+        let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection =
+            Connection::open_with_flags(&real, flags).map_err(|error| unusable(path, error))?;
         Self::prepared(path, connection)
     }
 
@@ -77,8 +84,12 @@ impl Store {
         if !path.exists() {
             return Err(unusable(path, "there is none yet; runs make it"));
         }
+        // Beside a store in another user's hands nothing is made.
+        if owned::check_place(path).is_err() {
+            return Self::open_unchanged(path, &[IMMUTABLE]);
+        }
         if is_read_only(path) {
-            return Self::open_unchanged(path);
+            return Self::open_unchanged(path, &["", IMMUTABLE]);
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
@@ -86,9 +97,10 @@ impl Store {
         Self::prepared(path, connection)
     }
 
-    /// Reads a store that this user may not write to. Readers of a write-ahead log share an index
-    /// with its writer; where there is none and none can be made, the file is read as it stands.
-    fn open_unchanged(path: &Path) -> Result<Self, StoreError> {
+    /// Reads a store that is not to be written to, in the first of these ways that works. Readers of
+    /// a write-ahead log share an index with its writer; where there is none and none can be made,
+    /// the file is read as it stands.
+    fn open_unchanged(path: &Path, ways: &[&str]) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
@@ -98,10 +110,14 @@ impl Store {
             let connection = connection.map_err(|error| unusable(path, error))?;
             schema::is_ours_or_empty(path, &connection).map(|()| connection)
         };
-        let connection = match open("") {
-            Err(StoreError::Unusable { .. }) => open("?immutable=1")?,
-            opened => opened?,
-        };
+        let mut connection = Err(unusable(path, "it cannot be read"));
+        for way in ways {
+            connection = open(way);
+            if !matches!(connection, Err(StoreError::Unusable { .. })) {
+                break;
+            }
+        }
+        let connection = connection?;
         schema::is_current(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection })
     }
@@ -143,15 +159,8 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 }
 
 fn is_read_only(path: &Path) -> bool {
-    let opened = OpenOptions::new().read(true).write(true).open(path);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder_is_closed = rustix::fs::access(
-        folder.unwrap_or(Path::new(".")),
-        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-    );
-    let denied = |kind| matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
-    opened.is_err_and(|error| denied(error.kind()))
-        || folder_is_closed.is_err_and(|error| denied(std::io::Error::from(error).kind()))
+    !files::is_writable(path) || !files::is_writable(folder.unwrap_or(Path::new(".")))
 }
 
 /// A file as SQLite's flags want it named.
@@ -192,6 +201,12 @@ impl From<rusqlite::Error> for Why {
 impl From<std::io::Error> for Why {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())
+    }
+}
+
+impl From<OwnedError> for Why {
+    fn from(error: OwnedError) -> Self {
+        Self(format!("{error}; give a place that only you can write to (--store FILE)"))
     }
 }
 

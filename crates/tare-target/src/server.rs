@@ -1,7 +1,6 @@
 //! The target's server: a state machine fed with completions, like the load engine.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use tare_io::reactor::Chunk;
 use tare_io::{
@@ -21,8 +20,8 @@ pub struct Server {
     thread: usize,
     clients: Vec<Client>,
     free: Vec<u32>,
-    /// Replies to be sent later: when, and on which connection.
-    timers: BinaryHeap<Reverse<(Instant, u32, u32)>>,
+    /// Replies to be sent later: when, and on which connection; one a connection.
+    timers: BTreeSet<(Instant, u32)>,
     replies: HashMap<ReplyKey, &'static [u8]>,
     /// Pieces that wait on all connections.
     waiting_pieces: usize,
@@ -41,6 +40,8 @@ struct Client {
     sending: bool,
     /// What is still to be said, in order: replies never overtake each other.
     pending: VecDeque<Piece>,
+    /// When the first of these is due, where that is waited for.
+    timer: Option<Instant>,
     requests: u64,
     /// Nothing more is read; closes when everything is sent.
     closing: bool,
@@ -122,7 +123,7 @@ impl Server {
             thread,
             clients: (0..slots).map(|_| Client::new()).collect(),
             free: (0..slots).rev().collect(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             waiting_pieces: 0,
             replies: HashMap::new(),
             last_reply: None,
@@ -136,15 +137,14 @@ impl Server {
         for completion in happened.drain(..) {
             self.on_completion(io, completion, now);
         }
-        while let Some(Reverse((at, slot, generation))) = self.timers.peek().copied()
+        while let Some((at, slot)) = self.timers.first().copied()
             && at <= now
         {
-            self.timers.pop();
-            if self.clients[slot as usize].token == (Token { slot, generation }) {
-                self.say_due(io, slot, now);
-            }
+            self.timers.pop_first();
+            self.clients[slot as usize].timer = None;
+            self.say_due(io, slot, now);
         }
-        let until = self.timers.peek().map_or(Instant::FAR, |Reverse((at, _, _))| *at);
+        let until = self.timers.first().map_or(Instant::FAR, |(at, _)| *at);
         Wait { spin: self.spin, ..Wait::until(until) }
     }
 
@@ -358,7 +358,10 @@ impl Server {
             let client = &mut self.clients[slot as usize];
             let Some(piece) = client.pending.front().copied() else { break };
             if piece.at > now {
-                self.timers.push(Reverse((piece.at, slot, client.token.generation)));
+                if client.timer.is_none() {
+                    client.timer = Some(piece.at);
+                    self.timers.insert((piece.at, slot));
+                }
                 break;
             }
             if client.outgoing.len() >= OUTGOING_ENOUGH_BYTES {
@@ -442,6 +445,9 @@ impl Server {
         let client = &mut self.clients[slot as usize];
         io.close(client.token, how);
         self.waiting_pieces -= client.pending.len();
+        if let Some(at) = client.timer.take() {
+            self.timers.remove(&(at, slot));
+        }
         client.begin(Token::NONE);
         self.free.push(slot);
     }
@@ -496,6 +502,7 @@ impl Client {
             outgoing: Vec::new(),
             sending: false,
             pending: VecDeque::new(),
+            timer: None,
             requests: 0,
             closing: false,
         }

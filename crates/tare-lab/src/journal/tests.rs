@@ -240,7 +240,6 @@ fn another_users_folder_is_refused() {
     let script = format!("umask 0; mkdir -p {}", folder.display());
     let Some(mut nobody) = as_nobody(&script) else { return };
     assert!(nobody.wait().unwrap().success());
-    // The folder's own mode ends that others write; that it is another's does not end.
     for home_mode in [0o777, 0o755] {
         std::fs::set_permissions(&home, PermissionsExt::from_mode(home_mode)).unwrap();
         let cleaned = clean(&folder);
@@ -252,10 +251,43 @@ fn another_users_folder_is_refused() {
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was made in it");
 }
 
+/// A folder of root's that everybody may write to, such as /tmp, is neither used nor closed.
+#[test]
+fn another_users_link_to_a_folder_of_ours_is_not_followed() {
+    let state = State::new("linked");
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o755)).unwrap();
+    let (open, theirs) = (state.0.join("open"), state.0.join("theirs"));
+    for folder in [&open, &theirs] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::set_permissions(folder, PermissionsExt::from_mode(0o1777)).unwrap();
+    }
+    let link = theirs.join("journal");
+    let script = format!("ln -s {} {}", open.display(), link.display());
+    let Some(mut nobody) = as_nobody(&script) else { return };
+    assert!(nobody.wait().unwrap().success());
+    let cleaned = clean(&link);
+    assert!(cleaned.complaints[0].contains("belongs to another user"), "{cleaned:?}");
+    let error = Journal::create(&link).unwrap_err().to_string();
+    assert!(error.contains("belongs to another user"), "{error}");
+    for folder in [&open, &theirs] {
+        let error = Journal::create(folder).unwrap_err().to_string();
+        assert!(error.contains("can be changed by other users (mode 1777)"), "{error}");
+        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o7777, 0o1777);
+    }
+    // A link of our own is.
+    let own = state.0.join("own");
+    std::fs::create_dir(state.0.join("real")).unwrap();
+    std::os::unix::fs::symlink("real/../real", &own).unwrap();
+    drop(Journal::create(&own).unwrap());
+    std::os::unix::fs::symlink("circle", state.0.join("circle")).unwrap();
+    let error = Journal::create(&state.0.join("circle")).unwrap_err().to_string();
+    assert!(error.contains("circular links"), "{error}");
+}
+
 #[test]
 fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     let state = State::new("links");
-    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o1777)).unwrap();
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o755)).unwrap();
     let real = state.0.join("real");
     std::fs::create_dir_all(real.join("tare-x/kept")).unwrap();
     std::os::unix::fs::symlink(&real, state.0.join("link")).unwrap();
@@ -266,9 +298,10 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     assert_eq!(cleaned.complaints.len(), 2, "{cleaned:?}");
     assert!(cleaned.complaints.iter().all(|text| text.contains("is a symbolic link")));
     assert!(real.join("tare-x/kept").exists());
-    // clean has closed it to others.
-    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o1777)).unwrap();
-    let theirs = state.0.join("tare-theirs");
+    let open = state.0.join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();
+    let theirs = open.join("tare-theirs");
     let Some(mut nobody) = as_nobody(&format!("mkdir {}", theirs.display())) else { return };
     assert!(nobody.wait().unwrap().success());
     // A link inside a folder of ours is removed, and not what it leads to.

@@ -20,7 +20,7 @@ fn every_defect_has_its_kind_and_its_words() {
         ("silence", TimedOut, "no complete reply within the time limit"),
         ("bad-status-line", Malformed, "reply head is malformed: invalid HTTP version"),
         ("bad-length", Malformed, "content-length 'ten' is not a number of bytes"),
-        ("two-lengths", Malformed, "reply has two different content-lengths, 1 and 2"),
+        ("two-lengths", Malformed, "reply has two content-lengths, 1 and 2"),
         (
             "length-and-chunked",
             Malformed,

@@ -155,6 +155,51 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     attacker.has_not_won();
 }
 
+/// A link in a folder of theirs can be turned between the check and the start.
+#[test]
+fn programs_behind_another_users_link_do_not_run() {
+    let Some(attacker) = Attacker::new("attack-path-link") else { return };
+    attacker.does("ln -s /usr/sbin bin");
+    let desk = Desk::new("attack-path-link-desk");
+    let path = format!("{}/bin", attacker.home.display());
+    let toml = "name = \"x\"\n[load]\nconnections = 1\n[server.web]\nhttpd = {}\n\
+                [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\nplace = \"netns\"\n\
+                [[variant]]\nname = \"b\"\nserver = \"web\"\n";
+    let file = desk.file("experiment.toml", toml);
+    let told = ran(desk.command(&["run", str(&file), "--dry-run"]).env("PATH", &path));
+    assert!(!told.stdout.contains(&path), "{}", told.story());
+}
+
+#[test]
+fn a_store_that_is_another_users_link_is_refused() {
+    let Some(attacker) = Attacker::new("attack-store") else { return };
+    let secret = Folder::new("attack-store-secret");
+    let target = secret.file("made-by-root");
+    attacker.does(&format!("ln -s {} tare.db", target.display()));
+    let wrk = "Running 10s test @ http://h/\n  2 threads and 10 connections\n  \
+               Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     1.00ms    \
+               1.00ms  10.00ms   90.00%\n    Req/Sec     5.00k     1.00k   10.00k    90.00%\n  \
+               100000 requests in 10.00s, 80.00MB read\nRequests/sec:  10000.00\n\
+               Transfer/sec:      8.00MB\n";
+    let pasted = secret.file("wrk.txt");
+    std::fs::write(&pasted, wrk).unwrap();
+    let store = attacker.home.join("tare.db");
+    let desk = Desk::new("attack-store-desk");
+    let args = ["import", str(&pasted), "--store", str(&store)];
+    desk.tare(&args).fails(3, "belongs to another user (uid 65534)");
+    assert!(!target.exists(), "root made a file where a link led it");
+    // One that is theirs is read, and nothing is made beside it.
+    let own = desk.folder.file("own.db");
+    desk.tare(&["import", str(&pasted), "--store", str(&own)]).success();
+    let theirs = attacker.home.join("theirs.db");
+    std::fs::copy(&own, &theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+    let listed = desk.tare(&["runs", "--store", str(&theirs)]).success().stdout;
+    assert!(listed.contains("wrk"), "{listed}");
+    let names: Vec<_> = std::fs::read_dir(&attacker.home).unwrap().flatten().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
 #[test]
 fn a_waiting_link_leads_root_nowhere() {
     let Some(attacker) = Attacker::new("attack-link") else { return };

@@ -113,6 +113,52 @@ fn replies_without_end_take_no_memory() {
     }
 }
 
+/// What loads in places, on the end of a pipe.
+#[test]
+fn agents_take_no_memory_for_replies_without_end() {
+    use std::io::{BufRead, BufReader};
+    for (kind, flood) in &floods() {
+        let mut child = Command::new(tare_lab::places::agent_file::find().unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lane = serde_json::json!({
+            "to": {"tcp": flood.address}, "protocol": "http", "nodelay": true,
+            "buffer_bytes": null, "bind": [], "connections": 20, "max_connections": 20,
+            "new_connections": false, "tls": null, "timeout_ns": 1_000_000_000u64,
+            "expected": {"ranges": [[200, 299]]}, "batch_max": 1, "linger_ns": 0, "spin_ns": 0,
+            "request": "R0VUIC8gSFRUUC8xLjENCkhvc3Q6IHgNCg0K", "rate_per_s": null,
+            "poisson": false, "workers": 1, "cpus": [], "reactor": null, "tls_resume": false,
+            "seed": 1
+        });
+        let stretch = serde_json::json!({
+            "ramp_ns": 0, "window_ns": 500_000_000u64, "requests": null, "on_replies": false
+        });
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = || out.next().unwrap().unwrap();
+        assert!(line().contains("hello"));
+        let mut to = child.stdin.take().unwrap();
+        for (id, order) in [
+            serde_json::json!({"probe": {"order": lane}}),
+            serde_json::json!({"open": {"lanes": [lane]}}),
+            serde_json::json!({"slice": {"lane": 0, "stretch": stretch}}),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let message = serde_json::json!({"tare": 2, "id": id + 1, "do": order});
+            writeln!(to, "{message}").unwrap();
+            let answer = line();
+            assert!(answer.contains("\"done\""), "{kind}: {answer}");
+        }
+        let peak_kb = peak_kb_of(child.id()).unwrap();
+        drop(to);
+        child.wait().unwrap();
+        assert!(peak_kb <= PEAK_KB_MAX, "{kind}: {peak_kb} kB");
+    }
+}
+
 #[test]
 fn a_body_that_a_script_is_to_see_has_a_limit_and_over_it_a_name() {
     let desk = Desk::new("hostile-bodies");
@@ -191,6 +237,12 @@ fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
                 });
             }
         });
+        // Connections that have gone leave nothing behind that waits.
+        let some = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4000);
+        for _ in 0..if flags.contains(&"--delay") { 4000 } else { 0 } {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            let _ = stream.write_all(some.as_bytes());
+        }
         let peak_kb = peak_kb_of(child.id()).unwrap();
         // It still serves those who read.
         let mut stream = TcpStream::connect(&address).unwrap();
