@@ -67,7 +67,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     if let Some((at, _)) = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').nth(LINES_MAX)
         && at + 1 < text.len()
     {
-        let why = "goes on after 2,000,000 lines, the most that are read of text";
+        let why = format!("goes on after {LINES_MAX} lines, the most that are read of text");
         return Err(Trouble::at(LINES_MAX + 1, why));
     }
     let (drafts, unread) = if is_json {

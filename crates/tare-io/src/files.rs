@@ -29,7 +29,7 @@ pub fn is_writable(path: &Path) -> bool {
 }
 
 /// Opens a file that the user named to be read: a regular one, or a pipe (as of `<(command)`),
-/// which must not keep silent for long.
+/// which is waited for as other programs do.
 pub fn open_input(path: &Path) -> io::Result<Input> {
     let fd = rustix::fs::open(path, OPEN, Mode::empty())?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
@@ -48,6 +48,16 @@ pub fn open_input(path: &Path) -> io::Result<Input> {
     Ok(Input { file: File::from(fd), is_pipe })
 }
 
+/// The same, whole, of at most so many bytes.
+pub fn read_input(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_input(path)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit_bytes {
+        true => Err(io::Error::other(format!("it is over {limit_bytes} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
 /// An open input.
 #[derive(Debug)]
 pub struct Input {
@@ -55,18 +65,15 @@ pub struct Input {
     is_pipe: bool,
 }
 
-/// How long a pipe may say nothing.
-const SILENT_MAX: DurationNs = DurationNs::from_secs(60);
+/// Between two looks at a pipe; its first writer may be yet to come, and a signal ends a look.
+const LOOK: DurationNs = DurationNs::from_secs(1);
 
 impl Read for Input {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if !self.is_pipe {
             return self.file.read(into);
         }
-        if !readable_within(&self.file, SILENT_MAX) {
-            let text = format!("nothing came through this pipe within {SILENT_MAX}");
-            return Err(io::Error::new(ErrorKind::TimedOut, text));
-        }
+        while !readable_within(&self.file, LOOK) {}
         match self.file.read(into) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 Err(ErrorKind::Interrupted.into())

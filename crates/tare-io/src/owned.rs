@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::process::geteuid;
@@ -137,8 +138,21 @@ fn check_owner(path: &Path, stat: &Stat) -> Result<(), OwnedError> {
     match stat.st_uid {
         0 => Ok(()),
         own if own == geteuid().as_raw() => Ok(()),
+        owner if unmapped_owner() == Some(owner) => Ok(()),
         owner => Err(OwnedError::Foreign { path: shown(path), owner }),
     }
+}
+
+/// In a user namespace, whose root is an ordinary user outside: what every file shows as its owner
+/// that belongs to nobody inside, the machine's root included.
+fn unmapped_owner() -> Option<u32> {
+    static OWNER: OnceLock<Option<u32>> = OnceLock::new();
+    *OWNER.get_or_init(|| {
+        let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
+        let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
+        let owner = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?;
+        owner.trim().parse().ok().filter(|_| !is_whole)
+    })
 }
 
 /// Ordinary users may share a group with themselves only, and many systems give them such a group
@@ -226,7 +240,8 @@ impl Folder {
     /// one name, of at most so many bytes.
     pub fn read(&self, name: &OsStr, limit: u64) -> Result<File, OwnedError> {
         let path = self.path.join(name);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // Some file systems lock only what may be written.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd =
             rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map_err(
                 |error| match error {
@@ -260,15 +275,28 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
-    /// Whether nobody else holds this folder's lock; it is held until this is dropped.
-    pub fn try_lock(&self) -> bool {
+    /// Locks it until this is dropped, if nobody else has.
+    pub fn try_lock(&self) -> Lock {
         try_lock(&self.fd)
     }
 }
 
-/// Whether nobody else has this file locked; the lock goes with the open file.
-pub fn try_lock(file: impl AsFd) -> bool {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+/// What came of locking a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// By this process, as long as it has the file open.
+    Taken,
+    Held,
+    /// The file system knows no locks (some of networks do not).
+    Unsupported,
+}
+
+pub fn try_lock(file: impl AsFd) -> Lock {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Lock::Taken,
+        Err(rustix::io::Errno::WOULDBLOCK) => Lock::Held,
+        Err(_) => Lock::Unsupported,
+    }
 }
 
 /// A folder that is new, of mode 0700, in one that only root and this user control.
@@ -330,8 +358,10 @@ fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
     if !path.is_absolute() {
         return Err(OwnedError::Kind { path: shown(path), expected: "an absolute path" }.into());
     }
+    // To go through a folder one need not be allowed to read it.
+    let through = OPEN_FOLDER.union(OFlags::PATH);
     let mut at = PathBuf::from("/");
-    let mut fd = rustix::fs::open("/", OPEN_FOLDER, Mode::empty())
+    let mut fd = rustix::fs::open("/", through, Mode::empty())
         .map_err(|error| OwnedError::io(&at, error))?;
     for component in path.components() {
         let name = match component {
@@ -343,7 +373,7 @@ fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
             }
         };
         at.push(name);
-        fd = match rustix::fs::openat(&fd, name, OPEN_FOLDER, Mode::empty()) {
+        fd = match rustix::fs::openat(&fd, name, through, Mode::empty()) {
             Ok(fd) => fd,
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {

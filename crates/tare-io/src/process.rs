@@ -112,7 +112,16 @@ pub fn end_with_starter(command: &mut Command) {
 
 /// Whether there is something to read (or the end) within so long.
 pub fn readable_within(from: &impl AsRawFd, limit: DurationNs) -> bool {
-    let mut poll = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    ready_within(from, libc::POLLIN, limit)
+}
+
+/// Whether it can be written to (a connection is there, or refused) within so long.
+pub fn writable_within(to: &impl AsRawFd, limit: DurationNs) -> bool {
+    ready_within(to, libc::POLLOUT, limit)
+}
+
+fn ready_within(file: &impl AsRawFd, events: i16, limit: DurationNs) -> bool {
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events, revents: 0 };
     let ms = (limit.as_ns() / 1_000_000).min(i32::MAX as u64) as i32;
     // SAFETY: the structure lives through the call, and there is one entry.
     unsafe { libc::poll(&mut poll, 1, ms) > 0 }

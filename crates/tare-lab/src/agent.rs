@@ -57,6 +57,8 @@ enum Heard {
     Hello(u32, Box<Hello>),
     Done(Box<RawValue>),
     Failed(Failed),
+    /// A line that is longer than any answer; nothing is heard after it.
+    TooLong,
 }
 
 /// How long an answer may take where the request does not say.
@@ -71,8 +73,8 @@ const GRACE: DurationNs = DurationNs::from_secs(8);
 pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Nothing that it answers is: pages, histograms.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// Lines before the first word of an agent: banners of ssh, a kernel's last words.
-const LINES_BEFORE_HELLO: usize = 1000;
+/// Lines that are no agent's: banners of ssh, a kernel's last words.
+const STRANGE_LINES_MAX: usize = 1000;
 /// Answers that nobody waits for: a few come too late, more are not an agent's.
 const STRAYS_MAX: usize = 1000;
 /// A launch's own lines are cut off sooner, where the agent is ours.
@@ -81,7 +83,7 @@ const EVENT_CHARS_MAX: usize = 2000;
 /// A greeting or an answer, and no more.
 const WAITING_MAX: usize = 2;
 /// While it is asked nothing.
-const NOTHING: u64 = 0;
+const NO_REQUEST: u64 = 0;
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.
@@ -98,9 +100,9 @@ impl Agent {
             return cannot("it has no standard input and output".into());
         };
         let (sender, from) = sync_channel(WAITING_MAX);
-        let awaited = Arc::new(AtomicU64::new(NOTHING));
+        let awaited = Arc::new(AtomicU64::new(NO_REQUEST));
         let events_left = Arc::new(AtomicU64::new(EVENTS_A_LAUNCH));
-        let ear = Ear {
+        let listener = Listener {
             who: start.who.to_owned(),
             to: sender,
             awaited: awaited.clone(),
@@ -108,7 +110,7 @@ impl Agent {
             events_left: events_left.clone(),
         };
         let reader = std::thread::Builder::new().name("agent".into());
-        if let Err(error) = reader.spawn(move || ear.listen(out)) {
+        if let Err(error) = reader.spawn(move || listener.listen(out)) {
             return cannot(error.to_string());
         }
         let (lines, outbox) = channel();
@@ -181,6 +183,12 @@ impl Agent {
                     });
                 }
                 Ok(Heard::Failed(failed)) => return Err(failed.into()),
+                Ok(Heard::TooLong) => {
+                    ends.silent = true;
+                    let mebibytes = ANSWER_BYTES_MAX >> 20;
+                    let text = format!("its agent sent a line of more than {mebibytes} MiB");
+                    return Err(self.environment(text));
+                }
                 Ok(Heard::Hello(..)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(self.lost(&mut ends)),
             }
@@ -260,6 +268,7 @@ impl Ends {
         }
         if self.running.ends_within(GRACE) {
             self.running.status();
+            self.running.forget_if_gone();
             self.running.end_drains();
         }
     }
@@ -293,7 +302,7 @@ impl From<Failed> for LabError {
 
 /// Sorts what an agent says: events to the run's log, the awaited answer to who asked. An agent in
 /// another's place may say anything, at any speed: only this much of it is kept.
-struct Ear {
+struct Listener {
     who: String,
     to: SyncSender<Heard>,
     awaited: Arc<AtomicU64>,
@@ -301,16 +310,20 @@ struct Ear {
     events_left: Arc<AtomicU64>,
 }
 
-impl Ear {
+impl Listener {
     fn listen(&self, out: ChildStdout) {
         let mut reader = BufReader::with_capacity(64 << 10, out);
         let mut line = Vec::new();
         let (mut strange, mut strays) = (0, 0);
-        while strange < LINES_BEFORE_HELLO && strays < STRAYS_MAX {
+        while strange < STRANGE_LINES_MAX && strays < STRAYS_MAX {
             line.clear();
             line.shrink_to(64 << 10);
             let read = reader.by_ref().take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line);
-            if !read.is_ok_and(|n| n > 0) {
+            if !read.as_ref().is_ok_and(|n| *n > 0) {
+                return;
+            }
+            if line.len() as u64 == ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
+                let _ = self.to.try_send(Heard::TooLong);
                 return;
             }
             match serde_json::from_slice::<HeardLine<'_>>(&line) {
@@ -320,7 +333,7 @@ impl Ear {
                 Ok(heard) => match self.pass_on(heard) {
                     Passed::On => {}
                     Passed::Unasked => strays += 1,
-                    Passed::NobodyThere => return,
+                    Passed::Disconnected => return,
                 },
             }
         }
@@ -328,10 +341,10 @@ impl Ear {
 
     fn pass_on(&self, heard: HeardLine<'_>) -> Passed {
         let is_awaited = |id: u64| {
-            id != NOTHING
+            id != NO_REQUEST
                 && self
                     .awaited
-                    .compare_exchange(id, NOTHING, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(id, NO_REQUEST, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
         };
         let message = match heard {
@@ -347,7 +360,7 @@ impl Ear {
         match self.to.try_send(message) {
             Ok(()) => Passed::On,
             Err(TrySendError::Full(_)) => Passed::Unasked,
-            Err(TrySendError::Disconnected(_)) => Passed::NobodyThere,
+            Err(TrySendError::Disconnected(_)) => Passed::Disconnected,
         }
     }
 
@@ -370,7 +383,7 @@ impl Ear {
 enum Passed {
     On,
     Unasked,
-    NobodyThere,
+    Disconnected,
 }
 
 #[cfg(test)]

@@ -33,10 +33,13 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let failed = |said: String| Outcome { said, ..Outcome::default() };
     // Tools of the system are where ordinary users' paths do not look.
     let found = match program.contains('/') {
-        true => Some(PathBuf::from(program)),
-        false => programs::find(&[program]),
+        true => Ok(PathBuf::from(program)),
+        false => programs::need(&[program], program),
     };
-    let Some(found) = found else { return failed(format!("{program} is not installed")) };
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return failed(error.to_string()),
+    };
     let mut command = Command::new(found);
     command.args(&argv[1.min(argv.len())..]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

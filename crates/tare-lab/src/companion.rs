@@ -72,7 +72,7 @@ impl Drop for Companion {
             self.0.ends_within(GRACE);
         }
         self.0.status();
-        self.0.is_gone();
+        self.0.forget_if_gone();
         self.0.end_drains();
     }
 }

@@ -20,24 +20,27 @@ pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
     }
 }
 
+/// As long as a group has members its number is not given away; one whose leader has ended is told
+/// from a later one of that number by its session and age.
+fn is_member(leader: &Birth, stat: &Stat) -> bool {
+    stat.group == leader.pid
+        && stat.session == leader.session
+        && stat.started_ticks >= leader.started_ticks
+        && !stat.zombie
+}
+
+/// The processes of the group that this process leads, or led.
+pub fn members(leader: &Birth) -> Vec<u32> {
+    if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
+        return Vec::new();
+    }
+    let of_group = |pid: &u32| Stat::of(*pid).is_some_and(|stat| is_member(leader, &stat));
+    processes::all().into_iter().filter(of_group).collect()
+}
+
 /// Ends the group that this process leads; how many processes it had.
 pub fn end_group(leader: &Birth) -> usize {
-    if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
-        return 0;
-    }
-    // As long as a group has members its number is not given away; one whose leader has ended is
-    // told from a later one of that number by its session and age.
-    let is_member = |stat: &Stat| {
-        stat.group == leader.pid
-            && stat.session == leader.session
-            && stat.started_ticks >= leader.started_ticks
-            && !stat.zombie
-    };
-    let members = || -> Vec<u32> {
-        let all = processes::all().into_iter();
-        all.filter(|pid| Stat::of(*pid).is_some_and(|stat| is_member(&stat))).collect()
-    };
-    let found = members();
+    let found = members(leader);
     let mut left = found.clone();
     for _ in 0..ATTEMPTS {
         if left.is_empty() {
@@ -49,8 +52,8 @@ pub fn end_group(leader: &Birth) -> usize {
         {
             let _ = watched.signal_group(leader.pid, libc::SIGKILL);
         }
-        left.iter().for_each(|pid| kill(*pid, is_member));
-        left = members();
+        left.iter().for_each(|pid| kill(*pid, |stat| is_member(leader, stat)));
+        left = members(leader);
     }
     found.len()
 }

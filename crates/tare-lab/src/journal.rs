@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tare_io::owned::{self, Folder, OwnedError};
+use tare_io::owned::{self, Folder, Lock, OwnedError};
 
 use crate::error::LabError;
 use crate::processes::{Birth, Stat};
@@ -271,11 +271,11 @@ const LOCK_CHECKS: u32 = 3000;
 
 fn lock_within(folder: &Folder) -> bool {
     (0..LOCK_CHECKS).any(|_| {
-        let is_ours = folder.try_lock();
-        if !is_ours {
+        let is_free = folder.try_lock() != Lock::Held;
+        if !is_free {
             std::thread::park_timeout(LOCK_CHECK);
         }
-        is_ours
+        is_free
     })
 }
 
@@ -313,7 +313,7 @@ fn clean_journal(
     };
     let path = folder.path().join(name);
     let lives = Stat::of(owner.0).is_some_and(|s| s.started_ticks == owner.1 && !s.zombie);
-    if !owned::try_lock(&file) || lives {
+    if owned::try_lock(&file) == Lock::Held || lives {
         cleaned.running += 1;
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! One launch of one server: what is started, and how it is spoken to wherever it runs.
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, OpenOptions, Permissions, set_permissions};
+use std::fs::{OpenOptions, Permissions, set_permissions};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -85,10 +85,12 @@ impl PlacedFile {
         let bytes = STANDARD.decode(&self.base64).map_err(|error| {
             LabError::Usage(format!("{} is not base64: {error}", self.path.display()))
         })?;
-        if let Some(parent) = self.path.parent().filter(|parent| !parent.is_dir()) {
-            let made = DirBuilder::new().recursive(true).create(parent);
-            let opened = made.and_then(|()| set_permissions(parent, Permissions::from_mode(0o755)));
-            opened.map_err(|e| LabError::file("make", parent, e))?;
+        let missing: Vec<&Path> =
+            self.path.ancestors().skip(1).take_while(|f| !f.is_dir()).collect();
+        for folder in missing.into_iter().rev() {
+            let made = std::fs::create_dir(folder);
+            let opened = made.and_then(|()| set_permissions(folder, Permissions::from_mode(0o755)));
+            opened.map_err(|e| LabError::file("make", folder, e))?;
         }
         let mode = if self.secret { 0o600 } else { 0o644 };
         let write = || {

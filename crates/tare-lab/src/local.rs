@@ -19,7 +19,6 @@ use crate::journal::Entries;
 use crate::launch::{Event, OWN_PROGRAM, Recipe, Server};
 use crate::log_file::LogFile;
 use crate::meter::{Cgroup, Meter};
-use crate::processes;
 use crate::running::{Running, Start};
 
 /// Where and how a process is started.
@@ -87,17 +86,14 @@ impl LocalServer {
 
     /// Whoever outlived the first process.
     fn kill_stragglers(&mut self) {
-        let group = self.running.id();
-        let cgroup = self.cgroup.clone();
-        let stragglers = || match &cgroup {
+        let stragglers = || match &self.cgroup {
             Some(cgroup) => cgroup.processes(),
-            None => processes::of_group(group),
+            None => self.running.members(),
         };
         for _ in 0..10 {
             let left = stragglers();
             if left.is_empty() {
-                self.running.is_gone();
-                return;
+                break;
             }
             for pid in left {
                 let Ok(watched) = Watched::new(pid) else { continue };
@@ -110,6 +106,7 @@ impl LocalServer {
                 watched.ends_within(KILLED_WITHIN);
             }
         }
+        self.running.forget_if_gone();
     }
 }
 
@@ -138,8 +135,9 @@ impl Server for LocalServer {
 
     fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
         if self.running.ends_within(READY_CHECK) {
-            let how = self.running.status().map_or(String::new(), |status| status.to_string());
+            // Before its number can be another's.
             self.running.signal(libc::SIGKILL);
+            let how = self.running.status().map_or(String::new(), |status| status.to_string());
             self.kill_stragglers();
             self.running.end_drains();
             let hint = match how.as_str() {

@@ -26,11 +26,14 @@ impl LogFile {
 
     fn read_on(&mut self) -> std::io::Result<()> {
         let mut file = open_regular(&self.path)?;
-        if file.metadata()?.len() < self.bytes {
+        let length = file.metadata()?.len();
+        if length < self.bytes {
             // It was begun anew.
             (self.bytes, self.lines) = (0, 0);
         }
         file.seek(SeekFrom::Start(self.bytes))?;
+        // What comes meanwhile is for the next time: its writer may be faster.
+        let mut file = file.take(length - self.bytes);
         let mut buffer = vec![0; 64 << 10];
         loop {
             let n = file.read(&mut buffer)?;

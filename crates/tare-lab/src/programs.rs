@@ -14,16 +14,33 @@ const PATIENCE: DurationNs = DurationNs::from_secs(10);
 const VERSION_CHARS_MAX: usize = 200;
 
 /// A program by one of its names, in the order of preference. Root takes none that another user
-/// could have put there, or that is found only by being in the right folder.
+/// could have put there, nor one found through a relative entry of PATH.
 pub fn find(names: &[&str]) -> Option<PathBuf> {
+    look(names).ok().flatten()
+}
+
+/// A program, or none, or why one that is there is not run.
+fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Servers live where ordinary users' paths do not look.
     let folders =
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let folders: Vec<PathBuf> = folders.collect();
     let all = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    let may_run = |path: &PathBuf| !is_root() || path.is_absolute() && owned::check(path).is_ok();
-    all.into_iter().find(|path| path.is_file() && may_run(path))
+    let mut refused = None;
+    for path in all.filter(|path| path.is_file()) {
+        let checked = match path.is_absolute() {
+            true => owned::check(&path).map_err(|error| error.to_string()),
+            false => Err("it was found through a relative entry of PATH".into()),
+        };
+        match checked {
+            Err(why) if is_root() => {
+                refused.get_or_insert(format!("{} is not run as root: {why}", path.display()));
+            }
+            _ => return Ok(Some(path)),
+        }
+    }
+    refused.map_or(Ok(None), Err)
 }
 
 /// tare itself.
@@ -34,7 +51,8 @@ pub fn own() -> Result<PathBuf, LabError> {
 
 /// The same, or the words for what to do.
 pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
-    find(names).ok_or_else(|| {
+    let found = look(names).map_err(LabError::Environment)?;
+    found.ok_or_else(|| {
         LabError::Environment(format!(
             "{} is not installed (Debian: apt-get install {package})",
             names.join(" or ")

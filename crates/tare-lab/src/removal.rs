@@ -1,5 +1,6 @@
 //! How each kind of thing that a journal names is removed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,7 +90,11 @@ fn shared_memory(path: &Path) -> Removed {
     if path.parent() != Some(Path::new("/dev/shm")) || !has_our_name(path) {
         return Ok(None);
     }
-    // The name may have been given to another process's since.
+    // /dev/shm is everybody's: the name may be another user's, or another process's by now.
+    let own = tare_io::process::effective_uid();
+    if path.symlink_metadata().map_or(true, |object| object.uid() != own) {
+        return Ok(None);
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let owner = SharedMemory::open(&name).ok().and_then(|memory| memory.owner());
     let is_alive = |pid: u32| Stat::of(pid).is_some_and(|stat| !stat.zombie);
@@ -172,7 +177,7 @@ fn oci_container(runtime: &str, state: &Path, id: &str) -> Removed {
         return Ok(None);
     }
     let cannot = |why: String| format!("cannot remove container {id}: {why}");
-    owned::check(state).map_err(|error| cannot(error.to_string()))?;
+    let state = &owned::check(state).map_err(|error| cannot(error.to_string()))?;
     let program = program(runtime).map_err(cannot)?;
     let root = state.display().to_string();
     let argv = crate::places::oci::wrapped(&program, &["--root", &root, "delete", "--force", id]);
@@ -229,7 +234,7 @@ fn engine_container_once(program: &str, name: &str) -> Removed {
 fn program(name: &str) -> Result<PathBuf, String> {
     match name.contains('/') {
         true => owned::check(Path::new(name)).map_err(|error| error.to_string()),
-        false => programs::find(&[name]).ok_or_else(|| format!("{name} is not installed")),
+        false => programs::need(&[name], name).map_err(|error| error.to_string()),
     }
 }
 

@@ -13,6 +13,7 @@ use tare_io::DurationNs;
 use tare_io::process::{Watched, pin_to};
 
 use crate::drain::{Written, drain};
+use crate::ending;
 use crate::error::LabError;
 use crate::journal::{Entries, Made};
 use crate::launch::Event;
@@ -41,8 +42,9 @@ pub struct Start<'a> {
 pub struct Running {
     child: Child,
     watched: Watched,
-    /// In which journal it stands, and as what.
-    written_down: Option<(Entries, Made)>,
+    birth: Option<Birth>,
+    /// In which journal it stands.
+    journal: Option<Entries>,
     /// Its number may be another's by now.
     reaped: bool,
     pub written: Arc<Written>,
@@ -66,10 +68,11 @@ impl Running {
         let mut child = spawn(start)?;
         let watched = Watched::new(child.id())
             .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
-        let written_down = match start.journal {
-            Some(journal) => Some(let_go(&mut child, &watched, start, journal)?),
-            None => None,
-        };
+        let birth = Birth::of(child.id());
+        if let Some(journal) = start.journal {
+            release(&mut child, &watched, start, journal, birth)?;
+        }
+        let journal = start.journal.cloned();
         let written = Arc::new(Written::default());
         let mut drains = Vec::new();
         let failed = |error| LabError::Environment(format!("cannot start a thread: {error}"));
@@ -82,7 +85,7 @@ impl Running {
             let thread = drain(err, who.to_owned(), written.clone(), events.clone());
             drains.push(thread.map_err(failed)?);
         }
-        Ok(Self { child, watched, written_down, reaped: false, written, drains })
+        Ok(Self { child, watched, birth, journal, reaped: false, written, drains })
     }
 
     pub fn id(&self) -> u32 {
@@ -112,10 +115,18 @@ impl Running {
         self.child.wait().ok()
     }
 
-    /// Its whole group has ended, and need not be looked for any more.
-    pub fn is_gone(&mut self) {
-        if let Some((journal, made)) = self.written_down.take() {
-            journal.is_gone(&made);
+    /// The processes of its group that are left.
+    pub fn members(&self) -> Vec<u32> {
+        self.birth.as_ref().map_or_else(Vec::new, ending::members)
+    }
+
+    /// Once all of its group has ended, it need not be looked for at the end.
+    pub fn forget_if_gone(&mut self) {
+        if let (Some(journal), Some(birth)) = (&self.journal, self.birth)
+            && self.members().is_empty()
+        {
+            journal.is_gone(&Made::Processes(birth));
+            self.journal = None;
         }
     }
 
@@ -145,21 +156,18 @@ impl Running {
 }
 
 /// Writes a new process down, and gives it the word that it waits for.
-fn let_go(
+fn release(
     child: &mut Child,
     watched: &Watched,
     start: &Start<'_>,
     journal: &Entries,
-) -> Result<(Entries, Made), LabError> {
+    birth: Option<Birth>,
+) -> Result<(), LabError> {
     let mut begin = || {
         let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
-        let made = Made::Processes(Birth::of(child.id()).ok_or_else(gone)?);
-        journal.about_to_make(made.clone())?;
+        journal.about_to_make(Made::Processes(birth.ok_or_else(gone)?))?;
         let said = child.stdin.as_mut().map(|to| to.write_all(GO));
-        match said {
-            Some(Ok(())) => Ok((journal.clone(), made)),
-            _ => Err(gone()),
-        }
+        said.and_then(Result::ok).ok_or_else(gone)
     };
     let begun = begin();
     if begun.is_err() {
@@ -174,19 +182,21 @@ fn let_go(
 
 fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     use std::os::unix::process::CommandExt;
-    let program;
-    let mut command;
+    let named = start.argv.first().map(String::as_str).unwrap_or_default();
+    // Servers live where ordinary paths do not look.
+    let found = match named.contains('/') {
+        true => PathBuf::from(named),
+        false => programs::need(&[named], named)?,
+    };
+    let (program, mut command);
     let waits = start.journal.is_some();
     if waits {
         program = PathBuf::from("/bin/sh");
         command = Command::new(&program);
         command.args(["-c", BIRTH, if start.talks { "talks" } else { "reads nothing" }]);
-        command.args(start.entrances).arg("--").args(start.argv);
+        command.args(start.entrances).arg("--").arg(found).args(start.argv.iter().skip(1));
     } else {
-        let named = start.argv.first().map(String::as_str).unwrap_or_default();
-        // Servers live where ordinary paths do not look.
-        let found = if named.contains('/') { None } else { programs::find(&[named]) };
-        program = found.unwrap_or_else(|| PathBuf::from(named));
+        program = found;
         command = Command::new(&program);
         command.args(start.argv.iter().skip(1));
     }

@@ -212,7 +212,7 @@ impl Engine {
             Pacer::Closed => config.connections,
             Pacer::Open(_) => config.max_connections.max(config.connections),
         };
-        let (messages, wanted) = (config.messages(), source.wants_replies());
+        let (messages, wanted) = (config.messages(), source.wanted());
         let greeting = messages.and_then(|messages| messages.greeting());
         let reader = || match messages {
             Some(messages) => Reader::Messages(MessageReader::new(messages)),

@@ -180,7 +180,7 @@ impl Source for Watching {
         self.source.next(scratch)
     }
 
-    fn wants_replies(&self) -> Wanted {
+    fn wanted(&self) -> Wanted {
         Wanted::Hashes
     }
 

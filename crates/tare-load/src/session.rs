@@ -200,7 +200,7 @@ const START_LEAD: DurationNs = DurationNs::from_us(200);
 fn obey(
     index: usize,
     cpu: Option<usize>,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     inbox: &Receiver<Order>,
     answers: &SyncSender<(usize, Result<Answer, LoadError>)>,
 ) {
@@ -224,7 +224,11 @@ fn obey(
     lanes.iter_mut().for_each(Lane::close);
 }
 
-fn carry_out(order: Order, lanes: &mut Vec<Lane>, stop: &AtomicBool) -> Result<Answer, LoadError> {
+fn carry_out(
+    order: Order,
+    lanes: &mut Vec<Lane>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Answer, LoadError> {
     match order {
         Order::Open(plans) => {
             lanes.iter_mut().for_each(Lane::close);
@@ -255,7 +259,7 @@ enum Lane {
 }
 
 impl Lane {
-    fn open(plan: WorkerPlan, session: u64, stop: &AtomicBool) -> Result<Self, LoadError> {
+    fn open(plan: WorkerPlan, session: u64, stop: &Arc<AtomicBool>) -> Result<Self, LoadError> {
         match plan.engine.protocol {
             Protocol::Http | Protocol::Messages { .. } => {
                 Ok(Self::Exchange(Box::new(ExchangeLane::open(plan, stop)?)))
@@ -266,7 +270,7 @@ impl Lane {
                 Ok(Self::Stream(Box::new(lane)))
             }
             Protocol::Calls { call } => {
-                Ok(Self::Calls(CallsLane::open(&plan.engine, call.0, plan.index)?))
+                Ok(Self::Calls(CallsLane::open(&plan.engine, call.0, plan.index, stop)?))
             }
         }
     }

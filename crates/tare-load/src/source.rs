@@ -10,7 +10,7 @@ pub trait Source {
     fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
 
     /// What is kept of replies for [`Source::on_reply`].
-    fn wants_replies(&self) -> Wanted {
+    fn wanted(&self) -> Wanted {
         Wanted::Nothing
     }
 

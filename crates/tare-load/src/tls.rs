@@ -1,6 +1,6 @@
 //! TLS for the client: rustls, bytes in and bytes out, no sockets.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls::{
     RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 use serde::{Deserialize, Serialize};
-use tare_io::files::open_input;
+use tare_io::files::read_input;
 
 /// What the user asked of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -274,12 +274,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
 
 /// A PEM file, of a size that certificates have.
 pub fn read_pem(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    open_input(path)?.take(PEM_MAX_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > PEM_MAX_BYTES {
-        return Err(std::io::Error::other(format!("it is over {PEM_MAX_BYTES} bytes")));
-    }
-    Ok(text)
+    read_input(path, PEM_MAX_BYTES)
 }
 
 const PEM_MAX_BYTES: u64 = 16 << 20;

@@ -97,14 +97,24 @@ impl Store {
         Self::prepared(path, connection)
     }
 
-    /// Reads a store that is not to be written to, in the first of these ways that works. Readers of
-    /// a write-ahead log share an index with its writer; where there is none and none can be made,
-    /// the file is read as it stands.
+    /// Reads a store that is not to be written to, in the first of these ways that works. Readers
+    /// of a write-ahead log share an index with its writer; where there is none and none can be
+    /// made, the file is read as it stands.
     fn open_unchanged(path: &Path, ways: &[&str]) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
         let open = |options: &str| {
+            // What a run has written last is in its log until the run ends.
+            let log = path.with_file_name(format!(
+                "{}-wal",
+                path.file_name().unwrap_or_default().to_string_lossy()
+            ));
+            if options == IMMUTABLE && log.metadata().is_ok_and(|log| log.len() > 0) {
+                let why = "the newest rounds are in its log (-wal), which cannot be read here: \
+                           copy both files, and report on the copy";
+                return Err(unusable(path, why));
+            }
             let uri = uri(path) + options;
             let connection = Connection::open_with_flags(uri, flags);
             let connection = connection.map_err(|error| unusable(path, error))?;

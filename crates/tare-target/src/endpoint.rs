@@ -45,7 +45,7 @@ pub struct EndpointPlan {
 pub enum Obeys {
     #[default]
     Nobody,
-    /// Serves on other ports for anybody; ends for who is on this machine, or knows the token.
+    /// Opens other ports for any client; ends for one on loopback, or one that knows the token.
     Clients { token: Option<u64> },
 }
 

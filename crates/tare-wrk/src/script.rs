@@ -1,6 +1,5 @@
 //! A wrk script: one Lua state for the program, one for each worker, and their hooks.
 
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{AnyUserData, Function, Lua, Table, Value};
 use tare_io::DurationNs;
-use tare_io::files::open_input;
+use tare_io::files::read_input;
 use tare_load::Tally;
 use tare_load::http1::{Budget, Capture, Reply, Wanted};
 use tare_load::source::{Asked, AskedBytes, FixedRequest, Source};
@@ -207,17 +206,8 @@ const SCRIPT_MAX_BYTES: u64 = 16 << 20;
 
 /// Once, for all threads: a pipe gives its bytes once.
 fn read_script(path: &Path) -> Result<Vec<u8>, ScriptError> {
-    let unreadable = |source| ScriptError::Unreadable { path: shown(path), source };
-    let mut text = Vec::new();
-    let input = open_input(path).map_err(unreadable)?;
-    input.take(SCRIPT_MAX_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
-    match text.len() as u64 > SCRIPT_MAX_BYTES {
-        true => {
-            let why = format!("it is over {SCRIPT_MAX_BYTES} bytes");
-            Err(unreadable(std::io::Error::other(why)))
-        }
-        false => Ok(text),
-    }
+    read_input(path, SCRIPT_MAX_BYTES)
+        .map_err(|source| ScriptError::Unreadable { path: shown(path), source })
 }
 
 fn shown(path: &Path) -> String {
@@ -312,7 +302,7 @@ impl Source for ScriptSource {
         Asked { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
     }
 
-    fn wants_replies(&self) -> Wanted {
+    fn wanted(&self) -> Wanted {
         match self.response {
             Some(_) => Wanted::Bodies(self.bodies.clone()),
             None => Wanted::Nothing,

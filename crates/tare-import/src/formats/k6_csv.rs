@@ -15,8 +15,7 @@ const POINTS: &[u8] = b"metric_name,timestamp,metric_value";
 const SUMMARY: &str = "metric_name,avg,";
 /// A line of a point is some hundred bytes.
 const LINE_MAX: u64 = 64 << 10;
-/// More scenarios than these are tags gone wrong.
-/// Each takes up to 280 KB.
+/// More scenarios than these are tags gone wrong, and each takes up to 280 KB.
 const SCENARIOS_MAX: usize = 200;
 
 pub fn is_points(head: &[u8]) -> bool {

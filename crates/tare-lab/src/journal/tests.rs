@@ -144,17 +144,6 @@ fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
 }
 
 #[test]
-fn clocks_that_step_change_nothing() {
-    let state = State::new("clock");
-    let (mut child, birth) = group();
-    let path = state.left_behind(&[Made::Processes(birth)]);
-    let file = std::fs::File::options().write(true).open(&path).unwrap();
-    file.set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!(clean(&state.0).removed.len(), 1);
-    child.wait().unwrap();
-}
-
-#[test]
 fn after_a_restart_no_process_is_looked_for() {
     let state = State::new("boot");
     let (mut child, birth) = group();

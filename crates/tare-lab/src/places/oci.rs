@@ -126,10 +126,12 @@ impl OciSpec {
     fn program(&self) -> Result<PathBuf, LabError> {
         let path = Path::new(&self.runtime);
         if path.components().count() > 1 {
-            return match path.is_file() {
-                true => Ok(path.to_owned()),
-                false => Err(LabError::Usage(format!("oci: {} is not a file", path.display()))),
-            };
+            if !path.is_file() {
+                return Err(LabError::Usage(format!("oci: {} is not a file", path.display())));
+            }
+            // tare clean must be able to start it, too.
+            return tare_io::owned::check(path)
+                .map_err(|error| LabError::Environment(format!("oci: {error}")));
         }
         let hint = match self.runtime.as_str() {
             "runc" | "crun" => {
@@ -228,10 +230,12 @@ pub fn wrapped(program: &Path, arguments: &[&str]) -> Vec<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let mut argv: Vec<String> = Vec::new();
     if name.contains("crun") && is_hybrid() {
-        let script = "umount /sys/fs/cgroup/unified && exec \"$@\"";
-        let unshare = programs::find(&["unshare"]).unwrap_or_else(|| "unshare".into());
+        let script = "\"$0\" /sys/fs/cgroup/unified && exec \"$@\"";
+        let [unshare, umount] = [("unshare", "/usr/bin/unshare"), ("umount", "/usr/bin/umount")]
+            .map(|(name, usual)| programs::find(&[name]).unwrap_or_else(|| usual.into()));
         argv.push(unshare.display().to_string());
-        argv.extend(["-m", "sh", "-c", script, "sh"].map(str::to_owned));
+        argv.extend(["-m", "/bin/sh", "-c", script].map(str::to_owned));
+        argv.push(umount.display().to_string());
     }
     argv.push(program.display().to_string());
     argv.extend(arguments.iter().map(|text| (*text).to_owned()));
@@ -414,7 +418,10 @@ impl Place for Oci {
         std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
         ground.journal.about_to_make(Made::OciContainer {
-            runtime: self.spec.runtime.clone(),
+            runtime: match self.spec.runtime.contains('/') {
+                true => program.display().to_string(),
+                false => self.spec.runtime.clone(),
+            },
             state: state.clone(),
             id: id.clone(),
         })?;

@@ -1,6 +1,7 @@
 //! A virtual machine by QEMU: a kernel, and an initramfs made here of the agent, the server's
 //! programs and the modules that both need.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -355,8 +356,12 @@ impl Vm {
 
 /// The newest line of a guest's console.
 fn last_line(console: &Path) -> Option<String> {
-    let bytes = std::fs::read(console).ok()?;
-    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(4096)..]).into_owned();
+    let mut file = tare_io::files::open_regular(console).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(4096))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(4096).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().filter(|c| !c.is_control()).collect())
 }

@@ -1,12 +1,15 @@
 //! A lane whose work is done where the endpoint is: calls into the kernel, timed there.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use tare_io::calls::Call;
 use tare_io::system::{errno_text, thread_cpu_time};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use super::control::Control;
-use super::wire::{CALLED_BYTES, Order, Purpose, parse_called};
+use super::wire::{CALLED_BYTES, Greeting, Order, Purpose, parse_called};
 use crate::engine::{EngineConfig, Life, Stretch};
 use crate::run::LoadError;
 use crate::session::SliceReport;
@@ -23,9 +26,15 @@ pub struct CallsLane {
 const PATIENCE: DurationNs = DurationNs::from_secs(20);
 
 impl CallsLane {
-    pub fn open(config: &EngineConfig, call: Call, worker: u32) -> Result<Self, LoadError> {
+    pub fn open(
+        config: &EngineConfig,
+        call: Call,
+        worker: u32,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, LoadError> {
+        let greeting = Greeting { purpose: Purpose::Calls, session: 0 };
         let control = match worker {
-            0 => Some(Control::open(config, Purpose::Calls, 0)?),
+            0 => Some(Control::open(config, greeting, stop)?),
             _ => None,
         };
         Ok(Self { call, control, life: Life::default() })

@@ -3,13 +3,17 @@
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::Socket;
+use tare_io::process::{readable_within, writable_within};
 use tare_io::socket::{self, Blocking};
+use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, SocketOptions};
 
-use super::wire::{ASK, COUNT_BYTES, Count, Greeting, Purpose};
+use super::wire::{ASK, COUNT_BYTES, Count, Greeting};
 use crate::engine::EngineConfig;
 use crate::run::LoadError;
 
@@ -19,29 +23,34 @@ pub struct Control {
     endpoint: SocketAddr,
     /// Answers that are under way.
     asked: u32,
+    /// How long one may take.
+    patience: DurationNs,
+    stop: Arc<AtomicBool>,
 }
 
 impl Control {
-    pub fn open(config: &EngineConfig, purpose: Purpose, session: u64) -> Result<Self, LoadError> {
-        Self::reach(&config.endpoint, &config.bind, config.timeout, purpose, session)
+    pub fn open(
+        config: &EngineConfig,
+        greeting: Greeting,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, LoadError> {
+        let from = config.bind.first().copied();
+        Self::reach(address(&config.endpoint), from, config.timeout, greeting, stop)
     }
 
+    /// `stop` ends whatever it waits for.
     pub fn reach(
-        endpoint: &Endpoint,
-        bind: &[IpAddr],
-        timeout: DurationNs,
-        purpose: Purpose,
-        session: u64,
+        endpoint: SocketAddr,
+        from: Option<IpAddr>,
+        patience: DurationNs,
+        greeting: Greeting,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Self, LoadError> {
-        let endpoint = address(endpoint);
         let to = Endpoint::Tcp(endpoint);
-        let from = bind.first().copied();
-        let connected = connect(&to, from, SocketOptions::default(), timeout);
-        let mut control = match connected {
-            Ok(socket) => Self { socket, endpoint, asked: 0 },
-            Err(error) => return Err(no_connection(endpoint, &error)),
-        };
-        control.say(&Greeting { purpose, session }.bytes())?;
+        let connected = connect(&to, from, SocketOptions::default(), patience, stop);
+        let socket = connected.map_err(|error| no_connection(endpoint, &error))?;
+        let mut control = Self { socket, endpoint, asked: 0, patience, stop: stop.clone() };
+        control.say(&greeting.bytes())?;
         Ok(control)
     }
 
@@ -52,8 +61,26 @@ impl Control {
 
     /// Hears whole answers; an endpoint that closes instead refuses, or is of another version.
     pub fn hear(&mut self, into: &mut [u8]) -> Result<(), LoadError> {
-        let heard = self.socket.read_exact(into);
+        let heard = self.hear_within(into);
         heard.map_err(|error| lost(self.endpoint, &error))
+    }
+
+    fn hear_within(&mut self, into: &mut [u8]) -> std::io::Result<()> {
+        let limit = monotonic_now() + self.patience;
+        let mut got = 0;
+        while got < into.len() {
+            if readable_within(&self.socket, STOP_CHECK) {
+                match self.socket.read(&mut into[got..])? {
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
+                    n => got += n,
+                }
+            } else if self.stop.load(Ordering::Relaxed) {
+                return Err(interrupted());
+            } else if monotonic_now() > limit {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
     }
 
     /// Asks for the session's count; the answer is taken up later, so that asking takes no time.
@@ -77,10 +104,8 @@ impl Control {
     }
 
     /// Waits for an answer as long as this.
-    pub fn be_patient(&self, limit: DurationNs) {
-        let limit = Some(Duration::from_nanos(limit.as_ns()));
-        // Only fails for a limit of zero.
-        let _ = self.socket.set_read_timeout(limit);
+    pub fn be_patient(&mut self, limit: DurationNs) {
+        self.patience = limit;
     }
 }
 
@@ -98,13 +123,39 @@ pub fn connect(
     from: Option<IpAddr>,
     options: SocketOptions,
     limit: DurationNs,
+    stop: &AtomicBool,
 ) -> std::io::Result<Socket> {
     let socket = socket::outgoing(to, from, Blocking::Yes, options)?;
+    let until = monotonic_now() + limit;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&socket::address(to)?) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            while !writable_within(&socket, STOP_CHECK) {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(interrupted());
+                }
+                if monotonic_now() > until {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        connected => connected?,
+    }
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    socket.set_nonblocking(false)?;
     let limit = Duration::from_nanos(limit.as_ns().max(1));
-    socket.connect_timeout(&socket::address(to)?, limit)?;
     socket.set_read_timeout(Some(limit))?;
     socket.set_write_timeout(Some(limit))?;
     Ok(socket)
+}
+
+/// The user's wish is looked at this often.
+const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
+
+fn interrupted() -> Error {
+    Error::other("interrupted")
 }
 
 pub fn no_connection(endpoint: SocketAddr, error: &Error) -> LoadError {

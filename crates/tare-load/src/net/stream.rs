@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::Socket;
@@ -49,8 +50,8 @@ pub struct Who<'a> {
     pub worker: u32,
     pub session: u64,
     pub alone: bool,
-    /// Ends greetings.
-    pub stop: &'a AtomicBool,
+    /// Ends whatever is waited for.
+    pub stop: &'a Arc<AtomicBool>,
 }
 
 /// What a slice reads at its edges.
@@ -103,7 +104,7 @@ impl StreamLane {
         for at in 0..config.connections as usize {
             let from = (!config.bind.is_empty()).then(|| config.bind[at % config.bind.len()]);
             let endpoint = address(&config.endpoint);
-            let socket = connect(&config.endpoint, from, config.sockets, config.timeout)
+            let socket = connect(&config.endpoint, from, config.sockets, config.timeout, who.stop)
                 .map_err(|error| no_connection(endpoint, &error))?;
             greet(&socket, &config.endpoint, &greeting, who.stop)?;
             // A single one may block: each message is then one call.
@@ -117,7 +118,10 @@ impl StreamLane {
             sockets.push(socket);
         }
         let control = match who.worker {
-            0 => Some(Control::open(&config, Purpose::Count, who.session)?),
+            0 => {
+                let greeting = Greeting { purpose: Purpose::Count, session: who.session };
+                Some(Control::open(&config, greeting, who.stop)?)
+            }
             _ => None,
         };
         let done = vec![0; sockets.len()];

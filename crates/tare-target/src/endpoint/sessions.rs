@@ -46,7 +46,7 @@ impl Sessions {
     }
 }
 
-/// Of the address that has most; of several, the one that wants another.
+/// Forgets a session of the address that has most; on a tie, of the one that wants another.
 fn forget_one(all: &mut VecDeque<Entry>, wanting: IpAddr) {
     let mut counts: std::collections::HashMap<IpAddr, usize> = [(wanting, 1)].into();
     for entry in all.iter() {

@@ -40,10 +40,8 @@ pub struct Door {
 /// Waits end at least this often, so that a stop is heeded.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 const IDLE_MAX: usize = 2;
-/// A greeting must come within 2 s; and where no thread is left, a connection that was
-/// silent for 10 s makes room.
+/// A greeting must come within 2 s, however it is cut.
 const GREETING_LOOKS: u32 = 40;
-const IDLE_LOOKS: u32 = 200;
 /// Ports that clients may have opened: none that could be taken for a service of the system's.
 const OTHER_PORT_MIN: u16 = 1024;
 const OTHER_PORTS_MAX: usize = 16;
@@ -160,17 +158,13 @@ impl Door {
         stream.set_read_timeout(Some(STOP_CHECK))?;
         stream.set_write_timeout(Some(STOP_CHECK))?;
         let from = stream.peer_addr()?.ip();
-        let line = Line {
-            stream,
-            door: self,
-            silent: Cell::new(0),
-            silent_max: Cell::new(GREETING_LOOKS),
-        };
+        let looks_left = Cell::new(Some(GREETING_LOOKS));
+        let line = Line { stream, stop: &self.stop, looks_left };
         let mut greeting = [0; GREETING_BYTES];
         if !line.read(&mut greeting)? {
             return Ok(());
         }
-        line.silent_max.set(u32::MAX);
+        line.looks_left.set(None);
         let greeting = Greeting::parse(&greeting).ok_or(ErrorKind::InvalidData)?;
         let session = || self.sessions.of(greeting.session, from);
         match greeting.purpose {
@@ -208,14 +202,8 @@ impl Door {
     fn obeys_quit(&self, from: IpAddr, said: u64) -> bool {
         match self.plan.obeys {
             Obeys::Nobody => false,
-            Obeys::Clients { token } => is_here(from) || token == Some(said),
+            Obeys::Clients { token } => from.to_canonical().is_loopback() || token == Some(said),
         }
-    }
-
-    /// Whether no thread is left for whoever comes next.
-    fn is_full(&self) -> bool {
-        let order = Ordering::Relaxed;
-        self.idle.load(order) == 0 && self.threads.load(order) >= self.plan.connections_max as usize
     }
 
     fn answer(
@@ -264,18 +252,12 @@ impl Door {
     }
 }
 
-/// An address of this machine's own.
-fn is_here(ip: IpAddr) -> bool {
-    ip.to_canonical().is_loopback()
-}
-
 /// One connection, whose waits heed a stop.
 struct Line<'a> {
     stream: &'a TcpStream,
-    door: &'a Door,
-    /// Waits in a row, of [`STOP_CHECK`] each, in which nothing came or went; and how many may be.
-    silent: Cell<u32>,
-    silent_max: Cell<u32>,
+    stop: &'a AtomicBool,
+    /// Waits of [`STOP_CHECK`] until it has to have greeted; `None` once it has.
+    looks_left: Cell<Option<u32>>,
 }
 
 impl Line<'_> {
@@ -285,10 +267,7 @@ impl Line<'_> {
             let mut stream = self.stream;
             match stream.read(into) {
                 Err(error) if socket::is_not_yet(&error) => self.go_on()?,
-                done => {
-                    self.is_heard();
-                    return done;
-                }
+                done => return done,
             }
         }
     }
@@ -310,10 +289,7 @@ impl Line<'_> {
         while !bytes.is_empty() {
             let mut stream = self.stream;
             match stream.write(bytes) {
-                Ok(n) => {
-                    self.is_heard();
-                    bytes = &bytes[n..];
-                }
+                Ok(n) => bytes = &bytes[n..],
                 Err(error) if socket::is_not_yet(&error) => self.go_on()?,
                 Err(error) => return Err(error),
             }
@@ -321,23 +297,18 @@ impl Line<'_> {
         Ok(())
     }
 
-    /// A greeting has its time as a whole, however it is cut.
-    fn is_heard(&self) {
-        if self.silent_max.get() == u32::MAX {
-            self.silent.set(0);
-        }
-    }
-
     fn go_on(&self) -> io::Result<()> {
-        if self.door.stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) {
             return Err(ErrorKind::Interrupted.into());
         }
-        self.silent.set(self.silent.get() + 1);
-        let silent = self.silent.get();
-        if silent > self.silent_max.get() || silent > IDLE_LOOKS && self.door.is_full() {
-            return Err(ErrorKind::TimedOut.into());
+        match self.looks_left.get() {
+            None => Ok(()),
+            Some(0) => Err(ErrorKind::TimedOut.into()),
+            Some(left) => {
+                self.looks_left.set(Some(left - 1));
+                Ok(())
+            }
         }
-        Ok(())
     }
 }
 

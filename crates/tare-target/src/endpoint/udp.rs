@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,9 +39,7 @@ const STOP_LIMIT: std::time::Duration = std::time::Duration::from_millis(50);
 const SPIN: DurationNs = DurationNs::from_ms(1);
 /// A stream that was not heard for so long is over.
 const SILENT: DurationNs = DurationNs::from_secs(60);
-/// Of all addresses, and of each.
 const STREAMS_MAX: usize = 4096;
-const STREAMS_EACH_MAX: usize = 1024;
 const DATAGRAM_MAX: usize = 65_536;
 /// Held back at a time; what comes beyond that is answered at once.
 const HELD_MAX: usize = 65_536;
@@ -111,7 +109,7 @@ pub fn serve(
 
 impl Datagrams<'_> {
     fn take(&mut self, bytes: &mut [u8], from: SocketAddr) {
-        if self.own == Some(from) {
+        if self.own.is_some_and(|own| is_same(own, from)) {
             return;
         }
         if let Some(stream) = self.streams.get_mut(&from)
@@ -168,9 +166,10 @@ impl Datagrams<'_> {
     fn begin(&mut self, greeting: Greeting, from: SocketAddr) -> bool {
         // Nobody says when a stream is over, and its port will be another's.
         self.forget_silent();
-        let each = self.streams.keys().filter(|other| other.ip() == from.ip()).count();
-        let is_new = !self.streams.contains_key(&from);
-        if is_new && (self.streams.len() >= STREAMS_MAX || each >= STREAMS_EACH_MAX) {
+        if !self.streams.contains_key(&from)
+            && self.streams.len() >= STREAMS_MAX
+            && !self.forget_one(from.ip())
+        {
             return false;
         }
         let session = self.sessions.of(greeting.session, from.ip());
@@ -179,6 +178,20 @@ impl Datagrams<'_> {
             Stream { session, next_number: 0, checker: Checker::default(), heard: monotonic_now() },
         );
         true
+    }
+
+    /// Makes room at the cost of the address that has most, unless that is the one that wants it.
+    fn forget_one(&mut self, wanting: IpAddr) -> bool {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for address in self.streams.keys() {
+            *counts.entry(address.ip()).or_default() += 1;
+        }
+        let own = counts.get(&wanting).copied().unwrap_or(0);
+        let most = counts.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > own + 1);
+        let Some((whose, _)) = most else { return false };
+        let theirs = self.streams.iter().filter(|(address, _)| address.ip() == whose);
+        let silent = theirs.min_by_key(|(_, stream)| stream.heard).map(|(address, _)| *address);
+        silent.is_some_and(|address| self.streams.remove(&address).is_some())
     }
 
     fn forget_silent(&mut self) {
@@ -203,6 +216,13 @@ impl Datagrams<'_> {
         // Waits are rounded up to milliseconds.
         DurationNs::from_ns(left.saturating_sub(2 * SPIN.as_ns())).min(STOP_CHECK)
     }
+}
+
+/// An endpoint that listens everywhere is at its port of loopback, too.
+fn is_same(own: SocketAddr, other: SocketAddr) -> bool {
+    let other_ip = other.ip().to_canonical();
+    let everywhere = own.ip().is_unspecified() && other_ip.is_loopback();
+    own.port() == other.port() && (own.ip().to_canonical() == other_ip || everywhere)
 }
 
 impl Stream {

@@ -25,7 +25,10 @@ pub fn run(_args: &Clean) -> Result<(), Failure> {
         text.push_str("nothing was left behind\n");
     }
     if cleaned.running > 0 {
-        text.push_str(&format!("{} runs are under way; theirs is left alone\n", cleaned.running));
+        text.push_str(&format!(
+            "{} runs are under way; what they have made is left alone\n",
+            cleaned.running
+        ));
     }
     print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     match cleaned.complaints.is_empty() {

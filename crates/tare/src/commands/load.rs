@@ -1,12 +1,11 @@
 //! `tare load URL`: load on one target.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use tare_io::files::open_input;
+use tare_io::files::read_input;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
@@ -195,16 +194,13 @@ impl Outputs {
             print(&load_text::render(report))
                 .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
         }
-        for (output, text) in [
-            (&mut self.json, report.json()),
-            (&mut self.csv, report.csv()),
-            (&mut self.hdr, hdr_log.to_owned()),
-        ] {
-            if let Some(output) = output {
-                output.write(&text)?;
-            }
+        if let Some(json) = &mut self.json {
+            json.write_json(&report.json())?;
         }
-        Ok(())
+        if let Some(csv) = &mut self.csv {
+            csv.write(&report.csv())?;
+        }
+        self.hdr.as_mut().map_or(Ok(()), |hdr| hdr.write(hdr_log))
     }
 }
 
@@ -262,13 +258,8 @@ fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let base = args.url.as_deref().map(|text| parse(text, "URL")).transpose()?;
     let Some(path) = &args.urls else { return Ok(base.into_iter().collect()) };
     let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
-    let mut text = String::new();
-    open_input(path)
-        .and_then(|input| input.take(URLS_MAX_BYTES + 1).read_to_string(&mut text))
-        .map_err(|error| cannot(error.to_string()))?;
-    if text.len() as u64 > URLS_MAX_BYTES {
-        return Err(cannot(format!("it is over {URLS_MAX_BYTES} bytes")));
-    }
+    let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8 text".into()))?;
     let mut urls: Vec<Url> = Vec::new();
     // Some editors begin a file with a byte order mark.
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {

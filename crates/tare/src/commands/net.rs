@@ -150,7 +150,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
             .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     }
     if let Some(json) = &mut json {
-        json.write(&report.json())?;
+        json.write_json(&report.json())?;
     }
     if interrupted {
         return Err(Failure::Interrupted);

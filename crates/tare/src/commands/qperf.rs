@@ -62,9 +62,9 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     interrupt::on_interrupt(stop.clone())?;
     for test in &asked.tests {
         match test.test {
-            Test::Conf => said(&conf(address, &test.with)?)?,
+            Test::Conf => said(&conf(address, &test.with, &stop)?)?,
             Test::Quit => {
-                remote::quit(address, asked.token.as_deref())?;
+                remote::quit(address, asked.token.as_deref(), &stop)?;
                 said("quit:\n")?;
             }
             _ => run_loops(test, &test.with.loops, test.with.clone(), address, &stop)?,
@@ -128,7 +128,7 @@ fn run_test(
         failure => failure,
     })?;
     let address = match with.ip_port {
-        Some(port) => remote::on_port(address, port)?,
+        Some(port) => remote::on_port(address, port, stop)?,
         None => address,
     };
     let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
@@ -188,8 +188,8 @@ fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
     lines
 }
 
-fn conf(address: SocketAddr, with: &Settings) -> Result<String, Failure> {
-    remote::is_there(address)?;
+fn conf(address: SocketAddr, with: &Settings, stop: &Arc<AtomicBool>) -> Result<String, Failure> {
+    remote::is_there(address, stop)?;
     let machine = Machine::look();
     let text = |name, text: String| Line { name, value: Value::Text(text) };
     let lines = [

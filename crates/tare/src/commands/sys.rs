@@ -123,7 +123,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
         print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     }
     if let Some(json) = &mut json {
-        json.write(&report.json())?;
+        json.write_json(&report.json())?;
     }
     if interrupted {
         return Err(Failure::Interrupted);

@@ -63,7 +63,7 @@ pub struct Wrk {
     #[arg(short = 'R', long, value_name = "N", value_parser = si_number)]
     rate: Option<f64>,
     /// Most bytes of reply bodies kept at a time for a script's response(), on all connections
-    /// together: 64K, 256M; more is an error of the reply
+    /// together: 64K, 256M; replies over it count as read errors
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = body_size)]
     max_body: u64,
     /// Print the version
@@ -297,7 +297,6 @@ fn show(text: &str) -> Result<(), Failure> {
     print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
 }
 
-/// wrk's times: a bare number is seconds.
 fn body_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale: u64 = match &text[digits.len()..] {
@@ -311,6 +310,7 @@ fn body_size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "write bytes, 64K, 256M or 1G".into())
 }
 
+/// wrk's times: a bare number is seconds.
 fn wrk_time(text: &str) -> Result<DurationNs, String> {
     let whole = text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
     let text = if whole { format!("{text}s") } else { text.to_owned() };

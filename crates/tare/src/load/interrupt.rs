@@ -16,7 +16,7 @@ static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 /// was started is being stopped meanwhile.
 const SAME_WISH: DurationNs = DurationNs::from_secs(2);
 
-/// All signals that would end the process and can be caught: none of them may leave behind what was
+/// The signals by which people and systems end a process: none of them may leave behind what was
 /// made.
 const ENDING: [i32; 14] = [
     libc::SIGINT,
@@ -42,8 +42,10 @@ pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
         return Err(Failure::Bug("interrupts are already taken".into()));
     }
     // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
+    // A shell's background jobs start with SIGINT ignored, and are still to heed it.
+    let always = |signal: &i32| [libc::SIGINT, libc::SIGTERM].contains(signal);
     let signals: Vec<i32> =
-        ENDING.into_iter().filter(|signal| !system::is_ignored(*signal)).collect();
+        ENDING.into_iter().filter(|s| always(s) || !system::is_ignored(*s)).collect();
     system::on_signals(&signals, on_signal)
         .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }

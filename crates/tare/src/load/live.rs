@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use tare_io::DurationNs;
 use tare_load::Tally;
 use tare_report::units::{count, duration, rate};
+use tare_stats::plain;
 
 /// Draws only where standard error is a terminal.
 pub struct Live {
@@ -21,14 +22,16 @@ impl Live {
     pub fn draw(&self, elapsed: DurationNs, tick: &Tally, total: &Tally) {
         if self.on {
             // Back to the start, erase, write: the cursor never leaves the line.
-            eprint!("\r\x1b[2K{}", line(elapsed, self.length, tick, total));
+            let text = line(elapsed, self.length, tick, total);
+            // Where standard error is gone, the run goes on.
+            let _ = write!(std::io::stderr(), "\r\x1b[2K{}", plain::line(&text));
             let _ = std::io::stderr().flush();
         }
     }
 
     pub fn clear(&self) {
         if self.on {
-            eprint!("\r\x1b[2K");
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
         }
     }
 }

@@ -37,6 +37,11 @@ impl Output {
         self.file.is_none()
     }
 
+    /// JSON, in whose strings a stranger's escape sequences stand by their codes.
+    pub fn write_json(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(&plain::json(text))
+    }
+
     pub fn write(&mut self, text: &str) -> Result<(), Failure> {
         let written = match &mut self.file {
             Some(file) => replace(file, text),

@@ -1,13 +1,12 @@
 //! What load to make, in the user's words: the flags that `load` and `compare` share, the `[load]`
 //! table of an experiment, and a part of every stored plan.
 
-use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tare_io::files::open_input;
+use tare_io::files::read_input;
 use tare_io::{DurationNs, Endpoint, ReactorKind, SocketOptions};
 use tare_load::net::{CallName, NetTest, Protocol};
 use tare_load::pacer::RateProfile;
@@ -312,7 +311,7 @@ impl LoadSpec {
     fn body_bytes(&self) -> Result<Vec<u8>, Failure> {
         match (&self.body, &self.body_file) {
             (Some(text), _) => Ok(text.clone().into_bytes()),
-            (None, Some(path)) => read_body(path).map_err(|error| {
+            (None, Some(path)) => read_input(path, BODY_MAX_BYTES).map_err(|error| {
                 Failure::Usage(format!("--body-file {}: {error}", path.display()))
             }),
             (None, None) => Ok(Vec::new()),
@@ -338,15 +337,6 @@ impl LoadSpec {
         };
         TlsClient::new(&options).map_err(|error| Failure::Usage(error.to_string()))
     }
-}
-
-fn read_body(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    open_input(path)?.take(BODY_MAX_BYTES + 1).read_to_end(&mut body)?;
-    if body.len() as u64 > BODY_MAX_BYTES {
-        return Err(std::io::Error::other(format!("it is over {BODY_MAX_BYTES} bytes")));
-    }
-    Ok(body)
 }
 
 const BODY_MAX_BYTES: u64 = 256 << 20;

@@ -1,26 +1,36 @@
 //! What an endpoint is asked beside tests: to serve on another port, to end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use tare_io::{DurationNs, Endpoint};
+use tare_io::DurationNs;
 use tare_load::net::control::Control;
-use tare_load::net::wire::Purpose;
+use tare_load::net::wire::{Greeting, Purpose};
 
 use crate::failure::Failure;
 
 const PATIENCE: DurationNs = DurationNs::from_secs(5);
 
 /// The endpoint, once it serves on that port.
-pub fn on_port(address: SocketAddr, port: u16) -> Result<SocketAddr, Failure> {
+pub fn on_port(
+    address: SocketAddr,
+    port: u16,
+    stop: &Arc<AtomicBool>,
+) -> Result<SocketAddr, Failure> {
     if address.port() != port {
-        ask(address, Purpose::Listen { port }, 0)?;
+        ask(address, Purpose::Listen { port }, 0, stop)?;
     }
     Ok(SocketAddr::new(address.ip(), port))
 }
 
-pub fn quit(address: SocketAddr, word: Option<&str>) -> Result<(), Failure> {
-    ask(address, Purpose::Quit, word.map_or(0, token))
+pub fn quit(
+    address: SocketAddr,
+    word: Option<&str>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    ask(address, Purpose::Quit, word.map_or(0, token), stop)
 }
 
 /// What a token is on the wire: nobody guesses 64 bits, and who listens in on the network could end
@@ -31,20 +41,28 @@ pub fn token(word: &str) -> u64 {
 }
 
 /// An endpoint answers there.
-pub fn is_there(address: SocketAddr) -> Result<(), Failure> {
-    Control::reach(&Endpoint::Tcp(address), &[], PATIENCE, Purpose::Count, 0)?.count()?;
+pub fn is_there(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let greeting = Greeting { purpose: Purpose::Count, session: 0 };
+    Control::reach(address, None, PATIENCE, greeting, stop)?.count()?;
     Ok(())
 }
 
 /// One byte comes back where it obeys.
-fn ask(address: SocketAddr, purpose: Purpose, session: u64) -> Result<(), Failure> {
-    let mut control = Control::reach(&Endpoint::Tcp(address), &[], PATIENCE, purpose, session)?;
+fn ask(
+    address: SocketAddr,
+    purpose: Purpose,
+    session: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let greeting = Greeting { purpose, session };
+    let mut control = Control::reach(address, None, PATIENCE, greeting, stop)?;
     control.hear(&mut [0; 1]).map_err(|error| {
         let what = match purpose {
             Purpose::Listen { port } => {
                 format!("cannot serve on port {port} (1024 to 65535 are allowed)")
             }
-            _ => "does not end (another machine's server needs its --token for that)".to_owned(),
+            _ => "does not end (quit is allowed from 127.0.0.1, or with the server's --token)"
+                .to_owned(),
         };
         Failure::Target(format!("{address}: {what}: {error}"))
     })

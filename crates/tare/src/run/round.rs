@@ -116,9 +116,9 @@ impl Runner<'_> {
         for lane in schedule::cells(seed, index, cells) {
             let (cell, round) = &mut rounds[lane];
             let at = monotonic_now();
-            // Of a sweep, that may be in the middle of its first round.
+            // In a sweep the deadline can pass during the first round.
             if at > self.deadline && measuring > DurationNs::ZERO {
-                self.cells[*cell].stopped = Some(Stopped::MaxTime);
+                self.cells[*cell].stopped.get_or_insert(Stopped::MaxTime);
                 continue;
             }
             let (own, measured) = self.measure_cell(*cell, lane, &mut up, round);

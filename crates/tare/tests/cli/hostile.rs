@@ -421,15 +421,45 @@ fn connections_that_say_nothing_make_room() {
 fn a_server_that_is_silent_is_asked_in_one_round_only() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let args = ["net", &address, "-d", "500ms", "--timeout", "1s"];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"));
-    let mut child = child.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Ten rounds of two tests would take 20 s and more.
-    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(12));
-    let _ = child.kill();
-    let status = child.wait().unwrap();
-    assert!(ended, "it goes on asking");
-    assert_eq!(status.code(), Some(4));
+    let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = asked.clone();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in silent.incoming().flatten() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            kept.push(stream);
+        }
+    });
+    let ran = tare(&["net", &address, "tcp_rr", "-d", "500ms", "--timeout", "1s"]);
+    assert_eq!(ran.code, Some(4), "{}", ran.story());
+    let words = "not one message came in a whole round (time limit 1s)";
+    assert!(ran.stderr.contains(words), "{}", ran.story());
+    // One connection, and one in its place when the reply did not come.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked <= 3, "{asked} connections: it was asked in several rounds");
+}
+
+/// The greeting of a stream waits for a count that does not come.
+#[test]
+fn ctrl_c_is_heeded_while_an_endpoint_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let (host, port) = (address.to_string(), address.port().to_string());
+    for args in [
+        &["net", &host, "tcp_stream", "--timeout", "100s"][..],
+        &["net", &host, "udp_stream"],
+        &["qperf", "127.0.0.1", "-lp", &port, "conf"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::park_timeout(Duration::from_millis(300));
+        signal(child.id(), libc::SIGINT).unwrap();
+        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(4));
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(ended, "{args:?} is deaf");
+    }
 }
 
 #[test]
@@ -515,6 +545,10 @@ fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let flood = Flood::of("HTTP/1.1 200 OK\r\nContent-Length: \u{9b}31m\u{202e}\r\n\r\n", vec![]);
     let told = tare(&["load", &flood.url(), "-n", "1", "-c", "1", "-d", "5s"]);
     is_safe(&(told.stdout + &told.stderr), "a reply");
+    let told = tare(&["load", &flood.url(), "-n", "1", "-c", "1", "-d", "5s", "--json", "-"]);
+    is_safe(&told.stdout, "JSON");
+    let report: serde_json::Value = serde_json::from_str(&told.stdout).expect("valid JSON");
+    assert!(report.to_string().contains('\u{202e}'), "{report}");
 }
 
 #[test]

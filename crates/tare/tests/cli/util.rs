@@ -140,8 +140,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Runs a command to its end; what came of it, and the most memory that it had. The peak that
-/// `wait4` tells is at least what this process had when it started it, so it is looked at meanwhile.
+/// Runs a command to its end; what came of it, and the most memory that it had. The peak of
+/// `wait4` is at least what this process had when it started it, so it is looked at meanwhile.
 pub fn peak_of(command: &mut Command) -> (Ran, u64) {
     let shown = format!("{command:?}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
