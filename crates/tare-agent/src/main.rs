@@ -20,7 +20,7 @@ use carry_out::Hands;
 const DROP: &str = "--drop-capabilities";
 
 fn main() -> ExitCode {
-    tare_io::owned::tighten_umask();
+    tare_io::owned::tighten();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some((word, flags)) = arguments.split_first()
         && word == endpoint::WORD

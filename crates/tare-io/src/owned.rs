@@ -16,6 +16,8 @@ use std::sync::OnceLock;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::process::geteuid;
 
+use crate::system;
+
 /// Why something is not believed.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnedError {
@@ -50,18 +52,61 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Files that this process and its children make cannot be changed by others, whatever the umask
-/// it was started with. Call it before any thread is started.
-pub fn tighten_umask() {
+/// What this process and its children make cannot be changed by others, whatever the umask it was
+/// started with; and where it is root, they look for programs only where no other user can put any.
+/// To be called before any thread is started.
+pub fn tighten() {
     let others = Mode::WGRP | Mode::WOTH;
     let before = rustix::process::umask(others);
     rustix::process::umask(before | others);
+    if geteuid().is_root() {
+        tighten_path();
+    }
+}
+
+/// Folders of PATH that root passes over, and why.
+pub fn passed_over() -> &'static [(PathBuf, String)] {
+    PASSED_OVER.get().map_or(&[], Vec::as_slice)
+}
+
+static PASSED_OVER: OnceLock<Vec<(PathBuf, String)>> = OnceLock::new();
+
+fn tighten_path() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let (mut kept, mut passed_over) = (Vec::new(), Vec::new());
+    for folder in std::env::split_paths(&path) {
+        match folder.is_absolute().then(|| check(&folder)) {
+            Some(Ok(_)) => kept.push(folder),
+            // One that is not there may come, and whose it will be is not known.
+            Some(Err(error)) => passed_over.push((folder, error.to_string())),
+            None => passed_over.push((folder, "it is relative".into())),
+        }
+    }
+    if passed_over.is_empty() {
+        return;
+    }
+    if let Ok(path) = std::env::join_paths(kept) {
+        system::set_variable("PATH", &path);
+    }
+    let _ = PASSED_OVER.set(passed_over);
 }
 
 /// The real path of something that is there, once nobody but root and this user can put another
 /// thing in its place: no folder on the way, and no link, may be another user's, and no folder may
 /// be writable by others unless it is sticky (as /tmp is).
 pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
+    check_with(path, None)
+}
+
+/// The same for what belongs to this program and lies near it: it may also be its owner's, who
+/// decides what this program does anyway.
+pub fn check_near_program(path: &Path) -> Result<PathBuf, OwnedError> {
+    let own = std::env::current_exe().map_err(|error| OwnedError::io(path, error))?;
+    let stat = rustix::fs::stat(&own).map_err(|error| OwnedError::io(&own, error))?;
+    check_with(path, Some(stat.st_uid))
+}
+
+fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> {
     let start = match path.is_absolute() {
         true => PathBuf::new(),
         false => std::env::current_dir().map_err(|error| OwnedError::io(path, error))?,
@@ -70,14 +115,14 @@ pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
     let mut left: Vec<OsString> = Vec::new();
     push_components(&mut left, &start.join(path));
     let mut links = 0;
-    check_one(&real)?;
+    check_one(&real, trusted)?;
     while let Some(name) = left.pop() {
         if name == ".." {
             real.pop();
             continue;
         }
         real.push(name);
-        let stat = check_one(&real)?;
+        let stat = check_one(&real, trusted)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             continue;
         }
@@ -109,9 +154,9 @@ fn push_components(left: &mut Vec<OsString>, path: &Path) {
     left.extend(named.collect::<Vec<_>>().into_iter().rev());
 }
 
-fn check_one(path: &Path) -> Result<Stat, OwnedError> {
+fn check_one(path: &Path, trusted: Option<u32>) -> Result<Stat, OwnedError> {
     let stat = rustix::fs::lstat(path).map_err(|error| OwnedError::io(path, error))?;
-    check_owner(path, &stat)?;
+    check_owner(path, &stat, trusted)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let sticky = stat.st_mode & Mode::SVTX.bits() != 0 && kind == FileType::Directory;
     // A link's own mode means nothing.
@@ -134,11 +179,11 @@ pub fn check_place(path: &Path) -> Result<PathBuf, OwnedError> {
     }
 }
 
-fn check_owner(path: &Path, stat: &Stat) -> Result<(), OwnedError> {
+fn check_owner(path: &Path, stat: &Stat, trusted: Option<u32>) -> Result<(), OwnedError> {
     match stat.st_uid {
         0 => Ok(()),
         own if own == geteuid().as_raw() => Ok(()),
-        owner if unmapped_owner() == Some(owner) => Ok(()),
+        owner if trusted == Some(owner) || unmapped_owner() == Some(owner) => Ok(()),
         owner => Err(OwnedError::Foreign { path: shown(path), owner }),
     }
 }
@@ -212,6 +257,10 @@ impl Folder {
         // Sticky or not: whoever can add to it can put a journal there.
         if others_write(&stat) {
             return Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 });
+        }
+        // Whoever can open it could lock it, and keep others waiting.
+        if stat.st_mode & (Mode::RWXG | Mode::RWXO).bits() != 0 {
+            rustix::fs::fchmod(&fd, Mode::RWXU).map_err(|error| OwnedError::io(&real, error))?;
         }
         Ok(Self { path: real, fd })
     }

@@ -76,6 +76,13 @@ pub fn pin_thread(cpu: usize) -> Result<(), SetupError> {
     if done < 0 { Err(SetupError::last(format!("cannot run on CPU {cpu}"))) } else { Ok(()) }
 }
 
+/// Sets a variable of the environment, for this process and its children. Only before any thread is
+/// started: another could be reading it.
+pub fn set_variable(name: &str, value: &std::ffi::OsStr) {
+    // SAFETY: the caller has no other thread.
+    unsafe { std::env::set_var(name, value) };
+}
+
 /// The CPUs this process may run on.
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: an all-zero set is valid, and the call fills it.

@@ -73,6 +73,8 @@ const GRACE: DurationNs = DurationNs::from_secs(8);
 pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Nothing that it answers is: pages, histograms.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
+/// Nor is its greeting longer than this.
+const HELLO_BYTES_MAX: u64 = 64 << 10;
 /// Lines that are no agent's: banners of ssh, a kernel's last words.
 const STRANGE_LINES_MAX: usize = 1000;
 /// Answers that nobody waits for: a few come too late, more are not an agent's.
@@ -314,15 +316,16 @@ impl Listener {
     fn listen(&self, out: ChildStdout) {
         let mut reader = BufReader::with_capacity(64 << 10, out);
         let mut line = Vec::new();
-        let (mut strange, mut strays) = (0, 0);
+        let (mut strange, mut strays, mut greeted) = (0, 0, false);
         while strange < STRANGE_LINES_MAX && strays < STRAYS_MAX {
             line.clear();
             line.shrink_to(64 << 10);
-            let read = reader.by_ref().take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line);
+            let most = if greeted { ANSWER_BYTES_MAX } else { HELLO_BYTES_MAX };
+            let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
             if !read.as_ref().is_ok_and(|n| *n > 0) {
                 return;
             }
-            if line.len() as u64 == ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
+            if greeted && line.len() as u64 == most && !line.ends_with(b"\n") {
                 let _ = self.to.try_send(Heard::TooLong);
                 return;
             }
@@ -330,6 +333,14 @@ impl Listener {
                 // Not an agent's word: whoever speaks before it.
                 Err(_) => strange += 1,
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
+                Ok(HeardLine { hello: Some(_), .. }) if greeted => strays += 1,
+                Ok(HeardLine { tare, hello: Some(hello), .. }) => {
+                    greeted = true;
+                    let Ok(hello) = serde_json::from_str(hello.get()) else { return };
+                    if self.to.try_send(Heard::Hello(tare, hello)).is_err() {
+                        return;
+                    }
+                }
                 Ok(heard) => match self.pass_on(heard) {
                     Passed::On => {}
                     Passed::Unasked => strays += 1,
@@ -348,7 +359,6 @@ impl Listener {
                     .is_ok()
         };
         let message = match heard {
-            HeardLine { tare, hello: Some(hello), .. } => Heard::Hello(tare, hello),
             HeardLine { done: Some(answer), .. } if is_awaited(answer.id) => {
                 Heard::Done(answer.value.to_owned())
             }

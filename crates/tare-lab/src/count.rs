@@ -57,13 +57,23 @@ impl CountSource {
     }
 }
 
+/// More than a launch's log holds, and read in a second or two: a file may say that it is longer
+/// than any disk.
+pub const LOG_BYTES_MAX: u64 = 1 << 30;
+
 /// Lines of a file; one that is not there has none.
 pub fn lines(path: &Path) -> Option<u64> {
-    let mut file = match open_regular(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Some(0),
         Err(_) => return None,
     };
+    let length = file.metadata().ok()?.len();
+    if length > LOG_BYTES_MAX {
+        return None;
+    }
+    // What comes meanwhile is for the next look: its writer may be faster.
+    let mut file = file.take(length);
     let (mut buffer, mut lines) = (vec![0; 64 << 10], 0);
     loop {
         let n = file.read(&mut buffer).ok()?;

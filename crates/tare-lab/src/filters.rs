@@ -269,6 +269,7 @@ fn folders() -> Vec<PathBuf> {
     let above: Vec<&Path> = program.ancestors().skip(1).take(3).collect();
     let mut found: Vec<PathBuf> = above.iter().map(|folder| folder.join("filters")).collect();
     found.extend(above.get(1).map(|folder| folder.join("lib/tare/filters")));
+    found.retain(|folder| programs::is_ours(folder));
     found
 }
 

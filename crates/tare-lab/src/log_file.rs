@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tare_io::files::open_regular;
 
+use crate::count::LOG_BYTES_MAX;
+
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -33,7 +35,7 @@ impl LogFile {
         }
         file.seek(SeekFrom::Start(self.bytes))?;
         // What comes meanwhile is for the next time: its writer may be faster.
-        let mut file = file.take(length - self.bytes);
+        let mut file = file.take((length - self.bytes).min(LOG_BYTES_MAX));
         let mut buffer = vec![0; 64 << 10];
         loop {
             let n = file.read(&mut buffer)?;

@@ -1,6 +1,6 @@
 //! Programs that tare starts: where they are, and which version.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
 use tare_io::owned;
@@ -19,6 +19,11 @@ pub fn find(names: &[&str]) -> Option<PathBuf> {
     look(names).ok().flatten()
 }
 
+/// Whether what lies near tare, and belongs to it by its name, may be believed by root.
+pub fn is_ours(path: &Path) -> bool {
+    !is_root() || owned::check_near_program(path).is_ok()
+}
+
 /// A program, or none, or why one that is there is not run.
 fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -27,20 +32,20 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
         std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let folders: Vec<PathBuf> = folders.collect();
     let all = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    let mut refused = None;
     for path in all.filter(|path| path.is_file()) {
-        let checked = match path.is_absolute() {
-            true => owned::check(&path).map_err(|error| error.to_string()),
-            false => Err("it was found through a relative entry of PATH".into()),
-        };
-        match checked {
-            Err(why) if is_root() => {
-                refused.get_or_insert(format!("{} is not run as root: {why}", path.display()));
-            }
-            _ => return Ok(Some(path)),
+        if !is_root() || path.is_absolute() && owned::check(&path).is_ok() {
+            return Ok(Some(path));
         }
     }
-    refused.map_or(Ok(None), Err)
+    // Root passes over folders that others can write to, also where a program is there.
+    let there =
+        |name: &&str| owned::passed_over().iter().find(|(folder, _)| folder.join(name).is_file());
+    match names.iter().find_map(|name| there(name).map(|found| (name, found))) {
+        None => Ok(None),
+        Some((name, (folder, why))) => {
+            Err(format!("{} is not run as root: {why}", folder.join(name).display()))
+        }
+    }
 }
 
 /// tare itself.

@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tare_io::files;
 use tare_io::owned::{self, OwnedError};
@@ -94,6 +95,7 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(path, flags).map_err(|error| unusable(path, error))?;
+        limit(path, &connection)?;
         Self::prepared(path, connection)
     }
 
@@ -128,6 +130,7 @@ impl Store {
             }
         }
         let connection = connection?;
+        limit(path, &connection)?;
         schema::is_current(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection })
     }
@@ -157,6 +160,16 @@ impl Store {
         StoreError::Damaged { path: self.path.display().to_string(), why: why.to_string() }
     }
 }
+
+/// A stranger's store may hold values of any length, and a schema that is not what it seems.
+fn limit(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let failed = |error| unusable(path, error);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX).map_err(failed)?;
+    connection.pragma_update(None, "trusted_schema", false).map_err(failed)
+}
+
+/// The longest value is a plan, with the body of its requests.
+const VALUE_BYTES_MAX: i32 = 64 << 20;
 
 /// Plans hold headers and environment variables, with whatever secrets are in these: a new store is
 /// for its user alone. SQLite gives its log and index the store's own mode.

@@ -1,6 +1,7 @@
 //! Reading runs back.
 
 use rusqlite::{OptionalExtension, Row, params};
+use tare_stats::plain;
 use tare_stats::samples::{Launch, Round, Series, Slice};
 
 use crate::{RunId, Store, StoreError, blob};
@@ -48,10 +49,11 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
 
 impl Store {
-    /// Newest first.
+    /// Newest first; without their plans and machines, which may be long.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = || -> rusqlite::Result<Vec<RunRow>> {
-            let sql = format!("SELECT {RUN_COLUMNS} FROM run ORDER BY id DESC");
+            let columns = RUN_COLUMNS.replace("plan, machine,", "'', '',");
+            let sql = format!("SELECT {columns} FROM run ORDER BY id DESC");
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map([], run_row)?;
             rows.collect()
@@ -101,7 +103,9 @@ impl Store {
             let mut statement = self
                 .connection
                 .prepare_cached("SELECT name FROM variant WHERE run = ?1 ORDER BY number")?;
-            let rows = statement.query_map(params![run.0], |row| row.get(0))?;
+            let rows = statement.query_map(params![run.0], |row| {
+                Ok(plain::line(&row.get::<_, String>(0)?).into_owned())
+            })?;
             rows.collect()
         };
         query().map_err(|error| self.failed(error))
@@ -239,18 +243,22 @@ impl Store {
     }
 }
 
+fn is_of_version(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ".+-".contains(c)
+}
+
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
         id: RunId(row.get(0)?),
-        name: row.get(1)?,
+        name: plain::line(&row.get::<_, String>(1)?).into_owned(),
         seed: row.get::<_, i64>(2)? as u64,
-        tare_version: row.get(3)?,
+        tare_version: row.get::<_, String>(3)?.chars().filter(|c| is_of_version(*c)).collect(),
         started_unix_ms: row.get::<_, i64>(4)? as u64,
         stopped_by: row.get(5)?,
         owner_pid: row.get(6)?,
         plan: row.get(7)?,
         machine: row.get(8)?,
-        command: row.get(11)?,
+        command: plain::line(&row.get::<_, String>(11)?).into_owned(),
         is_import: row.get(12)?,
         variants: Vec::new(),
         rounds: row.get(9)?,

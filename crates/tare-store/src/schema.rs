@@ -98,6 +98,14 @@ pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), Stor
         let query = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {what}");
         connection.query_row(&query, [], |row| row.get(0)).map_err(|e| unusable(path, e))
     };
+    // A stranger's views and triggers could compute for ever; ours has none.
+    let query = "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')
+                 OR sql LIKE 'CREATE VIRTUAL%' OR sql LIKE '%GENERATED%'";
+    let strange: i64 =
+        connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))?;
+    if strange > 0 {
+        return Err(StoreError::NotOurs { path: path.display().to_string() });
+    }
     let ours = count("AND name IN ('run', 'variant', 'round', 'launch', 'slice', 'event')")?;
     // Tables of SQLite's own, such as its counters, are nobody's.
     let all = count("AND name NOT LIKE 'sqlite_%'")?;

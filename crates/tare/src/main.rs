@@ -19,7 +19,7 @@ use failure::Failure;
 use load::outputs::tell;
 
 fn main() -> ExitCode {
-    tare_io::owned::tighten_umask();
+    tare_io::owned::tighten();
     // The panic has been printed by then; what is left to say is whose fault it is.
     let bug = || Err(Failure::Bug("this is a bug in tare; please report the lines above".into()));
     match std::panic::catch_unwind(commands::run).unwrap_or_else(|_| bug()) {

@@ -102,7 +102,8 @@ pub enum Message {
 #[derive(Debug, Deserialize)]
 pub struct HeardLine<'a> {
     pub tare: u32,
-    pub hello: Option<Box<Hello>>,
+    #[serde(borrow)]
+    pub hello: Option<&'a RawValue>,
     #[serde(borrow)]
     pub done: Option<HeardAnswer<'a>>,
     pub failed: Option<HeardFailure>,

@@ -287,6 +287,8 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     assert_eq!(cleaned.complaints.len(), 2, "{cleaned:?}");
     assert!(cleaned.complaints.iter().all(|text| text.contains("is a symbolic link")));
     assert!(real.join("tare-x/kept").exists());
+    // It was closed to others, who could have locked it.
+    std::fs::set_permissions(&state.0, PermissionsExt::from_mode(0o711)).unwrap();
     let open = state.0.join("open");
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
+use crate::programs;
 
 /// The static program `tare-agent`: as `$TARE_AGENT` says, else beside tare or above it.
 pub fn find() -> Result<PathBuf, LabError> {
@@ -27,7 +28,8 @@ pub fn find() -> Result<PathBuf, LabError> {
     let mut all: Vec<PathBuf> = above.iter().map(|f| f.join("agent/tare-agent")).collect();
     all.extend(above.first().map(|folder| folder.join("tare-agent")));
     all.extend(above.get(1).map(|folder| folder.join("lib/tare/tare-agent")));
-    all.into_iter().find(|path| is_static(path) == Some(true)).ok_or_else(|| {
+    let is_agent = |path: &PathBuf| is_static(path) == Some(true) && programs::is_ours(path);
+    all.into_iter().find(is_agent).ok_or_else(|| {
         let text = "the agent that runs inside places is not built: make agent";
         LabError::Environment(text.into())
     })

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
+use tare_stats::plain;
 use tare_stats::samples::Proof;
 
 use super::{Ground, Here, Place, Spot, agent_file, proof};
@@ -75,8 +76,9 @@ impl SshSpec {
         match machine.trim() {
             "Linux x86_64" => Ok("yes".into()),
             other => Err(LabError::Environment(format!(
-                "ssh {}: it is {other}, and the agent is for Linux x86_64",
-                self.host
+                "ssh {}: it is {}, and the agent is for Linux x86_64",
+                self.host,
+                plain::line(&other.chars().take(100).collect::<String>())
             ))),
         }
     }

@@ -45,7 +45,8 @@ const GREETING_LOOKS: u32 = 40;
 /// Ports that clients may have opened: none that could be taken for a service of the system's.
 const OTHER_PORT_MIN: u16 = 1024;
 const OTHER_PORTS_MAX: usize = 16;
-const BUFFER_BYTES: usize = 256 * 1024;
+/// As much as a stream is received at a time.
+const BUFFER_BYTES: usize = 128 * 1024;
 /// A reply that is due within this is waited for without sleeping.
 const SPIN: DurationNs = DurationNs::from_ms(1);
 /// A stream of small messages that brought less than this is left alone for a moment: they then

@@ -78,8 +78,9 @@ pub fn measure(
     if seen.iter().all(|seen| seen.counts.window_ns == 0) {
         let failed = seen.iter_mut().find_map(|seen| seen.failed.take());
         return Err(match failed {
-            Some(failure) if !stop.load(Ordering::Relaxed) => failure,
-            _ => Failure::Interrupted,
+            _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
+            Some(failure) => failure,
+            None => Failure::Target(format!("{address}: no time passed by the endpoint's clock")),
         });
     }
     Ok(cells.iter().zip(seen).map(|(spec, seen)| cell(spec, seen)).collect())

@@ -11,7 +11,8 @@ use crate::load::outputs::print;
 
 /// Beside connections: listeners, standard streams.
 const SPARE_FILES: u64 = 64;
-const CONNECTIONS_MAX: u64 = 4096;
+/// Each has a thread with a buffer of its own.
+const CONNECTIONS_MAX: u64 = 1024;
 
 /// Connections that an endpoint may hold, as far as the open-file limit goes.
 pub fn connections_max() -> u32 {

@@ -17,7 +17,7 @@ use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::{self, Timeline};
 use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
-use tare_stats::{RoundDigest, digest};
+use tare_stats::{RoundDigest, digest, plain};
 use tare_store::{Entry, NewRun, RunEnd, RunRow, Store, Writer};
 
 use super::cell::Cell;
@@ -275,10 +275,16 @@ pub fn is_running(row: &RunRow) -> bool {
 }
 
 pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
-    serde_json::from_str(&row.plan).map_err(|error| {
+    let mut plan: Plan = serde_json::from_str(&row.plan).map_err(|error| {
         let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
         Failure::Environment(text)
-    })
+    })?;
+    // A stranger's store: a name is one line, and no command to a terminal.
+    plan.name = plain::line(&plan.name).into_owned();
+    for variant in &mut plan.variants {
+        variant.name = plain::line(&variant.name).into_owned();
+    }
+    Ok(plan)
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.

@@ -21,6 +21,9 @@ use super::schedule;
 use super::window::{Window, edges};
 use crate::failure::Failure;
 
+/// A server that is late says so itself within this, with its last words.
+const LATE: DurationNs = DurationNs::from_secs(2);
+
 /// One variant while it is up.
 struct Up {
     variant: usize,
@@ -338,6 +341,11 @@ impl Runner<'_> {
                     return Ok(Some(probe));
                 }
                 Ok(_) => launched.server.not_yet(Instant::FAR)?,
+                // An agent may not notice, or not say, that its server is late.
+                Err(why) if monotonic_now() > limit + LATE => {
+                    let text = format!("{name}: no good reply in time (asked, it said: {why})");
+                    return Err(Failure::Environment(text));
+                }
                 Err(why) => launched.server.not_yet(limit).map_err(|error| match error {
                     tare_lab::LabError::Environment(text) => {
                         Failure::Environment(format!("{text} (asked, it said: {why})"))

@@ -149,6 +149,15 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     let path = format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", attacker.home.display());
     ran(desk.command(&["doctor"]).env("PATH", &path)).success();
     attacker.has_not_won();
+    // Nor those that a shell looks for, in a server's command or in tare's own.
+    let mut command = desk.command(&[
+        "compare",
+        "--launch=a=nginx -v; ip; exec false",
+        "--launch=b=exec false",
+        "-q",
+    ]);
+    assert_eq!(ran(command.env("PATH", &path)).code, Some(3));
+    attacker.has_not_won();
     // Found only by being in the right folder.
     let mut command = desk.command(&["doctor"]);
     ran(command.env("PATH", ":bin:.").current_dir(&attacker.home)).success();
@@ -168,6 +177,36 @@ fn programs_behind_another_users_link_do_not_run() {
     let file = desk.file("experiment.toml", toml);
     let told = ran(desk.command(&["run", str(&file), "--dry-run"]).env("PATH", &path));
     assert!(!told.stdout.contains(&path), "{}", told.story());
+}
+
+/// tare in a folder whose folder others can write to: what lies beside it need not be tare's.
+#[test]
+fn an_agent_and_filters_beside_tare_must_be_its_own() {
+    let Some(attacker) = Attacker::new("attack-near") else { return };
+    let near = Folder::new("attack-near-tare");
+    mode(&near.0, 0o1777);
+    let own = near.file("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_tare"), own.join("tare")).unwrap();
+    let agent = tare_lab::places::agent_file::find().unwrap();
+    let readable = attacker.home.join("agent-to-copy");
+    std::fs::copy(&agent, &readable).unwrap();
+    mode(&readable, 0o755);
+    let there = near.0.display();
+    attacker.does(&format!(
+        "mkdir {there}/agent {there}/filters; cp agent-to-copy {there}/agent/tare-agent; \
+         cp agent-to-copy {there}/filters/libtare_filter_library.so"
+    ));
+    let desk = Desk::new("attack-near-desk");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(own.join("tare"));
+        command.args(args).env("XDG_DATA_HOME", &desk.folder.0).env_remove("TARE_STORE");
+        ran(command.env_remove("TARE_AGENT").env_remove("TARE_FILTERS"))
+    };
+    let doctor = run(&["doctor"]).success().stdout;
+    let netns = doctor.lines().find(|line| line.contains("netns")).unwrap();
+    assert!(netns.contains("is not built: make agent"), "{netns}");
+    run(&["filter", "ask", "library", "/aaaa"]).fails(3, "is not built: make filters");
 }
 
 #[test]

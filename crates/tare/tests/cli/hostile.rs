@@ -574,9 +574,70 @@ fn names_in_a_strangers_store_are_shown_and_not_sent_to_the_terminal() {
         is_safe(&told.stdout, form);
         assert!(form == "html" || told.stdout.contains("pwned"), "{form}: {}", told.stdout);
     }
-    // JSON still says the same, with the characters by their codes.
     let report = read(desk.tare(&["report", "last", "--json"]).success());
-    assert!(report.variants[0].name.ends_with(name), "{:?}", report.variants[0].name);
+    assert_eq!(report.variants[0].name, "a\\u{1b}]0;pwned\\u{7}\\u{9b}1m\\u{202e}");
+}
+
+#[test]
+fn a_strangers_store_cannot_make_reports_compute_or_grow_without_end() {
+    let desk = Desk::new("hostile-store-size");
+    let pair = launches("", "");
+    let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
+    args.extend(BRIEF);
+    desk.tare(&args).success();
+    let own = desk.folder.file("tare/tare.db");
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+    for (name, sql, words) in [
+        (
+            "view",
+            format!(
+                "DROP TABLE latency; CREATE VIEW latency AS {endless} \
+                 SELECT i AS slice, 'x' AS series, '1' AS sum_ns, zeroblob(9) AS histogram FROM n"
+            ),
+            "not a tare store",
+        ),
+        (
+            "histogram",
+            "UPDATE latency SET histogram = zeroblob(60000000)".into(),
+            "a histogram cannot be read",
+        ),
+        ("plan", "UPDATE run SET plan = zeroblob(300000000)".into(), "too big"),
+    ] {
+        let path = desk.folder.file(name);
+        std::fs::copy(&own, &path).unwrap();
+        rusqlite::Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
+        let args = ["report", "last", "--store", str(&path)];
+        let (ran, peak_kb) = peak_of(&mut desk.command(&args));
+        ran.fails(3, words);
+        assert!(peak_kb <= PEAK_KB_MAX, "{name}: {peak_kb} kB");
+        let (_, peak_kb) = peak_of(&mut desk.command(&["runs", "--store", str(&path)]));
+        assert!(peak_kb <= PEAK_KB_MAX, "{name}: {peak_kb} kB");
+    }
+}
+
+/// It says that it is longer than any disk.
+#[test]
+fn a_sparse_log_is_not_read_for_hours() {
+    let desk = Desk::new("hostile-sparse");
+    let own = env!("CARGO_BIN_EXE_tare");
+    let log = desk.folder.file("log");
+    std::fs::File::create(&log).unwrap().set_len(15 << 40).unwrap();
+    let toml = format!(
+        "name = \"x\"\n[load]\nconnections = 2\n[stop]\nrounds = 2\n\
+         [slices]\ncycles = 2\nwindow = \"5ms\"\n\
+         [server.web]\ncommand = \"exec {own} target --listen 127.0.0.1:{{port}}\"\n\
+         access_log = \"{}\"\n\
+         [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+         [[variant]]\nname = \"b\"\nserver = \"web\"\n",
+        log.display()
+    );
+    let path = desk.file("sparse.toml", &toml);
+    let mut command = desk.command(&["run", str(&path), "-q"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(120));
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert!(ended, "it reads on and on");
 }
 
 #[test]
