@@ -77,6 +77,8 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     } else {
         text::read(text, file)
     };
+    let mut drafts = drafts;
+    keep_some(&mut drafts);
     if drafts.is_empty() {
         return Err(match unread.into_iter().next() {
             Some(Unread { line, why, .. }) => Trouble { line, why },
@@ -84,6 +86,22 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
         });
     }
     Ok((drafts, unread))
+}
+
+/// Lines of outputs that are kept, of a whole file: they are in the store and in every report.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Of each output beyond that.
+const KEPT_CHARS: usize = 200;
+
+fn keep_some(drafts: &mut [Draft]) {
+    let mut kept = 0;
+    for draft in drafts {
+        kept += draft.source.text.len();
+        if kept > KEPT_BYTES_MAX && draft.source.text.len() > KEPT_CHARS {
+            let text: String = draft.source.text.chars().take(KEPT_CHARS).collect();
+            draft.source.text = text + " …";
+        }
+    }
 }
 
 /// A log that begins with a line of JSON, as fortio's does, is text.

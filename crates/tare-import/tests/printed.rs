@@ -123,9 +123,9 @@ fn a_run_until_interrupted_has_its_address() {
 #[test]
 fn json_in_text_is_bounded_and_read_once() {
     let one = "{\"DurationHistogram\": [\n";
-    let long = format!("text\n```\n{one}{}```\n", "1,\n".repeat(6 << 20));
+    let long = format!("text\n```\n{one}{}```\n", "1,1,1,1,1,1,1,1,\n".repeat(1 << 20));
     let (line, told) = why(&long);
-    assert!(line > 1_000_000 && told.contains("goes on after 8 MiB"), "{line}: {told}");
+    assert!(line > 400_000 && told.contains("goes on after 8 MiB"), "{line}: {told}");
     // Were each of its braces tried to the end, this would take hours.
     let braces = format!("text\n```\n{}```\n", "    {\n".repeat(1 << 20));
     assert!(why(&braces).1.contains("no output of a known tool"));

@@ -73,8 +73,11 @@ impl RequestParts {
     }
 }
 
-/// Splits `Name: value`.
+/// Splits `Name: value`. A line end in it would begin another header, or another request.
 pub fn parse_header(text: &str) -> Result<(String, String), RequestError> {
+    if text.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(RequestError::Header(text.to_owned()));
+    }
     let (name, value) =
         text.split_once(':').ok_or_else(|| RequestError::Header(text.to_owned()))?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -137,6 +140,7 @@ mod tests {
         let method = RequestParts { method: "GE T".into(), ..parts() };
         assert_eq!(method.bytes(), Err(RequestError::Method("GE T".into())));
         assert!(parse_header("no colon").is_err());
+        assert!(parse_header("A: b\r\nC: d").is_err() && parse_header("A: b\n").is_err());
         assert_eq!(parse_header("A: b:c"), Ok(("A".into(), "b:c".into())));
     }
 }

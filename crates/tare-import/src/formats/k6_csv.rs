@@ -18,6 +18,9 @@ const LINE_MAX: u64 = 64 << 10;
 /// More scenarios than these are tags gone wrong, and each takes up to 280 KB.
 const SCENARIOS_MAX: usize = 200;
 
+/// It stands in every line of a report.
+const NAME_BYTES_MAX: usize = 500;
+
 pub fn is_points(head: &[u8]) -> bool {
     head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).starts_with(POINTS)
 }
@@ -91,6 +94,9 @@ impl Points {
         let scenario = self.scenario_column.and_then(|at| fields.get(at));
         let scenario = scenario.map_or("", String::as_str);
         if !self.scenarios.contains_key(scenario) {
+            if scenario.len() > NAME_BYTES_MAX {
+                return Err(format!("a scenario's name has more than {NAME_BYTES_MAX} bytes"));
+            }
             if self.scenarios.len() >= SCENARIOS_MAX {
                 return Err(format!("more than {SCENARIOS_MAX} scenarios"));
             }

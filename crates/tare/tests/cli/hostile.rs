@@ -274,12 +274,38 @@ fn imports_take_time_and_memory_by_their_length() {
         ("nested.json", nested),
         ("line.md", "x".repeat(60 << 20)),
         ("scenarios.csv", points),
+        (
+            "names.csv",
+            format!(
+                "metric_name,timestamp,metric_value,scenario\nhttp_reqs,1,1,{}\n",
+                "n".repeat(60_000)
+            ),
+        ),
     ] {
         let path = desk.file(name, &text);
         let (ran, peak_kb) = peak_of(&mut desk.command(&["import", str(&path), "--dry-run"]));
         ran.fails(2, name);
         assert!(peak_kb <= PEAK_KB_MAX, "{name}: {peak_kb} kB");
     }
+}
+
+/// Hundreds of outputs that are each as long as one may be.
+#[test]
+fn what_imports_keep_is_bounded_in_all() {
+    let desk = Desk::new("hostile-kept");
+    let long = format!("    {}\n", "x".repeat(290)).repeat(380);
+    let output = format!(
+        "Running 10s test @ http://h/\n  2 threads and 10 connections\n  Thread Stats   Avg      \
+         Stdev     Max   +/- Stdev\n    Latency     1.00ms    1.00ms  10.00ms   90.00%\n    \
+         Req/Sec     5.00k     1.00k   10.00k    90.00%\n{long}  100000 requests in 10.00s, \
+         80.00MB read\nRequests/sec:  10000.00\nTransfer/sec:      8.00MB\n\n"
+    );
+    let path = desk.file("fill.txt", &output.repeat(500));
+    let html = desk.folder.file("r.html");
+    let args = ["import", str(&path), "--html", str(&html), "--json", "-"];
+    let (ran, peak_kb) = peak_of(&mut desk.command(&args));
+    assert!(peak_kb > 1000 && peak_kb <= PEAK_KB_MAX, "{peak_kb} kB");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
 #[test]
