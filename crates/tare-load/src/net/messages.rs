@@ -186,6 +186,8 @@ mod tests {
         source.next(&mut first);
         source.next(&mut second);
         reader.sent(&second);
+        assert_eq!(reader.advance(&mut second.as_slice()), Ok(None), "a request is no reply");
+        (first[0], second[0]) = (first[0] | REPLY, second[0] | REPLY);
         assert_eq!(reader.advance(&mut first.as_slice()), Ok(None));
         assert!(reader.advance(&mut second.as_slice()).unwrap().is_some());
         second[9] ^= 1;
