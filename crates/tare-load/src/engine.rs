@@ -190,10 +190,15 @@ pub struct Engine {
     /// When a due request last found no connection free.
     all_busy_at: Instant,
     stop_asked: bool,
+    /// When draining ends at the latest, once the user wants to stop.
+    drain_limit: Instant,
     /// This turn brought a reply.
     replied: bool,
     life: Life,
 }
+
+/// Replies that are nearly here still come.
+const INTERRUPTED_DRAIN: DurationNs = DurationNs::from_secs(1);
 
 /// What an engine did since it was made, whatever the phase: ramps and drains count too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -241,6 +246,7 @@ impl Engine {
             binds: 0,
             all_busy_at: Instant::ZERO,
             stop_asked: false,
+            drain_limit: Instant::FAR,
             replied: false,
             life: Life::default(),
             config,
@@ -277,6 +283,7 @@ impl Engine {
         self.stretch = stretch;
         self.budget = u64::MAX;
         self.stop_asked = false;
+        self.drain_limit = Instant::FAR;
         self.pacer.begin(now);
         // Without a ramp the window opens in the first turn, before anything starts.
         self.phase = Phase::Ramp { until: now + stretch.ramp };
@@ -285,6 +292,12 @@ impl Engine {
     /// Ends the window at the next turn; what is in flight is still waited for.
     pub fn stop(&mut self) {
         self.stop_asked = true;
+    }
+
+    /// The same for a user who waits: what is in flight gets a moment, however long the time limit.
+    pub fn interrupt(&mut self, now: Instant) {
+        self.stop_asked = true;
+        self.drain_limit = self.drain_limit.min(now + INTERRUPTED_DRAIN);
     }
 
     /// The tally of the current interval, or of the last one once [`Next::Finished`].
@@ -399,7 +412,7 @@ impl Engine {
             }
         }
         if let Phase::Drain { until } = self.phase
-            && now >= until
+            && now >= until.min(self.drain_limit)
         {
             for slot in 0..self.connections.len() as u32 {
                 if self.connections[slot as usize].flight.is_some() {

@@ -143,7 +143,7 @@ pub(crate) fn turn_until_finished<R: Reactor>(
     let mut happened = Vec::with_capacity(8192);
     loop {
         if stop.load(Ordering::Relaxed) {
-            engine.stop();
+            engine.interrupt(io.now());
         }
         match engine.turn(io, &mut happened, sink) {
             Next::Finished => return Ok(()),

@@ -467,18 +467,24 @@ fn a_server_that_is_silent_is_asked_in_one_round_only() {
 
 /// The greeting of a stream waits for a count that does not come.
 #[test]
-fn ctrl_c_is_heeded_while_an_endpoint_is_silent() {
+fn ctrl_c_is_heeded_while_a_server_is_silent() {
+    let desk = Desk::new("hostile-silent");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let (host, port) = (address.to_string(), address.port().to_string());
+    let url = format!("http://{host}/");
+    let other = format!("b={url}");
     for args in [
-        &["net", &host, "tcp_stream", "--timeout", "100s"][..],
+        &["load", &url, "--timeout", "100s"][..],
+        &["wrk", &url, "--timeout", "100s"],
+        &["compare", &url, &other, "--timeout", "100s", "-q"],
+        &["net", &host, "tcp_rr", "--timeout", "100s"],
+        &["net", &host, "tcp_stream", "--timeout", "100s"],
         &["net", &host, "udp_stream"],
         &["qperf", "127.0.0.1", "-lp", &port, "conf"],
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
+        let mut command = desk.command(args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::park_timeout(Duration::from_millis(300));
         signal(child.id(), libc::SIGINT).unwrap();
         let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(4));
