@@ -207,6 +207,34 @@ fn others_write(stat: &Stat) -> bool {
     by_group || stat.st_mode & Mode::WOTH.bits() != 0
 }
 
+/// Makes a folder and those above it with mode 0700, where they are missing and nobody but root and
+/// this user controls what is there; its real path.
+pub fn make_missing(path: &Path) -> Result<PathBuf, OwnedError> {
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut above = path;
+    // As far up as nothing is there; a link that leads nowhere is something.
+    while let Err(error) = rustix::fs::lstat(above) {
+        let (Some(name), Some(parent)) = (above.file_name(), above.parent()) else {
+            return Err(OwnedError::io(above, error));
+        };
+        if io::Error::from(error).kind() != ErrorKind::NotFound {
+            return Err(OwnedError::io(above, error));
+        }
+        missing.push(name);
+        above = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    }
+    let mut real = check(above)?;
+    for name in missing.into_iter().rev() {
+        real.push(name);
+        match rustix::fs::mkdir(&real, Mode::RWXU) {
+            // Another tare may have made it meanwhile; whose it is will be looked at.
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(OwnedError::io(&real, error)),
+        }
+    }
+    Ok(real)
+}
+
 /// A folder of this user's own, held open.
 #[derive(Debug)]
 pub struct Folder {
@@ -218,31 +246,9 @@ const OPEN_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Folder {
-    /// Opens a folder, made with mode 0700 where it is missing, as are the folders above it.
+    /// Opens a folder, which is made where it is missing.
     pub fn make(path: &Path) -> Result<Self, OwnedError> {
-        let mut missing: Vec<&OsStr> = Vec::new();
-        let mut above = path;
-        // As far up as nothing is there; a link that leads nowhere is something.
-        while let Err(error) = rustix::fs::lstat(above) {
-            let (Some(name), Some(parent)) = (above.file_name(), above.parent()) else {
-                return Err(OwnedError::io(above, error));
-            };
-            if io::Error::from(error).kind() != ErrorKind::NotFound {
-                return Err(OwnedError::io(above, error));
-            }
-            missing.push(name);
-            above = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        }
-        let mut real = check(above)?;
-        for name in missing.into_iter().rev() {
-            real.push(name);
-            match rustix::fs::mkdir(&real, Mode::RWXU) {
-                // Another tare may have made it meanwhile; whose it is will be looked at.
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(OwnedError::io(&real, error)),
-            }
-        }
-        Self::open(&real)
+        Self::open(&make_missing(path)?)
     }
 
     /// Opens a folder that is there. It must be this user's, and nobody else's to write to.

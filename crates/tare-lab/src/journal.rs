@@ -223,7 +223,7 @@ impl Inner {
 fn unusable(error: OwnedError) -> LabError {
     LabError::Environment(format!(
         "the journal of what is to be removed cannot be kept: {error}; set XDG_DATA_HOME to a \
-         folder that only you can write to"
+         folder that only you can write to (with sudo: sudo -H)"
     ))
 }
 

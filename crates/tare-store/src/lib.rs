@@ -11,10 +11,10 @@ mod schema;
 mod write;
 mod writer;
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::limits::Limit;
@@ -69,8 +69,7 @@ impl Store {
     /// Opens the store, making it (and its folder) where it is not there yet.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|error| unusable(path, error))?;
+            owned::make_missing(folder).map_err(|error| unusable(path, error))?;
         }
         let real = owned::check_place(path).map_err(|error| unusable(path, error))?;
         make_private(&real).map_err(|error| unusable(path, error))?;
@@ -229,7 +228,9 @@ impl From<std::io::Error> for Why {
 
 impl From<OwnedError> for Why {
     fn from(error: OwnedError) -> Self {
-        Self(format!("{error}; give a place that only you can write to (--store FILE)"))
+        Self(format!(
+            "{error}; give a place that only you can write to (--store FILE; with sudo: sudo -H)"
+        ))
     }
 }
 

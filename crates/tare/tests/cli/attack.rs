@@ -135,6 +135,12 @@ fn a_planted_journal_is_not_followed() {
     run.extend(BRIEF);
     ran(&mut attacker.victim(&run)).fails(3, "belongs to another user (uid 65534)");
     attacker.has_not_won();
+    // Where nothing is yet, nothing is made.
+    attacker.does("mkdir empty");
+    let empty = attacker.home.join("empty");
+    let mut command = attacker.victim(&run);
+    ran(command.env("HOME", &empty)).fails(3, "belongs to another user (uid 65534)");
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "root made something there");
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
 }
