@@ -72,7 +72,7 @@ const GRACE: DurationNs = DurationNs::from_secs(8);
 /// Nothing that an agent is asked is longer: a server's files are part of it.
 pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Nothing that it answers is: pages, histograms.
-const ANSWER_BYTES_MAX: u64 = 8 << 20;
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// Nor is its greeting longer than this.
 const HELLO_BYTES_MAX: u64 = 64 << 10;
 /// Lines that are no agent's: banners of ssh, a kernel's last words.

@@ -1,9 +1,11 @@
 //! From what the load's workers report to a slice as it is kept.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint};
-use tare_stats::Distribution;
-use tare_stats::samples::{Counts, Series};
+use tare_stats::samples::{Counts, NUMBER_MAX, Series};
+use tare_stats::{Distribution, plain};
 
 use crate::net::Protocol;
 use crate::run::LoadPlan;
@@ -76,6 +78,9 @@ impl Measured {
     }
 }
 
+const KIND_CHARS_MAX: usize = 50;
+const ERROR_CHARS_MAX: usize = 500;
+
 impl MeasuredMessage {
     /// `None` where it does not hold together: it came from outside.
     pub fn measured(self) -> Option<Measured> {
@@ -83,10 +88,18 @@ impl MeasuredMessage {
             let series = Series::ALL.into_iter().find(|series| series.name() == name)?;
             let ascending = counts.is_sorted_by(|a, b| a.0 < b.0);
             let total = counts.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
-            total.filter(|_| ascending)?;
+            total.filter(|total| ascending && *total <= NUMBER_MAX)?;
             Some((series, Distribution::new(counts, sum.parse().ok()?)))
         });
-        Some(Measured { counts: self.counts, latencies: latencies.collect::<Option<_>>()? })
+        let latencies: Vec<(Series, Distribution)> = latencies.collect::<Option<_>>()?;
+        let series: BTreeSet<Series> = latencies.iter().map(|(series, _)| *series).collect();
+        let mut counts = self.counts;
+        for (kind, _, first) in &mut counts.errors {
+            *kind = plain::short(kind, KIND_CHARS_MAX);
+            *first = plain::short(first, ERROR_CHARS_MAX);
+        }
+        let holds = counts.are_possible() && series.len() == latencies.len();
+        holds.then_some(Measured { counts, latencies })
     }
 }
 
@@ -138,5 +151,46 @@ fn lost(plan: &LoadPlan, reports: &[SliceReport]) -> u64 {
         // Over whole stretches: a loss is seen when its time is over, in another part of them.
         Endpoint::Udp(_) => sum(|report| report.sent).saturating_sub(sum(|report| report.answered)),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(change: impl Fn(&mut MeasuredMessage)) -> Option<Measured> {
+        let counts = Counts { started: 3, completed: 2, good: 2, failed: 1, ..Counts::default() };
+        let latencies = vec![("headline".to_owned(), vec![(1, 1), (2, 1)], "3".to_owned())];
+        let mut message = MeasuredMessage { counts, latencies };
+        change(&mut message);
+        message.measured()
+    }
+
+    #[test]
+    fn what_cannot_be_of_a_slice_is_not_believed() {
+        let named = Series::ALL[0].name().to_owned();
+        let good = |message: &mut MeasuredMessage| message.latencies[0].0.clone_from(&named);
+        assert!(message(good).is_some());
+        type Change = fn(&mut MeasuredMessage);
+        let changes: [Change; 8] = [
+            |message| message.counts.started = 100,
+            |message| message.counts.good = 3,
+            |message| {
+                (message.counts.completed, message.counts.failed) = (u64::MAX, 4);
+                message.counts.good = 0;
+            },
+            |message| message.counts.closed_by_server = u64::MAX,
+            |message| message.counts.client_busiest = f64::NAN,
+            |message| message.counts.status = vec![(200, 1); 1000],
+            |message| message.latencies.push(message.latencies[0].clone()),
+            |message| message.latencies[0].1 = vec![(2, 1), (1, 1)],
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let changed = message(|message| {
+                good(message);
+                change(message);
+            });
+            assert!(changed.is_none(), "change {at}");
+        }
     }
 }

@@ -9,6 +9,12 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_unsafe)
 }
 
+/// The same, and no longer than this.
+pub fn short(text: &str, chars_max: usize) -> String {
+    let cut: String = text.chars().take(chars_max).collect();
+    line(&cut).into_owned()
+}
+
 /// Text of several lines.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| !matches!(c, '\n' | '\t') && is_unsafe(c))

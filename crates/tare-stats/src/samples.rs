@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
+use crate::plain;
 
 /// One launch of every variant, and the cycles of slices run on them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -272,7 +273,59 @@ impl Counts {
 
     /// Every request that started ended somewhere.
     pub fn close(&self) -> bool {
-        self.started == self.completed + self.failed + self.drained + self.cut + self.unsent
+        let ends = [self.completed, self.failed, self.drained, self.cut, self.unsent];
+        ends.into_iter().try_fold(0u64, u64::checked_add) == Some(self.started)
+    }
+
+    /// Whether these can be a slice's: they may come from an agent in another's hands.
+    pub fn are_possible(&self) -> bool {
+        let numbers = [
+            self.window_ns,
+            self.started,
+            self.waited,
+            self.answered,
+            self.body_bytes,
+            self.received_bytes,
+            self.opened,
+            self.closed_by_server,
+            self.handshakes_full,
+            self.handshakes_resumed,
+            self.client_cpu_ns,
+            self.lost,
+            self.calls,
+            self.disordered,
+            self.retransmits,
+        ];
+        let of_statuses = self.status.iter().map(|(_, n)| *n);
+        let of_errors = self.errors.iter().map(|(_, n, _)| *n);
+        let mut numbers = numbers.into_iter().chain(of_statuses).chain(of_errors);
+        self.close()
+            && self.good <= self.completed
+            && numbers.all(|number| number <= NUMBER_MAX)
+            && self.client_busiest.is_finite()
+            && self.status.len() <= STATUSES_MAX
+            && self.errors.len() <= ERRORS_MAX
+    }
+}
+
+/// What a double holds, so that sums of a run's slices do not run over.
+pub const NUMBER_MAX: u64 = 1 << 53;
+/// Three digits.
+const STATUSES_MAX: usize = 900;
+/// Kinds of failures, of which there are a dozen.
+const ERRORS_MAX: usize = 100;
+const HEADER_NAMES_MAX: usize = 128;
+const WORD_CHARS_MAX: usize = 300;
+
+impl Probe {
+    /// As much of it as a reply can hold: it may come from an agent in another's hands.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.header_names.truncate(HEADER_NAMES_MAX);
+        self.header_names.iter_mut().for_each(|name| *name = plain::short(name, WORD_CHARS_MAX));
+        self.body_sha256 = plain::short(&self.body_sha256, WORD_CHARS_MAX);
+        self.tls = self.tls.map(|tls| plain::short(&tls, WORD_CHARS_MAX));
+        self
     }
 }
 

@@ -199,7 +199,7 @@ impl Store {
                 latencies: self.latencies(id)?,
             };
             // Checked when it was written; again now that it is believed.
-            if !slice.counts.close() {
+            if !slice.counts.are_possible() {
                 return Err(self.damaged(format!("the counters of slice {id} do not close")));
             }
             slices.push(slice);

@@ -149,11 +149,13 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
                 return Err(BadRequest);
             }
         } else if header.name.eq_ignore_ascii_case("connection") {
-            if value.eq_ignore_ascii_case(b"close") {
-                keep_alive = false;
-            } else if value.eq_ignore_ascii_case(b"keep-alive") {
-                keep_alive = true;
-                asked_to_keep = true;
+            for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    keep_alive = false;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                    keep_alive = true;
+                    asked_to_keep = true;
+                }
             }
         }
     }

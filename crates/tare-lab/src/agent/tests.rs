@@ -70,5 +70,5 @@ fn an_answer_without_end_is_not_taken_in() {
     let asked = agent.unwrap();
     let error = asked.ask_within::<Vec<u8>>(Request::IsAlive, DurationNs::from_secs(30));
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("its agent sent a line of more than 8 MiB"), "{error}");
+    assert!(error.contains("its agent sent a line of more than 4 MiB"), "{error}");
 }

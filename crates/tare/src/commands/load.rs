@@ -249,7 +249,9 @@ fn tick(interval: DurationNs) -> DurationNs {
     DurationNs::from_ns(interval.as_ns() / ticks.max(1))
 }
 
-const URLS_MAX_BYTES: u64 = 64 << 20;
+const URLS_MAX_BYTES: u64 = 16 << 20;
+/// Each is a request, kept for as long as the program runs.
+const URLS_MAX: usize = 200_000;
 
 fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
     let parse = |text: &str, from: &str| {
@@ -268,6 +270,9 @@ fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
             continue;
         }
         let from = format!("--urls {}:{}", path.display(), at + 1);
+        if urls.len() == URLS_MAX {
+            return Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs")));
+        }
         let url = match (line.starts_with('/'), urls.first().or(base.as_ref())) {
             (true, Some(server)) => Url { target: line.to_owned(), ..server.clone() },
             (true, None) => {

@@ -13,7 +13,8 @@ use tare_load::order::{LoadOrder, StretchOrder};
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LoadPlan, Stretch};
-use tare_stats::samples::Probe;
+use tare_stats::plain;
+use tare_stats::samples::{NUMBER_MAX, Probe};
 
 use crate::failure::Failure;
 
@@ -106,7 +107,12 @@ impl Clients {
             }
             Lane::There(agent) => {
                 let lives: Vec<LaneLife> = agent.ask(Request::Close)?;
-                Ok(lives.first().copied().unwrap_or_default())
+                let life = lives.first().copied().unwrap_or_default();
+                let possible = |number: u64| number.min(NUMBER_MAX);
+                Ok(LaneLife {
+                    sent: possible(life.sent),
+                    closed_by_server: possible(life.closed_by_server),
+                })
             }
         });
         lives.collect()
@@ -121,8 +127,9 @@ impl Clients {
         let Some(agent) = client else { return Ok(self.prober.ask(plan)?) };
         let request = Request::Probe { order: Box::new(order(plan)?) };
         let probed: Probed = agent.ask(request)?;
-        self.sent_by_agents += probed.sent;
-        Ok(probed.probe.ok_or(probed.why))
+        self.sent_by_agents += probed.sent.min(NUMBER_MAX);
+        let why = || plain::short(&probed.why, WHY_CHARS_MAX);
+        Ok(probed.probe.map(Probe::bounded).ok_or_else(why))
     }
 
     /// Requests that probes sent since this was last called.
@@ -130,6 +137,8 @@ impl Clients {
         self.prober.take_sent() + std::mem::take(&mut self.sent_by_agents)
     }
 }
+
+const WHY_CHARS_MAX: usize = 500;
 
 fn order(plan: &LoadPlan) -> Result<LoadOrder, Failure> {
     LoadOrder::of(plan).map_err(|error| Failure::from(LabError::Usage(error.to_string())))
