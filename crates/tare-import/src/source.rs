@@ -3,6 +3,8 @@
 
 use std::io::{BufRead, Read};
 
+use tare_stats::plain;
+
 use crate::sample::{Draft, Unread};
 use crate::{formats, text};
 
@@ -21,12 +23,7 @@ impl Trouble {
 
 /// What comes from files must not reach the terminal's controls, nor end a line.
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(shown).collect()
+    plain::line(text).into_owned()
 }
 
 /// Outputs pasted into text; a book of them is shorter.

@@ -334,8 +334,8 @@ fn what_would_steer_a_terminal_is_taken_out() {
     let fortio = "{\"ActualQPS\": 100, \"Labels\": \"A\\u001b[31mB\\nC\", \"RetCodes\": {\"\\u001b[2J\": 9}, \
                   \"DurationHistogram\": {\"Avg\": 0.001, \"Count\": 1000}}";
     let import = import(fortio);
-    assert_eq!(import.variants(), ["A\u{fffd}[31mB\u{fffd}C"]);
-    assert_eq!(import.samples[0].seen.errors.keys().collect::<Vec<_>>(), ["\u{fffd}[2J"]);
+    assert_eq!(import.variants(), ["A\\u{1b}[31mB\\nC"]);
+    assert_eq!(import.samples[0].seen.errors.keys().collect::<Vec<_>>(), ["\\u{1b}[2J"]);
     let broken = read("x", "Running 1s test @ u\nRequests/sec: \u{1b}]0;x\u{7}\n".as_bytes());
     assert!(!broken.unwrap_err().why.contains('\u{1b}'));
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_report::run_words::time;
+use tare_stats::plain;
 use tare_store::{RunFilter, RunRow, Store};
 
 use crate::failure::Failure;
@@ -56,7 +57,7 @@ fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
             return Err(Failure::Environment(text));
         }
         if store.delete_run(row.id)? {
-            told.push_str(&format!("deleted run {}: {}\n", row.id, printable(&row.name)));
+            told.push_str(&format!("deleted run {}: {}\n", row.id, plain::line(&row.name)));
         }
     }
     Ok(told)
@@ -68,7 +69,7 @@ fn events(store: &Store, text: &str) -> Result<String, Failure> {
     let lines = events.into_iter().map(|event| {
         let ms = event.unix_ms.saturating_sub(row.started_unix_ms);
         let seconds = ms as f64 / 1000.0;
-        format!("{seconds:9.3} s  {}: {}\n", printable(&event.who), printable(&event.text))
+        format!("{seconds:9.3} s  {}: {}\n", plain::line(&event.who), plain::line(&event.text))
     });
     Ok(lines.collect())
 }
@@ -89,13 +90,8 @@ fn list(runs: &[RunRow], path: &std::path::Path) -> String {
             tare_report::date::utc(run.started_unix_ms),
             run.rounds,
             time(run.elapsed_ns as f64 / 1e9),
-            printable(&run.name)
+            plain::line(&run.name)
         )
     };
     runs.iter().map(line).collect()
-}
-
-/// What servers print must not reach the terminal's controls.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

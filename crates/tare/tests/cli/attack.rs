@@ -325,10 +325,23 @@ fn a_kept_name_in_shared_memory_is_not_believed() {
     std::fs::remove_file(format!("/dev/shm/{name}")).unwrap();
 }
 
+/// A comparison that has begun to make things.
+fn under_way(desk: &Desk, temporary: &Temporary) -> std::process::Child {
+    let pair = launches("", "");
+    let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];
+    let mut command = desk.command(&args);
+    command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    while temporary.left().is_empty() {
+        assert!(child.try_wait().unwrap().is_none());
+        std::thread::park_timeout(std::time::Duration::from_millis(2));
+    }
+    child
+}
+
 #[test]
 fn every_signal_that_ends_a_program_is_cleaned_up_after() {
     let (desk, temporary) = (Desk::new("attack-signals"), Temporary::new());
-    let pair = launches("", "");
     let signals = [
         libc::SIGQUIT,
         libc::SIGUSR1,
@@ -339,14 +352,7 @@ fn every_signal_that_ends_a_program_is_cleaned_up_after() {
         libc::SIGTERM,
     ];
     for number in signals {
-        let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];
-        let mut command = desk.command(&args);
-        command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        while temporary.left().is_empty() {
-            assert!(child.try_wait().unwrap().is_none());
-            std::thread::park_timeout(std::time::Duration::from_millis(2));
-        }
+        let mut child = under_way(&desk, &temporary);
         signal(child.id(), number).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "signal {number}");
         assert_eq!(temporary.left(), Vec::<String>::new(), "signal {number}");
@@ -357,16 +363,8 @@ fn every_signal_that_ends_a_program_is_cleaned_up_after() {
 #[test]
 fn two_that_clean_at_once_both_succeed() {
     let (desk, temporary) = (Desk::new("attack-two"), Temporary::new());
-    let pair = launches("", "");
     for _ in 0..5 {
-        let args = ["compare", &pair[0], &pair[1], "-q", "--max-time", "100s"];
-        let mut command = desk.command(&args);
-        command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        while temporary.left().is_empty() {
-            assert!(child.try_wait().unwrap().is_none());
-            std::thread::park_timeout(std::time::Duration::from_millis(2));
-        }
+        let mut child = under_way(&desk, &temporary);
         std::thread::park_timeout(std::time::Duration::from_millis(50));
         child.kill().unwrap();
         child.wait().unwrap();
