@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use tare_io::owned;
 use tare_io::process::Watched;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
@@ -110,6 +111,20 @@ impl LocalServer {
     }
 }
 
+/// Where root does not look, a program may be.
+fn passed_over() -> String {
+    let folders = owned::passed_over().iter().filter(|(folder, _)| folder.is_dir());
+    let folders: Vec<String> = folders.map(|(folder, _)| folder.display().to_string()).collect();
+    match folders.is_empty() {
+        true => String::new(),
+        false => format!(
+            " root passes over folders of PATH that others can write to: {}; name the program \
+             with its path",
+            folders.join(", ")
+        ),
+    }
+}
+
 /// The words with this program's own path, where they ask for it.
 fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
     let mut argv = argv.to_vec();
@@ -141,12 +156,11 @@ impl Server for LocalServer {
             self.kill_stragglers();
             self.running.end_drains();
             let hint = match how.as_str() {
-                "exit status: 0" => {
-                    "; if it went into the background, start it in the foreground (nginx: \
-                     -g 'daemon off;')"
-                }
-                "exit status: 127" => "; is the program installed?",
-                _ => "",
+                "exit status: 0" => "; if it went into the background, start it in the foreground \
+                                     (nginx: -g 'daemon off;')"
+                    .to_owned(),
+                "exit status: 127" => format!("; is the program installed?{}", passed_over()),
+                _ => String::new(),
             };
             return Err(LabError::Environment(format!(
                 "{}: the server ended before it was ready ({how}{hint}){}",

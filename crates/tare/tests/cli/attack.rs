@@ -164,6 +164,8 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     ]);
     assert_eq!(ran(command.env("PATH", &path)).code, Some(3));
     attacker.has_not_won();
+    let mut command = desk.command(&["compare", "--launch=a=evil", "--launch=b=evil", "-q"]);
+    ran(command.env("PATH", &path)).fails(3, "root passes over folders of PATH");
     // Found only by being in the right folder.
     let mut command = desk.command(&["doctor"]);
     ran(command.env("PATH", ":bin:.").current_dir(&attacker.home)).success();
