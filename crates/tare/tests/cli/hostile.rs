@@ -159,6 +159,48 @@ fn agents_take_no_memory_for_replies_without_end() {
     }
 }
 
+/// An ssh host whose agent says yes to everything, and starts nothing.
+#[test]
+fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
+    let desk = Desk::new("hostile-agent");
+    let bin = desk.folder.file("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let script = format!(
+        "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in\n\
+         'uname -sm') echo Linux x86_64;;\n\
+         *'cat >'*) cat >/dev/null;;\n\
+         exec*) echo '{{\"tare\":2,\"hello\":{{\"version\":\"{version}\"}}}}'\n\
+         while read -r line; do\n\
+         id=$(printf %s \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
+         echo \"{{\\\"tare\\\":2,\\\"done\\\":{{\\\"id\\\":$id,\\\"value\\\":null}}}}\"\n\
+         done;;\nesac\n"
+    );
+    let ssh = bin.join("ssh");
+    std::fs::write(&ssh, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&ssh, mode).unwrap();
+    let toml = "name = \"x\"\n[load]\nconnections = 1\ntimeout = \"1s\"\n\
+                [stop]\nmax_time = \"5s\"\n[server.web]\ncommand = \"true {port}\"\n\
+                ready_within = \"2s\"\n\
+                [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+                place = { ssh = { host = \"h\", address = \"127.0.0.1\" } }\n\
+                [[variant]]\nname = \"b\"\nserver = \"web\"\n\
+                place = { ssh = { host = \"h\", address = \"127.0.0.1\" } }\n";
+    let path = desk.file("agent.toml", toml);
+    let paths = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display());
+    let mut command = desk.command(&["run", str(&path), "-q"]);
+    command.env("PATH", paths).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(ended, "it waits for ever: {told}");
+    assert!(told.contains("no good reply in time"), "{told}");
+    assert_eq!(output.status.code(), Some(3), "{told}");
+}
+
 #[test]
 fn a_body_that_a_script_is_to_see_has_a_limit_and_over_it_a_name() {
     let desk = Desk::new("hostile-bodies");
