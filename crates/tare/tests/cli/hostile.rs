@@ -113,6 +113,22 @@ fn replies_without_end_take_no_memory() {
     }
 }
 
+/// Answers to greetings, orders and questions that never end.
+#[test]
+fn an_endpoint_without_end_takes_no_memory() {
+    for forever in [vec![0; 65536], vec![0xff; 65536], b"tarenet2".repeat(8192)] {
+        let flood = Flood::of("", forever);
+        let address = flood.address.to_string();
+        for test in ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_stream_reverse"] {
+            let args = ["net", &address, test, "-d", "200ms", "--rounds", "2", "--timeout", "1s"];
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+            let (ran, peak_kb) = peak_of(command.args(args));
+            assert!(peak_kb <= PEAK_KB_MAX, "{test}: {peak_kb} kB");
+            assert!(matches!(ran.code, Some(0 | 4)), "{test}: {}", ran.story());
+        }
+    }
+}
+
 /// What loads in places, on the end of a pipe.
 #[test]
 fn agents_take_no_memory_for_replies_without_end() {
