@@ -458,13 +458,14 @@ mod tests {
     #[test]
     fn mistakes_name_the_flag_and_say_what_is_supported() {
         for (text, complaint) in [
-            ("h -xx tcp_bw", "-xx is not a flag of qperf; supported are -lp, -ip"),
+            ("h -xx tcp_bw", "-xx is not a flag of qperf; supported are -lp, -la"),
             ("h -n 5 tcp_bw", "-n is not supported: tests of sockets do not heed it"),
             ("h -cp 1 tcp_bw", "-cp is not supported: it is of RDMA"),
             ("h rc_bw", "rc_bw is not supported: only tcp_bw, tcp_lat"),
             ("h tcp_bandwidth", "tcp_bandwidth is not a test; choose among tcp_bw"),
             ("h -lp", "-lp needs a value"),
             ("h -lp 0 tcp_bw", "-lp '0': write a port"),
+            ("-la everywhere", "-la 'everywhere': write an IP address"),
             ("h -oo msg_size:1:2 tcp_bw", "-oo 'msg_size:1:2': "),
             ("h -oo port:1:2:1 tcp_bw", "-oo 'port:1:2:1': 'port' cannot loop; msg_size"),
             ("h -t 0 tcp_bw", "-t '0': write seconds"),
