@@ -75,7 +75,7 @@ fn tighten_path() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let (mut kept, mut passed_over) = (Vec::new(), Vec::new());
     for folder in std::env::split_paths(&path) {
-        match folder.is_absolute().then(|| check(&folder)) {
+        match folder.is_absolute().then(|| check_closed(&folder)) {
             Some(Ok(_)) => kept.push(folder),
             // One that is not there may come, and whose it will be is not known.
             Some(Err(error)) => passed_over.push((folder, error.to_string())),
@@ -89,6 +89,16 @@ fn tighten_path() {
         system::set_variable("PATH", &path);
     }
     let _ = PASSED_OVER.set(passed_over);
+}
+
+/// A folder that only root and this user can add to: sticky or not, others must not write to it.
+fn check_closed(folder: &Path) -> Result<(), OwnedError> {
+    let real = check(folder)?;
+    let stat = rustix::fs::stat(&real).map_err(|error| OwnedError::io(&real, error))?;
+    match others_write(&stat) {
+        true => Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 }),
+        false => Ok(()),
+    }
 }
 
 /// The real path of something that is there, once nobody but root and this user can put another

@@ -166,6 +166,14 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     attacker.has_not_won();
     let mut command = desk.command(&["compare", "--launch=a=evil", "--launch=b=evil", "-q"]);
     ran(command.env("PATH", &path)).fails(3, "root passes over folders of PATH");
+    // A sticky folder protects root's files in it, and not root from those of others.
+    let open = Temporary::new();
+    mode(&open.0, 0o1777);
+    attacker.does(&format!("cp bin/nginx {}", open.0.display()));
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", open.0.display());
+    let args = ["compare", "--launch=a=nginx -v; exec false", "--launch=b=exec false", "-q"];
+    assert_eq!(ran(desk.command(&args).env("PATH", &path)).code, Some(3));
+    attacker.has_not_won();
     // Found only by being in the right folder.
     let mut command = desk.command(&["doctor"]);
     ran(command.env("PATH", ":bin:.").current_dir(&attacker.home)).success();
