@@ -2,6 +2,8 @@
 
 use tare_io::{DurationNs, Instant, Random};
 
+use crate::effort::{Effort, Habit};
+
 /// How the target behaves. The default answers at once, correctly.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
@@ -9,11 +11,19 @@ pub struct Behaviour {
     pub delay: Delay,
     /// A real queue: so many workers, each busy this long with a request.
     pub service: Option<Service>,
-    /// CPU time burnt for every request.
+    /// CPU time burnt for every request, and what changes it.
     pub busy: DurationNs,
+    pub habits: Vec<Habit>,
+    /// Tells this launch from others, for habits that not every launch has.
+    pub launch: u64,
     pub stall: Option<Stall>,
     pub body_bytes: usize,
     pub chunked: bool,
+    /// Other bytes of the same length: after so many requests, in a share of replies, on a share of
+    /// connections.
+    pub change_after: Option<u64>,
+    pub odd_rate: f64,
+    pub odd_connections: f64,
     /// Replies on a connection, the last of which says that it closes.
     pub close_after: Option<u64>,
     pub error_rate: f64,
@@ -31,9 +41,14 @@ impl Default for Behaviour {
             delay: Delay::Fixed(DurationNs::ZERO),
             service: None,
             busy: DurationNs::ZERO,
+            habits: Vec::new(),
+            launch: 0,
             stall: None,
             body_bytes: 612,
             chunked: false,
+            change_after: None,
+            odd_rate: 0.0,
+            odd_connections: 0.0,
             close_after: None,
             error_rate: 0.0,
             error_status: 503,
@@ -221,14 +236,19 @@ pub struct Brain {
     /// When each worker of the queue is free again.
     workers: Vec<Instant>,
     started: Instant,
+    effort: Effort,
+    requests: u64,
 }
 
 impl Brain {
     pub fn new(behaviour: Behaviour, thread: u64, started: Instant) -> Self {
         let workers = behaviour.service.map_or(0, |service| service.workers as usize);
+        let draw = Effort::draw(behaviour.seed, behaviour.launch);
         Self {
             random: Random::stream(behaviour.seed, "target", thread),
             workers: vec![started; workers],
+            effort: Effort::new(behaviour.busy, &behaviour.habits, started, draw),
+            requests: 0,
             behaviour,
             started,
         }
@@ -253,6 +273,25 @@ impl Brain {
         };
         let at = served + self.behaviour.delay.draw(&mut self.random);
         Decision { at: self.after_stall(at), answer: self.answer() }
+    }
+
+    /// What requests cost.
+    pub fn effort(&mut self) -> &mut Effort {
+        &mut self.effort
+    }
+
+    /// Whether a new connection is one that gets other bytes.
+    pub fn is_odd_connection(&mut self) -> bool {
+        let share = self.behaviour.odd_connections;
+        share > 0.0 && self.random.chance(share)
+    }
+
+    /// Whether the next reply has other bytes.
+    pub fn is_odd_reply(&mut self) -> bool {
+        let share = self.behaviour.odd_rate;
+        self.requests += 1;
+        self.behaviour.change_after.is_some_and(|after| self.requests > after)
+            || share > 0.0 && self.random.chance(share)
     }
 
     fn answer(&mut self) -> Answer {

@@ -1,12 +1,14 @@
 //! A server of known truth, to test any load generator against arithmetic.
 //!
-//! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed;
+//! [`behaviour`] decides when and what to answer, as a pure function of arrival times and a seed,
+//! [`effort`] what CPU time that takes;
 //! [`server`] speaks HTTP over any reactor, real or simulated; [`serve`] runs it on threads;
 //! [`endpoint`] is the other end of `tare net` and `tare sys`.
 
 #![forbid(unsafe_code)]
 
 pub mod behaviour;
+pub mod effort;
 pub mod endpoint;
 mod request;
 pub mod serve;

@@ -43,6 +43,8 @@ struct Client {
     /// When the first of these is due, where that is waited for.
     timer: Option<Instant>,
     requests: u64,
+    /// It gets other bytes than the others.
+    is_odd: bool,
     /// Nothing more is read; closes when everything is sent.
     closing: bool,
 }
@@ -82,7 +84,7 @@ enum Then {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ReplyKey {
-    Status { status: u16, connection: ConnectionHeader, head_only: bool },
+    Status { status: u16, connection: ConnectionHeader, head_only: bool, odd: bool },
     Defect(u8),
     BadRequest,
 }
@@ -144,7 +146,11 @@ impl Server {
             self.clients[slot as usize].timer = None;
             self.say_due(io, slot, now);
         }
+        while let Some(until) = self.brain.effort().chore(io.now()) {
+            spin(io, until);
+        }
         let until = self.timers.first().map_or(Instant::FAR, |(at, _)| *at);
+        let until = until.min(self.brain.effort().next_chore());
         Wait { spin: self.spin, ..Wait::until(until) }
     }
 
@@ -189,8 +195,10 @@ impl Server {
         let Some(slot) = self.free.pop() else { return };
         self.count(Counter::Connections, 1);
         let token = io.adopt(slot, accepted);
+        let is_odd = self.brain.is_odd_connection();
         let client = &mut self.clients[slot as usize];
         client.begin(token);
+        client.is_odd = is_odd;
         if let Some(tls) = &self.tls {
             match tls.session() {
                 Ok(session) => client.tls = Some(Box::new(session)),
@@ -302,7 +310,13 @@ impl Server {
         client.requests += 1;
         let last = self.brain.behaviour().close_after.is_some_and(|n| client.requests >= n);
         let close = last || !request.keep_alive;
-        self.burn(io);
+        let (first, is_odd) = (client.requests == 1, client.is_odd);
+        let began = io.now();
+        let cost = self.brain.effort().of_request(began, first);
+        if cost > DurationNs::ZERO {
+            spin(io, began + cost);
+        }
+        let odd = self.brain.is_odd_reply() || is_odd;
         let (key, then) = match decision.answer {
             Answer::Status(status) => {
                 let connection = match (close, request.asked_to_keep) {
@@ -310,7 +324,8 @@ impl Server {
                     (false, true) => ConnectionHeader::KeepAlive,
                     (false, false) => ConnectionHeader::Nothing,
                 };
-                let key = ReplyKey::Status { status, connection, head_only: request.is_head };
+                let head_only = request.is_head;
+                let key = ReplyKey::Status { status, connection, head_only, odd };
                 (Some(key), if close { Then::Close } else { Then::Stay })
             }
             Answer::Defect(defect) => {
@@ -452,16 +467,6 @@ impl Server {
         self.free.push(slot);
     }
 
-    fn burn<R: Reactor>(&self, io: &R) {
-        let busy = self.brain.behaviour().busy;
-        if busy > DurationNs::ZERO {
-            let until = io.now() + busy;
-            while io.now() < until {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
     /// The bytes of a reply, made once for each of the few kinds and kept.
     fn reply(&mut self, key: ReplyKey) -> &'static [u8] {
         if let Some((last, bytes)) = self.last_reply
@@ -474,6 +479,13 @@ impl Server {
         let bytes = *self.replies.entry(key).or_insert_with(make);
         self.last_reply = Some((key, bytes));
         bytes
+    }
+}
+
+/// Burns CPU time.
+fn spin<R: Reactor>(io: &R, until: Instant) {
+    while io.now() < until {
+        std::hint::spin_loop();
     }
 }
 
@@ -504,6 +516,7 @@ impl Client {
             pending: VecDeque::new(),
             timer: None,
             requests: 0,
+            is_odd: false,
             closing: false,
         }
     }
@@ -520,18 +533,21 @@ impl Client {
         self.pending.clear();
         self.pending.shrink_to(PENDING_KEPT);
         self.requests = 0;
+        self.is_odd = false;
         self.closing = false;
     }
 }
 
 fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
-    let (status, connection, head_only) = match key {
-        ReplyKey::Status { status, connection, head_only } => (status, connection, head_only),
+    let (status, connection, head_only, odd) = match key {
+        ReplyKey::Status { status, connection, head_only, odd } => {
+            (status, connection, head_only, odd)
+        }
         ReplyKey::Defect(at) => return Defect::ALL[at as usize].1.bytes().0,
-        ReplyKey::BadRequest => (400, ConnectionHeader::Close, false),
+        ReplyKey::BadRequest => (400, ConnectionHeader::Close, false, false),
     };
     let bodiless = matches!(status, 204 | 304);
-    let body = vec![b'x'; if bodiless { 0 } else { behaviour.body_bytes }];
+    let body = vec![if odd { b'y' } else { b'x' }; if bodiless { 0 } else { behaviour.body_bytes }];
     let mut reply = format!("HTTP/1.1 {status} {}\r\nServer: tare-target\r\n", reason(status));
     reply.push_str("Content-Type: text/plain\r\n");
     reply.push_str(connection.line());

@@ -15,6 +15,19 @@ use crate::programs;
 pub struct TargetSpec {
     pub body_bytes: Option<u32>,
     pub busy: Option<String>,
+    pub defer: Option<String>,
+    pub burst: Option<String>,
+    pub pause_every: Option<String>,
+    pub warm_for: Option<String>,
+    pub warm_requests: Option<String>,
+    pub idle_slow: Option<String>,
+    pub period: Option<String>,
+    pub leak: Option<String>,
+    pub launch_slow: Option<String>,
+    pub first_request: Option<String>,
+    pub change_after: Option<u64>,
+    pub odd_rate: Option<f64>,
+    pub odd_connections: Option<f64>,
     pub delay: Option<String>,
     pub service_time: Option<String>,
     pub workers: Option<u32>,
@@ -41,7 +54,24 @@ impl TargetSpec {
             }
         };
         add("body", self.body_bytes.map(|n| n.to_string()));
-        add("busy", self.busy.clone());
+        for (name, value) in [
+            ("busy", &self.busy),
+            ("defer", &self.defer),
+            ("burst", &self.burst),
+            ("pause-every", &self.pause_every),
+            ("warm-for", &self.warm_for),
+            ("warm-requests", &self.warm_requests),
+            ("idle-slow", &self.idle_slow),
+            ("period", &self.period),
+            ("leak", &self.leak),
+            ("launch-slow", &self.launch_slow),
+            ("first-request", &self.first_request),
+        ] {
+            add(name, value.clone());
+        }
+        add("change-after", self.change_after.map(|n| n.to_string()));
+        add("odd-rate", self.odd_rate.map(|share| share.to_string()));
+        add("odd-connections", self.odd_connections.map(|share| share.to_string()));
         add("delay", self.delay.clone());
         add("service-time", self.service_time.clone());
         add("workers", self.workers.map(|n| n.to_string()));

@@ -5,8 +5,10 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind, system};
 use tare_target::behaviour::{Behaviour, Defect, Delay, Service, Stall};
+use tare_target::effort::Habit;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
 
@@ -40,6 +42,8 @@ pub struct TargetArgs {
     /// CPU time burnt for each request
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     busy: Option<DurationNs>,
+    #[command(flatten)]
+    habits: HabitArgs,
     /// Answer nothing for this long …
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "every")]
     stall: Option<DurationNs>,
@@ -53,6 +57,15 @@ pub struct TargetArgs {
     /// Send bodies in chunks
     #[arg(long)]
     chunked: bool,
+    /// After so many requests, send other bytes of the same length
+    #[arg(long, value_name = "N")]
+    change_after: Option<u64>,
+    /// Share of replies (0 to 1) that have other bytes of the same length
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    odd_rate: f64,
+    /// Share of connections (0 to 1) whose replies all do
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    odd_connections: f64,
     /// Close each connection after so many replies
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     close_after: Option<u64>,
@@ -101,6 +114,63 @@ pub struct TargetArgs {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+/// Servers that do not cost the same at all times.
+#[derive(Args)]
+struct HabitArgs {
+    /// Put off this much work of each request until nothing was asked for so long: 2us:3ms
+    #[arg(long, value_name = "COST:IDLE", value_parser = |text: &str| Habit::parse("defer", text))]
+    defer: Option<Habit>,
+    /// For a while after a rest of 10 ms requests are cheap, then cost more: 100ms:6us
+    #[arg(long, value_name = "CREDIT:COST", value_parser = |text: &str| Habit::parse("burst", text))]
+    burst: Option<Habit>,
+    /// Burn a CPU in every period, as a collector does: 3s:200ms
+    #[arg(long, value_name = "EVERY:LENGTH",
+          value_parser = |text: &str| Habit::parse("pause-every", text))]
+    pause_every: Option<Habit>,
+    /// Requests cost more in the first time: 2s:4us
+    #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("warm-for", text))]
+    warm_for: Option<Habit>,
+    /// The first requests cost more: 5000:4us
+    #[arg(long, value_name = "N:COST", value_parser = |text: &str| Habit::parse("warm-requests", text))]
+    warm_requests: Option<Habit>,
+    /// Requests cost more in the first time after a rest: 10ms:20us
+    #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("idle-slow", text))]
+    idle_slow: Option<Habit>,
+    /// Requests cost more in the first part of every period, which begins with load: 20ms:5ms:10us
+    #[arg(long, value_name = "EVERY:SLOW:COST",
+          value_parser = |text: &str| Habit::parse("period", text))]
+    period: Option<Habit>,
+    /// Requests cost so much more for every so many served: 1us:10000
+    #[arg(long, value_name = "COST:N", value_parser = |text: &str| Habit::parse("leak", text))]
+    leak: Option<Habit>,
+    /// Requests cost more in one launch of so many: 1/15:6us
+    #[arg(long, value_name = "1/N:COST",
+          value_parser = |text: &str| Habit::parse("launch-slow", text))]
+    launch_slow: Option<Habit>,
+    /// The first request of each connection costs more: 1ms
+    #[arg(long, value_name = "COST",
+          value_parser = |text: &str| Habit::parse("first-request", text))]
+    first_request: Option<Habit>,
+}
+
+impl HabitArgs {
+    fn all(&self) -> Vec<Habit> {
+        let all = [
+            self.defer,
+            self.burst,
+            self.pause_every,
+            self.warm_for,
+            self.warm_requests,
+            self.idle_slow,
+            self.period,
+            self.leak,
+            self.launch_slow,
+            self.first_request,
+        ];
+        all.into_iter().flatten().collect()
+    }
 }
 
 pub fn run(args: &TargetArgs) -> Result<(), Failure> {
@@ -200,9 +270,14 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
         delay,
         service: args.service_time.map(|time| Service { time, workers: args.workers }),
         busy: args.busy.unwrap_or_default(),
+        habits: args.habits.all(),
+        launch: monotonic_now().as_ns() ^ u64::from(std::process::id()),
         stall,
         body_bytes: args.body as usize,
         chunked: args.chunked,
+        change_after: args.change_after,
+        odd_rate: args.odd_rate,
+        odd_connections: args.odd_connections,
         close_after: args.close_after,
         error_rate: args.error_rate,
         error_status: args.status,
