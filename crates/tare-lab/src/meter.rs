@@ -307,6 +307,22 @@ impl Meter {
         }
     }
 
+    /// CPU time alone, read in a few microseconds; `None` where only an agent can see it.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        match &self.source {
+            Source::Agent(_) => None,
+            Source::V1 { total, .. } => read_number(total),
+            Source::V2 { .. } | Source::Processes => self.read().map(|used| used.cpu_ns),
+        }
+    }
+
+    /// Of each thread that was there when the meter was made: nanoseconds on a CPU, and ready and
+    /// waiting for one. Zeros where it has ended.
+    pub fn threads(&self) -> Vec<[u64; 2]> {
+        let of = |file: &File| read_schedstat(file).map_or([0, 0], |[cpu, delay, _]| [cpu, delay]);
+        self.schedstats.iter().map(of).collect()
+    }
+
     /// Resident memory now. Pages that processes share count for each.
     pub fn rss_bytes(&self) -> Option<u64> {
         if let Source::Agent(agent) = &self.source {

@@ -17,6 +17,9 @@ use crate::tally::Tally;
 pub struct Measured {
     pub counts: Counts,
     pub latencies: Vec<(Series, Distribution)>,
+    /// Nanoseconds since the window opened, and what had been answered by then, where the stretch
+    /// was in intervals; not from another place.
+    pub marks: Vec<(u64, u64)>,
 }
 
 /// The same as a message: each series' name, its buckets, and its exact sum in nanoseconds.
@@ -56,7 +59,7 @@ impl Measured {
         }
         latencies.retain(|(_, distribution)| distribution.count() > 0);
         latencies.sort_by_key(|(series, _)| *series);
-        Self { counts: counts(plan, &total, reports), latencies }
+        Self { counts: counts(plan, &total, reports), latencies, marks: marks(reports) }
     }
 
     /// Good replies a second, and the mean latency from sending.
@@ -99,8 +102,19 @@ impl MeasuredMessage {
             *first = plain::short(first, ERROR_CHARS_MAX);
         }
         let holds = counts.are_possible() && series.len() == latencies.len();
-        holds.then_some(Measured { counts, latencies })
+        holds.then_some(Measured { counts, latencies, marks: Vec::new() })
     }
+}
+
+/// Of all workers together: their intervals are the same.
+fn marks(reports: &[SliceReport]) -> Vec<(u64, u64)> {
+    let n = reports.iter().map(|report| report.marks.len()).min().unwrap_or(0);
+    let at = |index: usize| {
+        let of_workers = reports.iter().map(|report| report.marks[index]);
+        let (times, answered): (Vec<_>, Vec<u64>) = of_workers.unzip();
+        (times.iter().map(|time| time.as_ns()).max().unwrap_or(0), answered.iter().sum())
+    };
+    (0..n).map(at).collect()
 }
 
 fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {

@@ -73,6 +73,9 @@ pub struct SliceReport {
     /// Of streams: segments sent again, and datagrams that came after a later one.
     pub retransmits: u64,
     pub disordered: u64,
+    /// At the end of each interval of the stretch: time since the window opened, and what had been
+    /// answered in it by then.
+    pub marks: Vec<(DurationNs, u64)>,
 }
 
 /// A histogram's buckets that hold something, in ascending order.
@@ -452,6 +455,7 @@ fn slice<R: Reactor>(
         closed_by_server: life.closed_by_server - before.closed_by_server,
         retransmits: 0,
         disordered: 0,
+        marks: clock.marks,
     };
     settle(engine, io)?;
     Ok(report)
@@ -469,13 +473,17 @@ fn settle<R: Reactor>(engine: &mut Engine, io: &mut R) -> Result<(), SetupError>
     Ok(())
 }
 
-/// Takes the time and the CPU time of the window. A slice is one interval: nothing is exchanged.
+/// Takes the time and the CPU time of the window, and marks its intervals: nothing is exchanged.
 #[derive(Default)]
 struct WindowClock {
     opened: Instant,
     elapsed: DurationNs,
     cpu: CpuTime,
+    marks: Vec<(DurationNs, u64)>,
 }
+
+/// Of a window; more are not kept.
+const MARKS_MAX: usize = 10_000;
 
 impl IntervalSink for WindowClock {
     fn window_opened(&mut self) {
@@ -488,7 +496,10 @@ impl IntervalSink for WindowClock {
         self.cpu = thread_cpu_time().since(self.cpu);
     }
 
-    fn exchange(&mut self, _tally: &mut Box<Tally>) -> bool {
+    fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {
+        if self.marks.len() < MARKS_MAX {
+            self.marks.push((monotonic_now().since(self.opened), tally.completed));
+        }
         false
     }
 }

@@ -64,6 +64,9 @@ pub struct Variant {
     pub place_launches: u32,
     /// Requests that were due or begun in slices, their ramps not counted.
     pub requests: u64,
+    /// What one launch saw.
+    #[serde(default)]
+    pub exposure: Exposure,
     pub errors: BTreeMap<String, u64>,
     pub status: BTreeMap<String, u64>,
     pub body_bytes_per_reply: Option<f64>,
@@ -101,7 +104,36 @@ pub struct Comparison {
     pub ratio_of_totals: Option<f64>,
     /// Filters: what the cost of a call without the server adds up to, if nothing else matters.
     pub predicted_percent: Option<f64>,
+    /// The same under load that does not let up, on all variants at once; of throughput and CPU.
+    #[serde(default)]
+    pub sustained: Option<SustainedCheck>,
     pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SustainedCheck {
+    pub ratio: Estimate,
+    pub overhead_percent: Bounds,
+    pub launches: u32,
+    /// On each of them, at least.
+    pub ns: u64,
+    /// Whether it is the same within the tolerance; null where that is not clear.
+    pub agrees: Option<bool>,
+}
+
+/// Medians over launches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exposure {
+    /// Load before the first slice.
+    pub warmup_ns: u64,
+    /// In windows of slices.
+    pub load_ns: u64,
+    pub requests: u64,
+    /// Launches that had sustained load, and the shortest of it.
+    pub sustained_launches: u32,
+    pub sustained_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

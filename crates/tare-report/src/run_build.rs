@@ -6,7 +6,7 @@ use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 
 use crate::guards::Severity;
 use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Skipped, Variant};
-use crate::{run_filters, run_guards, run_places};
+use crate::{run_filters, run_guards, run_places, run_steady};
 
 /// What the rounds do not tell: the run's head, and what the plan asked for.
 #[derive(Clone, Debug)]
@@ -110,6 +110,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             overhead_percent: comparison.overhead_percent.into(),
             ratio_of_totals: comparison.ratio_of_totals,
             predicted_percent: run_filters::predicted(&evidence, comparison),
+            sustained: run_steady::check_of(comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
         }
     });
@@ -200,6 +201,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: run_places::place_launches(evidence, index),
         requests: counts.started,
+        exposure: run_steady::exposure(evidence, index),
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
         status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         body_bytes_per_reply: (counts.completed > 0)

@@ -10,13 +10,19 @@ use crate::run::RunGuard;
 use crate::run_build::{Asked, Evidence};
 use crate::run_filters;
 use crate::run_places;
+use crate::run_steady;
 use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 15] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 20] = [
         run_filters::not_proven,
         unequal_reply,
+        run_steady::not_steady,
+        run_steady::deferred_work,
+        run_steady::not_warm,
+        run_steady::short_of_cpus,
+        run_steady::busy_while_idle,
         errors,
         count_mismatch,
         littles_law,

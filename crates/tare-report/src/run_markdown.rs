@@ -2,7 +2,7 @@
 
 use crate::guards::Severity;
 use crate::run::RunReport;
-use crate::run_words::{ending, sentences, table};
+use crate::run_words::{basis, ending, sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("## {}\n\n", escape(&report.run.name));
@@ -37,6 +37,9 @@ pub fn render(report: &RunReport) -> String {
         text.push_str(&format!("\n{graver}"));
     }
     let run = &report.run;
+    for line in basis(report) {
+        text.push_str(&format!("\n{}\n", escape(&line)));
+    }
     text.push_str(&format!("\n{}; tare {}\n", escape(&ending(report)), run.tare_version));
     text
 }

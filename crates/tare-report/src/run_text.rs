@@ -1,7 +1,7 @@
 //! A run, for a person at a terminal.
 
 use crate::run::RunReport;
-use crate::run_words::{Table, ending, sentences, table};
+use crate::run_words::{Table, basis, ending, sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
@@ -19,6 +19,7 @@ pub fn render(report: &RunReport) -> String {
         lines.extend(all);
     }
     lines.push(String::new());
+    lines.extend(basis(report));
     lines.push(ending(report));
     lines.join("\n") + "\n"
 }

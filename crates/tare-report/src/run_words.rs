@@ -3,6 +3,7 @@
 use tare_stats::{Estimate, Metric, Verdict};
 
 use crate::run::{Bounds, Comparison, Run, RunReport, Variant};
+use crate::run_steady::{confirmed, exposed, placed};
 use crate::units::{bytes, duration, rate};
 
 /// The columns of the table, where any variant has them.
@@ -200,7 +201,13 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
             },
         }
     };
-    let mut told: Vec<String> = comparisons.iter().map(sentence).collect();
+    let with_check = |comparison: &&Comparison| match confirmed(comparison) {
+        Some(words) if comparison.verdict != Verdict::Void => {
+            format!("{}; {words}", sentence(comparison))
+        }
+        _ => sentence(comparison),
+    };
+    let mut told: Vec<String> = comparisons.iter().map(with_check).collect();
     told.dedup();
     told
 }
@@ -309,7 +316,12 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// Why it ended, and on what it rests.
+/// What the numbers are of: the load that launches saw, and the CPUs.
+pub fn basis(report: &RunReport) -> Vec<String> {
+    std::iter::once(exposed(report)).chain(placed(report)).collect()
+}
+
+/// Why it ended, and after how much.
 pub fn ending(report: &RunReport) -> String {
     let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
     let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));

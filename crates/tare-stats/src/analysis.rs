@@ -3,6 +3,7 @@
 use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
 use crate::metric::{Basis, Metric};
+use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 
 /// What is asked of the rounds.
@@ -43,6 +44,8 @@ pub struct Comparison {
     pub pauses: bool,
     /// Each round's log ratio, in order.
     pub rounds: Vec<f64>,
+    /// What load that does not let up says of it; of throughput and CPU, where it was put on.
+    pub sustained: Option<Check>,
 }
 
 /// Stopping when the interval happens to be narrow makes intervals miss more often than their level
@@ -98,6 +101,13 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
         let ratio_of_totals = totals_ratio(digests, variant, question.baseline, metric);
+        let pair = [question.baseline, variant];
+        let sustained = sustained::check(digests, metric, pair, &ratio, question);
+        let verdict = match sustained.map(|check| check.agreement) {
+            Some(Agreement::Disagrees) => Verdict::Void,
+            Some(Agreement::Unclear) => Verdict::Unresolved,
+            Some(Agreement::Agrees) | None => verdict,
+        };
         Some(Comparison {
             variant,
             metric,
@@ -108,6 +118,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             pauses: ratio_of_totals.is_some_and(|total| pauses(&ratio, total, question.tolerance)),
             ratio_of_totals,
             rounds,
+            sustained,
         })
     });
     Analysis { rounds: digests.len() as u32, comparisons: comparisons.collect(), metrics }
@@ -148,7 +159,7 @@ fn totals_ratio(
             Metric::Throughput => sum(|r| r.counts.good) / sum(|r| r.counts.window_ns),
             Metric::Bandwidth => sum(|r| r.counts.body_bytes) / sum(|r| r.counts.window_ns),
             Metric::SystemCall => sum(|r| r.counts.window_ns) / sum(|r| r.counts.calls),
-            _ => sum(|r| r.server.map_or(0, |s| s.cpu_ns)) / sum(|r| r.counts.answered),
+            _ => sum(|r| r.server.map_or(0, |s| s.cpu_ns)) / sum(|r| r.paid),
         }
     };
     Some(total(variant) / total(baseline)).filter(|ratio| ratio.is_finite() && *ratio > 0.0)

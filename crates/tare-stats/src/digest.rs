@@ -25,7 +25,10 @@ pub struct RoundDigest {
 pub struct VariantRound {
     pub launch: Option<Launch>,
     pub counts: Counts,
+    /// Without ramps, as far as their cost is known.
     pub server: Option<ServerUse>,
+    /// The replies that this paid for.
+    pub paid: u64,
     /// For Little's law: over slices, the window and the longest latency. A request that was under
     /// way when the window opened may bring that much from before it.
     pub room_ns: u64,
@@ -90,7 +93,9 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     let mut total = VariantRound { launch, ..VariantRound::default() };
     for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
         total.counts.add(&slice.counts);
-        total.server = match (total.server, slice.server) {
+        let (server, paid) = use_of(slice, total.launch.as_ref());
+        total.paid += paid;
+        total.server = match (total.server, server) {
             (Some(sum), Some(more)) => Some(sum.plus(more)),
             (sum, more) => sum.or(more),
         };
@@ -110,7 +115,7 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
 /// The round's value of a metric; `None` where it was not measured, or is zero, which has no ratio.
 fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
     let counts = &round.counts;
-    let per_request = |n: u64| n as f64 / counts.answered as f64;
+    let per_request = |n: u64| n as f64 / round.paid as f64;
     let value = match metric.basis() {
         Basis::Quantile(series, quantile) => round.latency(series)?.quantile(quantile)? as f64,
         _ => match metric {
@@ -130,13 +135,29 @@ fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
+/// What a slice's window used, and the replies that paid for.
+fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<ServerUse>, u64) {
+    let answered = slice.counts.answered;
+    let ramps = launch.and_then(|launch| launch.load.ramps.as_ref());
+    match slice.server.zip(ramps) {
+        Some((server, ramps)) => {
+            let (server, paid) = ramps.taken_from(server, answered);
+            (Some(server), paid)
+        }
+        None => (slice.server, answered),
+    }
+}
+
 /// The value of one slice, for metrics that are compared within cycles.
-fn slice_value(metric: Metric, slice: &Slice) -> Option<f64> {
+fn slice_value(metric: Metric, slice: &Slice, launch: Option<&Launch>) -> Option<f64> {
     let value = match metric {
         Metric::Throughput => slice.throughput_per_s(),
         Metric::Bandwidth => slice.counts.body_bytes as f64 / slice.counts.window_ns as f64,
         Metric::SystemCall => slice.counts.window_ns as f64 / slice.counts.calls as f64,
-        Metric::ServerCpu => slice.server?.cpu_ns as f64 / slice.counts.answered as f64,
+        Metric::ServerCpu => {
+            let (server, paid) = use_of(slice, launch);
+            server?.cpu_ns as f64 / paid as f64
+        }
         _ => return None,
     };
     (value.is_finite() && value > 0.0).then_some(value)
@@ -162,7 +183,10 @@ fn log_ratio(
     if metric.basis() == Basis::Cycle {
         let ratios: Option<Vec<f64>> = pairs
             .iter()
-            .map(|(a, b)| Some((slice_value(metric, a)? / slice_value(metric, b)?).ln()))
+            .map(|(a, b)| {
+                let a = slice_value(metric, a, mine.launch.as_ref())?;
+                Some((a / slice_value(metric, b, base.launch.as_ref())?).ln())
+            })
             .collect();
         // A slice without one good reply has no logarithm, and must not be dropped: the whole
         // round is then compared by its totals.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
 use crate::plain;
+use crate::sustained::{Sustained, WarmUp};
 
 /// One launch of every variant, and the cycles of slices run on them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,6 +76,58 @@ pub struct Launch {
     /// How often its place had been started by then; 0 where it has none of its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub place_starts: u32,
+    #[serde(default)]
+    pub load: LaunchLoad,
+}
+
+/// What a launch saw and did beside its slices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LaunchLoad {
+    /// Load before its first slice.
+    pub warmup: WarmUp,
+    /// The warm-up was as long as it may be, and costs still changed.
+    pub not_warm: bool,
+    /// CPU time between its slices and the rests after them: while others were measured.
+    pub idle_cpu_ns: u64,
+    /// Rests after slices, and those that ended before all servers stood still.
+    pub rests: u32,
+    pub rests_cut: u32,
+    /// Load as short as a slice's ramp: what ramps cost.
+    pub ramps: Option<Ramps>,
+    /// CPUs that it may use, 0 where that is not known; its threads that used a tenth of its CPU
+    /// time or more; and how long threads were ready and waited for a CPU.
+    pub cpus: u32,
+    pub busy_threads: u32,
+    pub delay_ns: u64,
+    pub sustained: Option<Sustained>,
+}
+
+/// What so many ramps cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ramps {
+    pub ramps: u32,
+    pub answered: u64,
+    pub server: ServerUse,
+}
+
+impl Ramps {
+    /// Takes a ramp's part from what a slice used and answered: the first requests after a rest
+    /// find cold caches, and clocks that slept. Where that would be most of it, it stays.
+    pub fn taken_from(&self, server: ServerUse, answered: u64) -> (ServerUse, u64) {
+        let share = |n: u64| n / u64::from(self.ramps.max(1));
+        if share(self.answered) * 2 > answered || share(self.server.cpu_ns) * 2 > server.cpu_ns {
+            return (server, answered);
+        }
+        let ramp = ServerUse {
+            cpu_ns: share(self.server.cpu_ns),
+            user_ns: share(self.server.user_ns),
+            system_ns: share(self.server.system_ns),
+            switches: self.server.switches.map(share),
+        };
+        (server.since(ramp), answered - share(self.answered))
+    }
 }
 
 fn is_zero(n: &u32) -> bool {

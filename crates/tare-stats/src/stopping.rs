@@ -61,7 +61,7 @@ pub fn rounds_needed(analysis: &Analysis, precision: f64) -> Option<u32> {
 
 impl Scatter {
     /// The variance of the mean of so many cycles, trimmed where there are enough to trim.
-    fn of_mean(self, cycles: u32) -> f64 {
+    pub(crate) fn of_mean(self, cycles: u32) -> f64 {
         let trims = f64::from(cycles) * TRIM >= 1.0;
         (if trims { self.trimmed } else { self.plain }) / f64::from(cycles.max(1))
     }

@@ -20,4 +20,6 @@ mod proof;
 mod round;
 pub mod runner;
 pub mod schedule;
+mod slices;
+mod sustained;
 mod window;

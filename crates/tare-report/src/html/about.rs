@@ -7,7 +7,7 @@ use super::secrets;
 use crate::date;
 use crate::guards::Severity;
 use crate::run::{RunGuard, RunReport, Variant};
-use crate::run_words::ending;
+use crate::run_words::{basis, ending};
 use crate::units::{bytes, count};
 
 /// Guards, gravest first; a run without any says so.
@@ -80,6 +80,7 @@ pub fn facts(report: &RunReport) -> String {
         ("Run".to_owned(), format!("{} of its store", run.id)),
         ("Began".into(), format!("{} UTC", date::utc_with_seconds(run.started_unix_ms))),
         ("How it went".into(), ending(report)),
+        ("It rests on".into(), basis(report).join("; ")),
         ("Seed".into(), run.seed.to_string()),
         ("tare".into(), run.tare_version.clone()),
     ];

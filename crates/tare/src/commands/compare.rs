@@ -90,9 +90,20 @@ pub struct Choices {
     /// Length of a slice; found by the first round when left out
     #[arg(long, value_name = "DURATION", value_parser = slice_length)]
     slice: Option<DurationNs>,
-    /// Load on each launch before its first slice, thrown away; a slice's length when left out
+    /// Load on each launch before its first slice, thrown away; found by the first rounds when left
+    /// out
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup: Option<DurationNs>,
+    /// The longest warm-up that is looked for; default 5s
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    warmup_max: Option<DurationNs>,
+    /// Load that does not let up, on all variants at once: so long on a few launches, to see whether
+    /// slices tell the truth; default 3s
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    sustained: Option<DurationNs>,
+    /// Leave that out: what takes longer than a slice is then not seen
+    #[arg(long, conflicts_with = "sustained")]
+    no_sustained: bool,
     /// Slices of each variant in a round; found by the first rounds when left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
@@ -162,6 +173,9 @@ impl Choices {
         }
         plan.slices.window = self.slice.or(plan.slices.window);
         plan.slices.warmup = self.warmup.or(plan.slices.warmup);
+        plan.slices.warmup_max = self.warmup_max.or(plan.slices.warmup_max);
+        let none = self.no_sustained.then_some(DurationNs::ZERO);
+        plan.slices.sustained = none.or(self.sustained).or(plan.slices.sustained);
         plan.slices.cycles = self.cycles.or(plan.slices.cycles);
         plan.seed = self.seed.unwrap_or(plan.seed);
     }

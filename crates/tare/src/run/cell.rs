@@ -2,16 +2,20 @@
 //! A run has one; a sweep has one for each of its values, all on the same launches.
 
 use tare_io::DurationNs;
+use tare_lab::ServerSpec;
 use tare_stats::metric::Basis;
 use tare_stats::samples::Round;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_choice, is_look, precise_enough,
 };
-use tare_stats::{RoundDigest, analyse, digest};
+use tare_stats::sustained::{Agreement, WarmUp};
+use tare_stats::verdict::ROUNDS_MIN;
+use tare_stats::{Comparison, RoundDigest, analyse, digest};
 use tare_store::RunId;
 
 use super::outcome::Stopped;
 use super::plan::Plan;
+use super::schedule::LONGER_MEAN;
 use super::window::{Window, edges};
 
 pub struct Cell<'a> {
@@ -19,6 +23,14 @@ pub struct Cell<'a> {
     /// Where its slices are kept.
     pub run: RunId,
     pub window: Option<Window>,
+    /// What each variant needs until it is warm, once a launch has shown it; and how many have.
+    pub warm: Option<Vec<WarmUp>>,
+    pub surveys: u32,
+    /// The next round is to look at sustained load; and whether a round that was to did.
+    pub check_due: bool,
+    checks_fail: bool,
+    /// A look found every interval as narrow as asked.
+    is_precise: bool,
     pub digests: Vec<RoundDigest>,
     /// Of its next round.
     pub cycles: u32,
@@ -26,32 +38,52 @@ pub struct Cell<'a> {
     pub stopped: Option<Stopped>,
 }
 
+/// Launches that get sustained load: in any case, and where it is not clear what it says.
+const CHECKS_MIN: u32 = 2;
+const CHECKS_MAX: u32 = 6;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
 const TAIL_CYCLES_MAX: u32 = 1000;
-/// Orders, wake-ups and readings around a slice.
-const SLICE_COST: DurationNs = DurationNs::from_ms(1);
+/// Orders, wake-ups and readings around a slice, and the rest after it.
+const SLICE_COST: DurationNs = DurationNs::from_ms(3);
 
 impl<'a> Cell<'a> {
     pub fn new(plan: &'a Plan, run: RunId, digests: Vec<RoundDigest>) -> Self {
-        let window = plan.slices.found.map(|found| Window {
+        let found = plan.slices.found.as_ref();
+        let window = found.map(|found| Window {
             length: found.window,
             ramp: found.ramp,
             warmup: found.warmup,
             edges: edges(plan),
         });
-        Self { plan, run, window, digests, cycles: PILOT_CYCLES, stopped: None }
+        let warm = found.and_then(|found| found.warm.clone());
+        let surveys = 2 * u32::from(warm.is_some());
+        Self {
+            plan,
+            run,
+            window,
+            warm,
+            surveys,
+            check_due: false,
+            checks_fail: false,
+            is_precise: false,
+            digests,
+            cycles: PILOT_CYCLES,
+            stopped: None,
+        }
     }
 
     /// Takes a round in; `left` is the time that this cell may still take.
     pub fn take(&mut self, round: &Round, left: DurationNs) {
         let digest = digest(round, self.plan.variants.len(), self.plan.baseline());
         self.digests.push(digest);
+        self.checks_fail |= self.check_due && self.checks() == 0;
         self.stopped = self.verdict_on_going_on();
+        self.check_due = self.stopped.is_none() && self.wants_check();
         self.choose_cycles(false, left);
     }
 
-    fn verdict_on_going_on(&self) -> Option<Stopped> {
+    fn verdict_on_going_on(&mut self) -> Option<Stopped> {
         let rounds = self.digests.len() as u32;
         if rounds == PILOT_ROUNDS && super::finish::all_void(self.plan, &self.digests) {
             return Some(Stopped::Void);
@@ -61,11 +93,37 @@ impl<'a> Cell<'a> {
         }
         if self.plan.stop.rounds.is_none() && is_look(rounds) {
             let analysis = analyse(&self.digests, &self.plan.question());
-            if precise_enough(&analysis, self.plan.stop.precision) {
-                return Some(Stopped::Precision);
-            }
+            self.is_precise |= precise_enough(&analysis, self.plan.stop.precision);
         }
-        None
+        (self.is_precise && !self.wants_check()).then_some(Stopped::Precision)
+    }
+
+    /// Launches that had sustained load.
+    fn checks(&self) -> u32 {
+        let had = |digest: &&RoundDigest| {
+            let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+            launches.into_iter().any(|launch| launch.load.sustained.is_some())
+        };
+        self.digests.iter().filter(had).count() as u32
+    }
+
+    /// Whether more of it would tell what slices cannot. The first is the survey's, the second
+    /// comes half-way to the first look, others where it is not clear whether they agree.
+    fn wants_check(&self) -> bool {
+        let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::Up);
+        if self.plan.sustained().is_none() || self.checks_fail || !is_metered {
+            return false;
+        }
+        let (rounds, checks) = (self.digests.len() as u32, self.checks());
+        if checks < CHECKS_MIN || rounds + 1 < ROUNDS_MIN {
+            return checks < CHECKS_MIN && rounds + 1 >= ROUNDS_MIN / 2;
+        }
+        let unclear = |comparison: &Comparison| {
+            let check = comparison.sustained.as_ref();
+            comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
+        };
+        let analysis = analyse(&self.digests, &self.plan.question());
+        checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear)
     }
 
     /// Cycles of the next round; at the beginning, what earlier rounds say.
@@ -111,7 +169,8 @@ impl<'a> Cell<'a> {
     /// What one slice of every variant takes.
     fn cycle_seconds(&self) -> f64 {
         let window = self.window.unwrap_or_else(|| Window::first(self.plan));
-        let slice = (window.length + window.ramp + SLICE_COST).as_secs_f64();
+        let longer = if self.plan.slices.window.is_some() { 1.0 } else { LONGER_MEAN };
+        let slice = (window.ramp + SLICE_COST).as_secs_f64() + window.length.as_secs_f64() * longer;
         slice * self.plan.variants.len() as f64
     }
 }

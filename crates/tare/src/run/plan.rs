@@ -10,6 +10,8 @@ use tare_lab::places::spec::HostSpec;
 use tare_lab::places::{ClientSpec, PlaceSpec};
 use tare_lab::{LabError, ServerSpec};
 use tare_load::net::Protocol;
+use tare_stats::sustained::WarmUp;
+use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Metric, Question};
 
 use crate::failure::Failure;
@@ -57,9 +59,15 @@ pub struct Stop {
 pub struct Slices {
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub window: Option<DurationNs>,
-    /// Load on each launch before its first slice, thrown away; a slice's length by default.
+    /// Load on each launch before its first slice, thrown away; found by default.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup: Option<DurationNs>,
+    /// The longest that is looked for; 5 s by default.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub warmup_max: Option<DurationNs>,
+    /// Load on all variants at once, beside slices, on a few launches; 3 s by default, 0 for none.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<DurationNs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
     /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
@@ -71,8 +79,17 @@ pub struct Slices {
     pub found: Option<Found>,
 }
 
+impl Slices {
+    pub fn warmup_max(&self) -> DurationNs {
+        self.warmup_max.unwrap_or(WARMUP_MAX)
+    }
+}
+
+const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
+const SUSTAINED: DurationNs = DurationNs::from_secs(3);
+
 /// The shape of all slices of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Found {
     #[serde(with = "text::duration")]
@@ -81,6 +98,9 @@ pub struct Found {
     pub ramp: DurationNs,
     #[serde(with = "text::duration")]
     pub warmup: DurationNs,
+    /// Of each variant, until it does not change any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<Vec<WarmUp>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -289,6 +309,18 @@ impl Plan {
             tolerance: self.stop.tolerance,
             level: LEVEL,
         }
+    }
+
+    /// How long sustained load is, where there is any: only where a verdict can be had, and all
+    /// variants can be asked at once.
+    pub fn sustained(&self) -> Option<DurationNs> {
+        let length = self.slices.sustained.unwrap_or(SUSTAINED);
+        let has_verdict = self.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
+        let is_http = self.load.protocol() == Protocol::Http;
+        // What comes as often as that is then in it, wherever it falls.
+        let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
+        let wanted = length > DurationNs::ZERO && has_verdict && is_http && !self.is_exclusive();
+        wanted.then_some(length)
     }
 
     /// Whether a variant runs alone; then all do, one after another.

@@ -8,32 +8,30 @@ use tare_lab::launch::Expected;
 use tare_lab::machine::{Reading, ports_used, throttled_periods};
 use tare_lab::meter::Meter;
 use tare_load::LoadPlan;
-use tare_stats::samples::{Launch, MachineUse, Probe, Round, ServerUse, Slice};
+use tare_stats::samples::{Launch, LaunchLoad, MachineUse, Probe, Round, ServerUse};
 use tare_store::Entry;
 
 use super::cell::Cell;
 use super::clients::Client;
 use super::outcome::Stopped;
-use super::plan::Found;
 use super::proof::FilterProof;
 use super::runner::Runner;
 use super::schedule;
-use super::window::{Window, edges};
 use crate::failure::Failure;
 
 /// A server that is late says so itself within this, with its last words.
 const LATE: DurationNs = DurationNs::from_secs(2);
 
 /// One variant while it is up.
-struct Up {
-    variant: usize,
-    launched: Option<Launched>,
-    client: Client,
+pub(super) struct Up {
+    pub variant: usize,
+    pub launched: Option<Launched>,
+    pub client: Client,
     /// Of each cell that is measured: what is asked, and what it answered.
-    lanes: Vec<LanePlan>,
+    pub lanes: Vec<LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
-    meter: Option<Meter>,
+    pub meter: Option<Meter>,
     counted: Option<u64>,
     logged_before: (u64, u64),
     throttled_before: u64,
@@ -41,15 +39,26 @@ struct Up {
 }
 
 /// One cell's load on one variant.
-struct LanePlan {
-    plan: LoadPlan,
+pub(super) struct LanePlan {
+    pub plan: LoadPlan,
     probe: Option<Probe>,
     /// What the server used meanwhile.
     cpu_ns: u64,
+    /// What it saw and did beside slices.
+    pub load: LaunchLoad,
+    /// Of load that was not the lane's own.
+    pub beside: LaneLife,
+}
+
+impl LanePlan {
+    fn new(plan: LoadPlan, probe: Option<Probe>) -> Self {
+        let (load, beside) = (LaunchLoad::default(), LaneLife::default());
+        Self { plan, probe, cpu_ns: 0, load, beside }
+    }
 }
 
 impl Up {
-    fn used(&self) -> Option<ServerUse> {
+    pub fn used(&self) -> Option<ServerUse> {
         self.meter.as_ref().and_then(Meter::read)
     }
 
@@ -154,7 +163,8 @@ impl Runner<'_> {
             launch.place_starts = self.lab.place_starts(up.variant);
             for ((_, round), lane) in rounds.iter_mut().zip(&mut up.lanes) {
                 let probe = lane.probe.take();
-                round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, ..launch.clone() });
+                let load = std::mem::take(&mut lane.load);
+                round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, load, ..launch.clone() });
             }
         }
         self.stop_all(up)?;
@@ -176,10 +186,15 @@ impl Runner<'_> {
     ) -> (Vec<LaneLife>, Result<(), Failure>) {
         let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
         let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
-        let measured = self.measure(cell, lane, up, round);
+        let measured = self.survey(cell, lane, up, round.index).and_then(|()| {
+            self.measure(cell, lane, up, round)?;
+            Ok(())
+        });
         let mut machine = Reading::take().since(&before);
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         let lives = self.clients(cell).close();
+        // The lanes' connections are closed: the others are alone.
+        let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().zip(before).map(|(after, before)| after.since(before).cpu_ns);
             up.lanes[lane].cpu_ns = used.unwrap_or(0);
@@ -194,13 +209,19 @@ impl Runner<'_> {
             round.machine.ports_used = used.reduce(f64::max);
         }
         match lives {
-            Ok(lives) => (lives, measured),
+            Ok(mut lives) => {
+                for (life, up) in lives.iter_mut().zip(up) {
+                    life.sent += up.lanes[lane].beside.sent;
+                    life.closed_by_server += up.lanes[lane].beside.closed_by_server;
+                }
+                (lives, measured)
+            }
             Err(failure) => (Vec::new(), measured.and(Err(failure))),
         }
     }
 
     /// Starts them all, then waits for each until it gives a good reply.
-    fn launch_all(
+    pub(super) fn launch_all(
         &mut self,
         group: &[usize],
         round: u32,
@@ -232,7 +253,7 @@ impl Runner<'_> {
             for cell in active {
                 let plan = self.lane_plan(*cell, variant, launched.as_ref())?;
                 let probe = self.first_reply(*cell, variant, launched.as_mut(), &client, &plan)?;
-                lanes.push(LanePlan { plan, probe, cpu_ns: 0 });
+                lanes.push(LanePlan::new(plan, probe));
                 if self.interrupted() {
                     return Ok(Vec::new());
                 }
@@ -356,154 +377,7 @@ impl Runner<'_> {
         }
     }
 
-    fn open_lanes(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<Vec<String>, Failure> {
-        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
-        self.clients(cell).open(&lanes)
-    }
-
-    /// Connections, warm-up, cycles.
-    fn measure(
-        &mut self,
-        cell: usize,
-        lane: usize,
-        up: &mut [Up],
-        round: &mut Round,
-    ) -> Result<(), Failure> {
-        let said = self.open_lanes(cell, lane, up)?;
-        let run = self.cells[cell].run;
-        self.note_reactors(run, said)?;
-        let window = match self.cells[cell].window {
-            Some(window) => window,
-            None => {
-                let (slowest, longest) = self.trial(cell, lane, up)?;
-                self.settle_window(cell, slowest, longest)?
-            }
-        };
-        for (at, up) in up.iter_mut().enumerate() {
-            self.clients(cell).slice(at, &up.lanes[lane].plan, window.warmup())?;
-            // Threads and processes that load brought to life are there now.
-            up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
-        }
-        let seed = schedule::seed_of(self.plan().seed, cell);
-        let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
-        let ramps = schedule::ramps(seed, round.index, round.cycles);
-        for (cycle, (variants, ramp)) in order.into_iter().zip(ramps).enumerate() {
-            let window = window.with_longer_ramp(ramp);
-            for (position, at) in variants.into_iter().enumerate() {
-                let variant = up[at].variant;
-                let Some(slice) = self.slice(cell, at, &mut up[at], lane, window)? else {
-                    return Ok(());
-                };
-                let (cycle, position) = (cycle as u32, position as u32);
-                let slice = Slice { variant: variant as u32, cycle, position, ..slice };
-                let slice = std::sync::Arc::new(slice);
-                self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
-                round.slices.push(std::sync::Arc::unwrap_or_clone(slice));
-            }
-        }
-        Ok(())
-    }
-
-    /// One slice on the variant that was opened at that place; `None` where the user cut it short.
-    fn slice(
-        &mut self,
-        cell: usize,
-        at: usize,
-        up: &mut Up,
-        lane: usize,
-        window: Window,
-    ) -> Result<Option<Slice>, Failure> {
-        let before = up.used();
-        let measured = self.clients(cell).slice(at, &up.lanes[lane].plan, window.stretch())?;
-        let after = up.used();
-        if self.interrupted() {
-            return Ok(None);
-        }
-        let server = after.zip(before).map(|(after, before)| after.since(before));
-        if let Some(gone) = up.launched.as_ref().and_then(|l| l.server.place_gone()) {
-            return Err(gone.into());
-        }
-        let (counts, latencies) = (measured.counts, measured.latencies);
-        let slice = Slice { counts, server, latencies, ..Slice::default() };
-        if slice.counts.answered == 0
-            && let Some(launched) = &up.launched
-            && !launched.server.is_alive()
-        {
-            let name = &self.plan().variants[up.variant].name;
-            return Err(Failure::Target(format!("{name}: the server died under load")));
-        }
-        Ok(Some(slice))
-    }
-
-    /// Where variants run alone, all of them are tried once before the first round.
-    pub(super) fn fit_alone(&mut self, cell: usize) -> Result<(), Failure> {
-        let mut slowest = f64::INFINITY;
-        let mut longest = DurationNs::ZERO;
-        for variant in 0..self.plan().variants.len() {
-            let up = self.launch_all(&[variant], 0, &[cell])?;
-            if self.interrupted() {
-                return Ok(());
-            }
-            self.open_lanes(cell, 0, &up)?;
-            let (per_s, mean) = self.trial(cell, 0, &up)?;
-            slowest = slowest.min(per_s);
-            longest = longest.max(mean);
-            self.clients(cell).close()?;
-            self.stop_all(up)?;
-        }
-        self.settle_window(cell, slowest, longest).map(drop)
-    }
-
-    /// The fewest replies a second of any lane, and the longest mean latency.
-    fn trial(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
-        let mut slowest = f64::INFINITY;
-        let mut longest = DurationNs::ZERO;
-        for (at, up) in up.iter().enumerate() {
-            let edges = edges(self.cells[cell].plan);
-            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
-            let plan = &up.lanes[lane].plan;
-            loop {
-                let measured = self.clients(cell).slice(at, plan, trial.stretch())?;
-                let (per_s, mean) = measured.rate_and_mean();
-                let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
-                if enough || trial.length >= Window::LONGEST || self.interrupted() {
-                    slowest = slowest.min(per_s);
-                    longest = longest.max(mean);
-                    break;
-                }
-                trial.length = DurationNs::from_ns(trial.length.as_ns() * 4).min(Window::LONGEST);
-            }
-        }
-        Ok((slowest, longest))
-    }
-
-    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that. The plan that
-    /// is stored has it from now on, so that a resumed run goes on with the same.
-    fn settle_window(
-        &mut self,
-        cell: usize,
-        slowest: f64,
-        longest: DurationNs,
-    ) -> Result<Window, Failure> {
-        let Cell { plan, run, .. } = self.cells[cell];
-        let mut window = Window::first(plan);
-        window.fit(slowest, longest, plan);
-        self.cells[cell].window = Some(window);
-        let mut plan = plan.clone();
-        plan.slices.found =
-            Some(Found { window: window.length, ramp: window.ramp, warmup: window.warmup });
-        self.write(run, Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))?;
-        self.note(
-            run,
-            format!(
-                "slices of {} after a ramp of {}, warm-up {}",
-                window.length, window.ramp, window.warmup
-            ),
-        )?;
-        Ok(window)
-    }
-
-    fn stop_all(&mut self, mut up: Vec<Up>) -> Result<(), Failure> {
+    pub(super) fn stop_all(&mut self, mut up: Vec<Up>) -> Result<(), Failure> {
         for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
             launched.server.ask_to_stop();
         }
@@ -515,11 +389,6 @@ impl Runner<'_> {
         self.write_events()
     }
 }
-
-/// Trials that find how long slices must be.
-const TRIAL: DurationNs = DurationNs::from_ms(30);
-const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
-const TRIAL_REPLIES: f64 = 10.0;
 
 fn logged(launched: Option<&Launched>) -> (u64, u64) {
     launched.map_or((0, 0), |launched| launched.server.logged())
@@ -558,6 +427,7 @@ fn end_of(up: &mut Up, sent: u64, closed_by_server: u64) -> Launch {
         emulated: false,
         place_starts: 0,
         cpu_ns: 0,
+        load: LaunchLoad::default(),
         throttled_periods: throttled.saturating_sub(up.throttled_before),
     }
 }

@@ -191,6 +191,11 @@ impl<'a> Runner<'a> {
         (0..self.cells.len()).filter(|cell| self.cells[*cell].stopped.is_none()).collect()
     }
 
+    /// The first cell that is still measured.
+    pub(super) fn active_first(&self) -> usize {
+        self.active().first().copied().unwrap_or(0)
+    }
+
     fn take(&mut self, cell: usize, round: &Round, left: DurationNs) -> Result<(), Failure> {
         if round.slices.iter().any(|slice| slice.counts.good > 0) {
             self.cells[cell].take(round, left);

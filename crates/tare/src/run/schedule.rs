@@ -26,13 +26,28 @@ pub fn seed_of(seed: u64, cell: usize) -> u64 {
     }
 }
 
-/// How much longer than the shortest each cycle's ramp is, as a share of `1 / RAMP_JITTER` of the
-/// window. A server of even pace answers in step with the start of load; a window that always
+/// How a cycle's slices differ from the run's: all variants of a cycle have the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How much longer than the shortest its ramp is, from 0 to 1: a share of `1 / RAMP_JITTER` of
+    /// the window.
+    pub ramp: f64,
+    /// How much longer than the shortest its window is, from 1 to [`LONGER_MAX`].
+    pub longer: f64,
+}
+
+/// Slices of one length would look at a server that has a rhythm always at the same phases.
+pub const LONGER_MAX: f64 = 3.0;
+/// Of lengths drawn evenly on a logarithmic scale.
+pub const LONGER_MEAN: f64 = 1.82;
+
+/// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a window that always
 /// opened at the same moment after it would always cut that pace at the same place, and count one
-/// reply too many or too few in each slice. All variants of a cycle have the same.
-pub fn ramps(seed: u64, round: u32, cycles: u32) -> Vec<f64> {
+/// reply too many or too few in each slice.
+pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
     let mut random = Random::stream(seed, "ramp", u64::from(round));
-    (0..cycles).map(|_| random.uniform()).collect()
+    let mut draw = || Shape { ramp: random.uniform(), longer: LONGER_MAX.powf(random.uniform()) };
+    (0..cycles).map(|_| draw()).collect()
 }
 
 /// Windows hold 200 replies, so that ramps differ by up to ten of them.

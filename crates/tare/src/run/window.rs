@@ -4,7 +4,7 @@ use tare_io::DurationNs;
 use tare_load::{Edges, Stretch};
 
 use super::plan::Plan;
-use super::schedule::RAMP_JITTER;
+use super::schedule::{RAMP_JITTER, Shape};
 
 /// The shape of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,27 @@ impl Window {
         self.warmup = plan.slices.warmup.unwrap_or(self.length);
     }
 
-    pub fn with_longer_ramp(self, share: f64) -> Self {
-        let most = self.length.as_ns() / RAMP_JITTER;
-        Self { ramp: self.ramp + DurationNs::from_ns((most as f64 * share) as u64), ..self }
+    /// Of a cycle; a length that the user chose stays.
+    pub fn shaped(self, shape: &Shape, is_fixed: bool) -> Self {
+        let most = self.length.as_ns() as f64 / RAMP_JITTER as f64;
+        let longer = if is_fixed { 1.0 } else { shape.longer };
+        let length = self.length.as_ns() as f64 * longer;
+        Self {
+            ramp: self.ramp + DurationNs::from_ns((most * shape.ramp) as u64),
+            length: DurationNs::from_ns(length as u64).min(Self::LONGEST.max(self.length)),
+            ..self
+        }
+    }
+
+    /// Load for as long as a mean ramp.
+    pub fn only_ramp(&self) -> Stretch {
+        let jitter = self.length.as_ns() / RAMP_JITTER / 2;
+        Stretch {
+            ramp: DurationNs::ZERO,
+            window: self.ramp + DurationNs::from_ns(jitter),
+            edges: Edges::Clock,
+            ..self.stretch()
+        }
     }
 
     pub fn stretch(&self) -> Stretch {

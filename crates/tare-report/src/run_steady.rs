@@ -1,0 +1,239 @@
+//! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
+//! exposed to.
+
+use tare_stats::estimate::mean;
+use tare_stats::samples::LaunchLoad;
+use tare_stats::sustained::{Agreement, Check, Sustained, still_changes};
+
+use crate::guards::Severity;
+use crate::run::{Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
+use crate::run_build::Evidence;
+use crate::run_guards::guard;
+use crate::run_words::{overhead, time};
+use crate::units::{count, duration, percent};
+
+/// Rests that were cut short, as a share.
+const RESTLESS: f64 = 0.2;
+/// CPU time outside of its slices, as a share of that in them; a larger tolerance allows more.
+const DEFERRED: f64 = 0.01;
+/// Time that threads waited for a CPU, as a share of what they used, where there are more of them
+/// than CPUs.
+const WAITED: f64 = 0.5;
+
+fn loads<'a>(
+    evidence: &'a Evidence<'_>,
+    variant: usize,
+) -> impl Iterator<Item = &'a LaunchLoad> + Clone {
+    evidence.totals[variant].launches.iter().map(|launch| &launch.load)
+}
+
+/// Sustained load contradicts slices: neither is the answer.
+pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
+    let found = own.filter_map(|comparison| {
+        let check = comparison.sustained?;
+        (check.agreement == Agreement::Disagrees).then_some((comparison, check))
+    });
+    let mut guards = Vec::new();
+    for (comparison, check) in found {
+        let metric = comparison.metric;
+        let severity = if comparison.asked { Severity::Void } else { Severity::Warn };
+        let in_slices = comparison.overhead_percent.into();
+        let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio)).into();
+        let text = format!(
+            "in slices its overhead in {} is {}, under load that does not let up {} ({}): it does \
+             not cost the same at all times, and neither is a verdict",
+            metric.word(),
+            overhead(&in_slices),
+            overhead(&under_load),
+            in_words(&check),
+        );
+        guards.extend(guard("not-steady", severity, Some(evidence.name(variant)), text));
+    }
+    guards
+}
+
+fn in_words(check: &Check) -> String {
+    let n = check.ratio.n;
+    let launches = if n == 1 { "launch" } else { "launches" };
+    format!("{n} {launches} of {}", duration(check.ns))
+}
+
+/// Work that a server does while others are measured is not in its price, and is in theirs.
+pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let idle: u64 = loads(evidence, variant).map(|load| load.idle_cpu_ns).sum();
+    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let used = rounds.filter_map(|round| Some((round.server?.cpu_ns, round.paid)));
+    let (cpu, paid) = used.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
+    let share = idle as f64 / cpu.max(1) as f64;
+    if share <= evidence.facts.question.tolerance.max(DEFERRED) {
+        return Vec::new();
+    }
+    let text = format!(
+        "it used CPU time while others were measured, {} of what it used in its slices: work that \
+         it put off; with that a request takes {} of CPU, not {}",
+        percent(share),
+        duration((cpu + idle) / paid.max(1)),
+        duration(cpu / paid.max(1)),
+    );
+    guard("deferred-work", Severity::Void, Some(evidence.name(variant)), text)
+}
+
+pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let rests: u32 = loads(evidence, variant).map(|load| load.rests).sum();
+    let cut: u32 = loads(evidence, variant).map(|load| load.rests_cut).sum();
+    let share = f64::from(cut) / f64::from(rests.max(1));
+    if share <= RESTLESS {
+        return Vec::new();
+    }
+    let text = format!(
+        "after {} of its slices some server did not stand still within 20 ms: others were measured \
+         while it worked",
+        percent(share)
+    );
+    guard("busy-while-idle", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+/// Its cost still changed, against the baseline's, when the longest warm-up was over.
+pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
+    let pairs = of(evidence.facts.question.baseline).zip(of(variant));
+    let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
+        round.launch.as_ref()?.load.sustained.clone()
+    };
+    let seen = pairs.filter_map(|(base, mine)| Some((sustained(base)?, sustained(mine)?)));
+    let changes: Vec<Option<f64>> = seen.map(|(base, mine)| still_changes(&base, &mine)).collect();
+    let found: Vec<f64> = changes.iter().filter_map(|change| *change).collect();
+    let same_way = found.iter().all(|c| *c > 0.0) || found.iter().all(|c| *c < 0.0);
+    if found.len() < 2 || found.len() * 2 <= changes.len() || !same_way {
+        return Vec::new();
+    }
+    let text = format!(
+        "its cost against the baseline's still changed by {} at the end of {} of {} launches' \
+         sustained load: it was not warm, or never is (--warmup-max, --sustained)",
+        percent(mean(&found).abs()),
+        found.len(),
+        changes.len()
+    );
+    guard("not-warm", Severity::Void, Some(evidence.name(variant)), text)
+}
+
+/// More threads that work than CPUs that they may use, and they wait for each other.
+pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let launches: Vec<&LaunchLoad> =
+        loads(evidence, variant).filter(|load| load.cpus > 0).collect();
+    let Some(cpus) = launches.first().map(|load| load.cpus) else { return Vec::new() };
+    let threads: Vec<f64> = launches.iter().map(|load| f64::from(load.busy_threads)).collect();
+    let threads = mean(&threads);
+    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let used: u64 = rounds.filter_map(|round| Some(round.server?.cpu_ns)).sum();
+    let waited: u64 = launches.iter().map(|load| load.delay_ns).sum();
+    let share = waited as f64 / used.max(1) as f64;
+    if threads < f64::from(cpus) + 0.5 || share <= WAITED {
+        return Vec::new();
+    }
+    let text = format!(
+        "{threads:.0} of its threads work and may use {} ({} of the time that they ran they waited \
+         for a CPU): more workers cannot be faster here; give servers more with --server-cpus",
+        cpus_of(cpus as usize),
+        percent(share)
+    );
+    guard("short-of-cpus", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn cpus_of(cpus: usize) -> String {
+    match cpus {
+        1 => "1 CPU".into(),
+        n => format!("{n} CPUs"),
+    }
+}
+
+/// For the report, where there was any.
+pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
+    let check = comparison.sustained?;
+    Some(SustainedCheck {
+        ratio: check.ratio,
+        overhead_percent: check.ratio.map(|ratio| comparison.metric.overhead_percent(ratio)).into(),
+        launches: check.ratio.n,
+        ns: check.ns,
+        agrees: match check.agreement {
+            Agreement::Agrees => Some(true),
+            Agreement::Disagrees => Some(false),
+            Agreement::Unclear => None,
+        },
+    })
+}
+
+/// What each launch of a variant was exposed to: medians over launches.
+pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
+    let median = |values: &mut dyn Iterator<Item = u64>| {
+        let mut values: Vec<u64> = values.collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or(0)
+    };
+    let rounds = || evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let sustained = || loads(evidence, variant).filter_map(|load| load.sustained.as_ref());
+    let length = |s: &Sustained| s.bins.iter().map(|bin| bin.ns).sum::<u64>();
+    Exposure {
+        warmup_ns: median(&mut loads(evidence, variant).map(|load| load.warmup.ns)),
+        load_ns: median(&mut rounds().map(|round| round.counts.window_ns)),
+        requests: median(&mut rounds().map(|round| round.counts.started)),
+        sustained_launches: sustained().count() as u32,
+        sustained_ns: sustained().map(length).min().unwrap_or(0),
+    }
+}
+
+/// On what all rests, in one sentence.
+pub fn exposed(report: &RunReport) -> String {
+    let all = || report.variants.iter().map(|variant| &variant.exposure);
+    let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
+    let seconds = |ns: u64| match ns as f64 / 1e9 {
+        s if s < 10.0 => format!("{s:.2} s"),
+        s => time(s),
+    };
+    let warmups: Vec<u64> = all().map(|exposure| exposure.warmup_ns).collect();
+    let (low, high) = (warmups.iter().min().unwrap_or(&0), warmups.iter().max().unwrap_or(&0));
+    let warmup = match high.saturating_sub(*low) > 100_000_000 {
+        true => format!("{} to {}", seconds(*low), seconds(*high)),
+        false => seconds(*high),
+    };
+    let mut text = format!(
+        "each launch: {} of load in slices, {} requests, after {warmup} of warm-up",
+        seconds(least(|exposure| exposure.load_ns)),
+        count(least(|exposure| exposure.requests)),
+    );
+    let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
+    text += &match sustained {
+        0 => "; no sustained load: what needs longer than a slice was not seen".to_owned(),
+        n => {
+            let ns = seconds(least(|exposure| exposure.sustained_ns));
+            format!("; {n} of sustained load, {ns}: what comes less often than that was not seen",)
+        }
+    };
+    text
+}
+
+/// CPUs of the load and of each server, where they are known.
+pub fn placed(report: &RunReport) -> Option<String> {
+    let list = |key: &str| -> Option<Vec<u64>> {
+        let list = report.plan.get(key)?.as_array()?;
+        let list: Vec<u64> = list.iter().filter_map(serde_json::Value::as_u64).collect();
+        (!list.is_empty()).then_some(list)
+    };
+    let in_words = |list: &[u64]| {
+        let all: Vec<String> = list.iter().map(u64::to_string).collect();
+        format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
+    };
+    let (load, servers) = (list("load_cpus")?, list("server_cpus")?);
+    Some(format!("each server may use {}, the load {}", in_words(&servers), in_words(&load)))
+}
+
+/// What sustained load says of the metrics asked for, where it agrees.
+pub(crate) fn confirmed(comparison: &Comparison) -> Option<String> {
+    let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
+    let shown = overhead(&check.overhead_percent);
+    Some(match check.agrees {
+        Some(_) => format!("sustained load says {shown}"),
+        None => format!("sustained load says {shown}, which is too little known to confirm it"),
+    })
+}

@@ -1,0 +1,437 @@
+//! Load that does not let up, on all variants at once.
+//!
+//! Slices are short, and between them a server rests. A server that puts work off, lives on credit,
+//! or pauses now and then looks better in slices than under the load that people mean. So a few
+//! launches get seconds of load, all variants at the same time: they share the machine's weather,
+//! and what each costs is read from its own CPU time. See docs/method.md.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::Question;
+use crate::digest::{RoundDigest, Scatter, VariantRound};
+use crate::estimate::{Estimate, mean, t_quantile, variance};
+use crate::metric::Metric;
+use crate::samples::Launch;
+
+/// One variant's part of a stretch of such load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sustained {
+    /// It began with the launch's first request.
+    pub cold: bool,
+    pub bins: Vec<Bin>,
+    /// Nearly all of its CPU time is one thread's: how long that waited for a CPU is then how long
+    /// the server did.
+    pub one_thread: bool,
+}
+
+/// A piece of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bin {
+    pub ns: u64,
+    pub answered: u64,
+    /// Zero throughout where the server is not metered.
+    pub cpu_ns: u64,
+    /// Time that its busiest thread was ready to run, and was not running.
+    pub delay_ns: u64,
+}
+
+impl Bin {
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            ns: self.ns + more.ns,
+            answered: self.answered + more.answered,
+            cpu_ns: self.cpu_ns + more.cpu_ns,
+            delay_ns: self.delay_ns + more.delay_ns,
+        }
+    }
+
+    fn cost(self) -> Option<f64> {
+        positive(self.cpu_ns as f64 / self.answered as f64)
+    }
+
+    /// Replies for its CPU time: a server that only the CPU limits gives so many more.
+    fn yields(self) -> Option<f64> {
+        positive(self.answered as f64 / self.cpu_ns as f64)
+    }
+
+    /// Replies a second of the time in which it could run: what it would give alone.
+    fn rate(self) -> Option<f64> {
+        positive(self.answered as f64 / self.ns.saturating_sub(self.delay_ns) as f64)
+    }
+
+    /// Share of that time in which it did not.
+    fn idle(self) -> f64 {
+        1.0 - self.cpu_ns as f64 / self.ns.saturating_sub(self.delay_ns).max(1) as f64
+    }
+}
+
+fn positive(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+fn sum(bins: &[Bin]) -> Bin {
+    bins.iter().copied().fold(Bin::default(), Bin::plus)
+}
+
+/// How long a launch took until it did not change any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUp {
+    pub ns: u64,
+    pub requests: u64,
+}
+
+/// Bins that are looked at together.
+const SPAN: usize = 5;
+/// Changes up to this share (of a logarithm) are not looked for.
+const STEADY: f64 = 0.03;
+/// Standard deviations beyond which a change is no accident.
+const STEADY_SIGMAS: f64 = 4.5;
+/// Compilers warm up in a few tiers.
+const STEPS_MAX: usize = 8;
+
+impl Sustained {
+    /// From its beginning until cost and rate are what they are at its end.
+    pub fn warm_up(&self) -> WarmUp {
+        let series = [Bin::cost, |bin: Bin| positive(bin.ns as f64 / bin.answered as f64)];
+        let until = series.into_iter().map(|of| settles(&logs(&self.bins, of))).max().unwrap_or(0);
+        let before = sum(&self.bins[..until.min(self.bins.len())]);
+        WarmUp { ns: before.ns, requests: before.answered }
+    }
+
+    /// What comes after so long a warm-up.
+    fn after(&self, warm_ns: u64) -> &[Bin] {
+        let mut ns = 0;
+        let from = self.bins.iter().position(|bin| {
+            let is_after = ns >= warm_ns;
+            ns += bin.ns;
+            is_after
+        });
+        &self.bins[from.unwrap_or(self.bins.len())..]
+    }
+
+    fn ns(&self) -> u64 {
+        sum(&self.bins).ns
+    }
+}
+
+fn logs(bins: &[Bin], of: impl Fn(Bin) -> Option<f64>) -> Vec<f64> {
+    let values: Option<Vec<f64>> = bins.iter().map(|bin| Some(of(*bin)?.ln())).collect();
+    values.unwrap_or_default()
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Standard deviation by the median of absolute deviations, which strays do not move.
+fn spread(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let away: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    1.483 * median(&away)
+}
+
+/// The index from which costs fall no further: after the last step down that is no accident. A
+/// server that warms up has several; one that becomes dearer does not warm up.
+fn settles(values: &[f64]) -> usize {
+    let mut from = 0;
+    for _ in 0..STEPS_MAX {
+        match step_down(&values[from..]) {
+            Some(at) => from += at,
+            None => break,
+        }
+    }
+    from
+}
+
+/// Where the clearest step down is, should there be one.
+fn step_down(values: &[f64]) -> Option<usize> {
+    let n = values.len();
+    if n < 3 * SPAN {
+        return None;
+    }
+    let jumps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Of jumps, which one step does not make larger; of the end, which drifts as machines do.
+    let sigma = (spread(&jumps) / 2f64.sqrt()).max(spread(&values[n / 2..]));
+    let (middle, wild) = (median(values), 8.0 * spread(values).max(sigma));
+    let calm = values.iter().map(|value| value.clamp(middle - wild, middle + wild));
+    let sums: Vec<f64> = calm
+        .scan(0.0, |sum, value| {
+            *sum += value;
+            Some(*sum)
+        })
+        .collect();
+    let all = sums[n - 1];
+    let drop = |at: usize| sums[at - 1] / at as f64 - (all - sums[at - 1]) / (n - at) as f64;
+    let score = |at: usize| drop(at) / (sigma * (1.0 / at as f64 + 1.0 / (n - at) as f64).sqrt());
+    let at = (1..=n * 2 / 3).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
+    (drop(at) > STEADY && score(at) > STEADY_SIGMAS).then_some(at)
+}
+
+/// What one launch of two variants showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    /// Log ratio, and the variance it has from bin to bin.
+    log_ratio: f64,
+    noise: f64,
+    ns: u64,
+}
+
+/// Blocks of bins whose ratios show how well a launch's is known.
+const BLOCKS: usize = 8;
+/// Of a launch's load, what must be left after its warm-up.
+const LEFT_MIN: f64 = 0.3;
+
+fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Copy) -> Option<Seen> {
+    let warm = [base, mine].into_iter().filter(|s| s.cold).map(|s| s.warm_up().ns).max();
+    let (base, own) = (base.after(warm.unwrap_or(0)), mine.after(warm.unwrap_or(0)));
+    let n = base.len().min(own.len());
+    let (base, own) = (&base[..n], &own[..n]);
+    if n == 0 || (sum(own).ns as f64) < mine.ns() as f64 * LEFT_MIN {
+        return None;
+    }
+    let ratio = |range: std::ops::Range<usize>| {
+        Some((of(sum(&own[range.clone()]))? / of(sum(&base[range]))?).ln())
+    };
+    let log_ratio = ratio(0..n)?;
+    let size = n.div_ceil(BLOCKS);
+    let blocks = (0..n).step_by(size).filter_map(|at| ratio(at..(at + size).min(n)));
+    let blocks: Vec<f64> = blocks.collect();
+    // A pause is in one block of eight; how often pauses come, launches tell.
+    let noise = spread(&blocks).powi(2) / blocks.len().max(1) as f64;
+    Some(Seen { log_ratio, noise, ns: sum(own).ns })
+}
+
+/// By how much (of a logarithm) the cost of one against the other still changes in the last half of
+/// a stretch of load, where it does: what the machine does to both is not seen.
+pub fn still_changes(base: &Sustained, mine: &Sustained) -> Option<f64> {
+    let pairs = base.bins.iter().zip(&mine.bins);
+    let ratios: Option<Vec<f64>> =
+        pairs.map(|(base, mine)| Some((mine.cost()? / base.cost()?).ln())).collect();
+    let ratios = ratios.filter(|ratios| ratios.len() >= 4 * SPAN)?;
+    let (early, late) = ratios[ratios.len() / 2..].split_at(ratios.len() / 4);
+    let change = median(late) - median(early);
+    let error = |part: &[f64]| spread(part) * 1.25 / (part.len() as f64).sqrt();
+    let seen = change.abs() > STEADY.max(STEADY_SIGMAS * error(early).hypot(error(late)));
+    seen.then_some(change)
+}
+
+/// Whether sustained load says the same as slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    Agrees,
+    /// They are further apart than the tolerance, which may be chance: more launches would tell.
+    Unclear,
+    Disagrees,
+}
+
+/// What sustained load says of one comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Check {
+    /// Of the variant's value to the baseline's, with an interval of its own; `n` are launches.
+    pub ratio: Estimate,
+    pub agreement: Agreement,
+    /// Of load on each launch, at least.
+    pub ns: u64,
+}
+
+/// Standard errors that a difference must be beyond the tolerance: one in a hundred by chance would
+/// be called different if it were as large as the tolerance, none to speak of if it were nil.
+const SIGMAS: f64 = 2.6;
+/// Servers that share a CPU push each other's data out of its caches: so much of a difference may
+/// come of that.
+const OF_EFFECT: f64 = 0.15;
+/// So many launches' worth is what is expected of them.
+const EXPECTED: f64 = 4.0;
+/// What identical launches are expected to differ by, before many were seen; as many rounds' worth.
+const BETWEEN_PRIOR: f64 = 0.01 * 0.01;
+const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
+
+/// Compares what slices said (a ratio over these rounds' log ratios) with the sustained load of
+/// those rounds that have it. `None` where there is none, or where it says nothing of this metric.
+pub fn check(
+    digests: &[RoundDigest],
+    metric: Metric,
+    [baseline, variant]: [usize; 2],
+    slices: &Estimate,
+    question: &Question,
+) -> Option<Check> {
+    let of_rounds = |v: usize| digests.iter().map(move |digest| &digest.variants[v]);
+    let of = match metric {
+        Metric::ServerCpu => Bin::cost,
+        Metric::Throughput => rate_of(digests, [baseline, variant])?,
+        _ => return None,
+    };
+    let seen: Vec<Seen> = of_rounds(baseline)
+        .zip(of_rounds(variant))
+        .filter_map(|(base, mine)| see(sustained(base)?, sustained(mine)?, of))
+        .collect();
+    if seen.is_empty() {
+        return None;
+    }
+    let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
+    let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
+    let n = seen.len() as f64;
+    // What is expected of a launch, and how these differ.
+    let expected = between(digests, metric, variant) + noise;
+    let differ = variance(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
+    let of_one = (EXPECTED * expected + (n - 1.0) * differ) / (EXPECTED + n - 1.0);
+    let error = (of_one / n).sqrt();
+    let degrees = (digests.len() as f64 - 1.0).max(1.0);
+    let level = question.level;
+    let half = t_quantile(degrees, level) * error;
+    let log = Estimate { point, lower: point - half, upper: point + half, level, n: n as u32 };
+    let of_slices = slices.point.ln();
+    // Half widths are two standard errors, or more.
+    let error_of_slices = (slices.upper.ln() - slices.lower.ln()) / 4.0;
+    let apart = (point - of_slices).abs();
+    let allowed = question.tolerance + OF_EFFECT * of_slices.abs();
+    let agreement = if apart <= allowed {
+        Agreement::Agrees
+    } else if apart > allowed + SIGMAS * error.hypot(error_of_slices) {
+        Agreement::Disagrees
+    } else {
+        Agreement::Unclear
+    };
+    let ns = seen.iter().map(|seen| seen.ns).min()?;
+    Some(Check { ratio: log.from_log(), agreement, ns })
+}
+
+fn sustained(round: &VariantRound) -> Option<&Sustained> {
+    round.launch.as_ref().and_then(|launch: &Launch| launch.load.sustained.as_ref())
+}
+
+/// More idle under sustained load than in slices by this share: something else than the server,
+/// such as the client, holds it up.
+const MORE_IDLE: f64 = 0.10;
+/// From this share of its CPUs on, the CPU is what limits a server.
+const CPU_BOUND: f64 = 0.85;
+
+/// What tells how much a server can do: replies in the time that it could run, or, where that
+/// cannot be known and the CPU is its limit, the cost of a request.
+fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Option<f64>> {
+    let (mut by_rate, mut is_bound) = (true, true);
+    for variant in pair {
+        let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+        let (mut busy, mut n, mut all, mut cpus) = (0.0, 0.0, Bin::default(), 1.0);
+        let mut one_thread = true;
+        for round in rounds {
+            // Of slices: what a request costs, times requests a second.
+            if let Some(server) = round.server
+                && round.counts.due.is_none()
+            {
+                let cost = server.cpu_ns as f64 / round.paid.max(1) as f64;
+                busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
+                n += 1.0;
+            }
+            if let Some(sustained) = sustained(round) {
+                all = all.plus(sum(&sustained.bins));
+                one_thread &= sustained.one_thread;
+            }
+            cpus = round.launch.as_ref().map_or(1.0, |launch| f64::from(launch.load.cpus.max(1)));
+        }
+        if n == 0.0 || all.cpu_ns == 0 {
+            return None;
+        }
+        let busy: f64 = busy / n;
+        by_rate &= one_thread && all.idle() <= (1.0 - busy).max(0.0) + MORE_IDLE;
+        is_bound &= busy >= CPU_BOUND * if one_thread { 1.0 } else { cpus };
+    }
+    match (by_rate, is_bound) {
+        (true, _) => Some(Bin::rate),
+        (false, true) => Some(Bin::yields),
+        (false, false) => None,
+    }
+}
+
+/// The variance that launches add to a log ratio, as the rounds' slices saw it.
+fn between(digests: &[RoundDigest], metric: Metric, variant: usize) -> f64 {
+    let of = |digest: &RoundDigest| {
+        let round = &digest.variants[variant];
+        let scatter: Option<Scatter> = round.scatter[metric as usize];
+        let within = scatter.map_or(0.0, |scatter| scatter.of_mean(digest.cycles));
+        Some((round.log_ratio(metric)?, within))
+    };
+    let rounds: Vec<(f64, f64)> = digests.iter().filter_map(of).collect();
+    let n = rounds.len() as f64;
+    let (ratios, within): (Vec<f64>, Vec<f64>) = rounds.into_iter().unzip();
+    let seen = if n < 2.0 { 0.0 } else { (variance(&ratios) - mean(&within)).max(0.0) };
+    (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS + seen * n) / (BETWEEN_PRIOR_ROUNDS + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_io::Random;
+
+    fn normal(random: &mut Random) -> f64 {
+        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
+    }
+
+    /// Bins of 25 ms in which half a CPU serves requests of this cost in µs, with noise.
+    fn load(noise: f64, seed: u64, cost_us: impl Fn(f64) -> f64) -> Sustained {
+        let mut random = Random::stream(seed, "sustained", 0);
+        let mut draw = |at: usize| {
+            let cost = cost_us(at as f64 * 0.025) * (noise * normal(&mut random)).exp();
+            let cpu_ns = 12_500_000;
+            let answered = (f64::from(cpu_ns) / 1000.0 / cost) as u64;
+            Bin { ns: 25_000_000, answered, cpu_ns: cpu_ns as u64, delay_ns: 12_500_000 }
+        };
+        let bins = (0..132).map(&mut draw).collect();
+        Sustained { cold: true, bins, one_thread: true }
+    }
+
+    #[test]
+    fn warm_ups_are_found_where_there_are_any() {
+        let warm_ms = |noise: f64, cost: &dyn Fn(f64) -> f64| -> Vec<u64> {
+            let found = (0..40).map(|seed| load(noise, seed, cost).warm_up().ns / 1_000_000);
+            let mut found: Vec<u64> = found.collect();
+            found.sort_unstable();
+            found
+        };
+        for noise in [0.01, 0.1] {
+            let none = warm_ms(noise, &|_| 20.0);
+            assert!(none[37] == 0 && none[39] <= 100, "{noise}: {none:?}");
+            let step = warm_ms(noise, &|t| if t < 2.0 { 24.0 } else { 20.0 });
+            assert!(step[0] >= 1800 && step[39] <= 2200, "{noise}: {step:?}");
+            let tiers = |t| {
+                if t < 0.3 {
+                    60.0
+                } else if t < 1.0 {
+                    25.0
+                } else {
+                    20.0
+                }
+            };
+            let tiers = warm_ms(noise, &tiers);
+            assert!(tiers[0] >= 900 && tiers[37] <= 1200, "{noise}: {tiers:?}");
+            let dearer = warm_ms(noise, &|t| if t < 1.0 { 20.0 } else { 24.0 });
+            assert!(dearer[37] <= 100, "what becomes dearer does not warm up: {dearer:?}");
+        }
+    }
+
+    #[test]
+    fn what_both_do_is_no_change_and_what_one_does_is() {
+        let steady = |seed| load(0.03, seed, |_| 20.0);
+        let tiring = |seed| load(0.03, seed, |t| 20.0 + 3.0 * t);
+        let count = |a: &dyn Fn(u64) -> Sustained, b: &dyn Fn(u64) -> Sustained| {
+            (0..100).filter(|n| still_changes(&a(2 * n), &b(2 * n + 1)).is_some()).count()
+        };
+        assert_eq!(count(&steady, &steady), 0);
+        assert_eq!(count(&tiring, &tiring), 0);
+        assert!(count(&steady, &tiring) >= 80);
+    }
+
+    #[test]
+    fn capacity_is_what_it_gives_in_the_time_that_it_can_run() {
+        let bin = Bin { ns: 1000, answered: 10, cpu_ns: 400, delay_ns: 500 };
+        assert_eq!((bin.rate(), bin.cost(), bin.yields()), (Some(0.02), Some(40.0), Some(0.025)));
+        assert!((bin.idle() - 0.2).abs() < 1e-12);
+        let mixed = see(&load(0.0, 0, |_| 20.0), &load(0.0, 0, |_| 25.0), Bin::rate).unwrap();
+        assert!((mixed.log_ratio + 0.223).abs() < 0.001 && mixed.noise < 1e-6, "{mixed:?}");
+    }
+}

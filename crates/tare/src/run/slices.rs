@@ -1,0 +1,329 @@
+//! One cell's part of a round: warm-up, slices in turn, rests between them.
+
+use std::sync::Arc;
+
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+use tare_lab::meter::Meter;
+use tare_stats::samples::{Ramps, Round, ServerUse, Slice};
+use tare_store::Entry;
+
+use super::cell::Cell;
+use super::plan::{Found, Plan};
+use super::round::{LanePlan, Up};
+use super::runner::Runner;
+use super::schedule;
+use super::window::{Window, edges};
+use crate::failure::Failure;
+
+/// Trials that find how long slices must be, and how many of each variant.
+const TRIAL: DurationNs = DurationNs::from_ms(30);
+const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
+const TRIAL_REPLIES: f64 = 10.0;
+const TRIALS: usize = 3;
+
+/// A slice is over when all servers have stood still for this long …
+const STILL: DurationNs = DurationNs::from_us(1500);
+/// … using no more of it than this, …
+const STILL_CPU_NS: u64 = 45_000;
+/// … or when they have had this long to.
+const REST_MAX: DurationNs = DurationNs::from_ms(20);
+const REST_LOOK: std::time::Duration = std::time::Duration::from_micros(250);
+
+/// Threads that used this share of their server's CPU time do its work.
+const BUSY_SHARE: f64 = 0.1;
+
+impl Runner<'_> {
+    pub(super) fn open_lanes(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        up: &[Up],
+    ) -> Result<Vec<String>, Failure> {
+        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
+        self.clients(cell).open(&lanes)
+    }
+
+    /// Connections, warm-up, cycles.
+    pub(super) fn measure(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        up: &mut [Up],
+        round: &mut Round,
+    ) -> Result<(), Failure> {
+        let said = self.open_lanes(cell, lane, up)?;
+        let run = self.cells[cell].run;
+        self.note_reactors(run, said)?;
+        let window = match self.cells[cell].window {
+            Some(window) => window,
+            None => {
+                let (slowest, longest) = self.trial(cell, lane, up)?;
+                self.settle_window(cell, slowest, longest)?
+            }
+        };
+        for at in 0..up.len() {
+            self.warm(cell, lane, at, &mut up[at], window)?;
+            // Threads and processes that load brought to life are there now.
+            up[at].meter = up[at].launched.as_ref().map(|launched| launched.server.meter());
+        }
+        let seed = schedule::seed_of(self.plan().seed, cell);
+        let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
+        let shapes = schedule::shapes(seed, round.index, round.cycles);
+        let is_fixed = self.cells[cell].plan.slices.window.is_some();
+        rest(up);
+        let before: Vec<_> = up.iter().map(Alone::of).collect();
+        let mut own = vec![0; up.len()];
+        for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
+            let window = window.shaped(&shape, is_fixed);
+            for (position, at) in variants.into_iter().enumerate() {
+                let variant = up[at].variant;
+                let Some(slice) = self.slice(cell, at, up, lane, window)? else {
+                    return Ok(());
+                };
+                own[at] += slice.server.map_or(0, |server| server.cpu_ns);
+                let (cycle, position) = (cycle as u32, position as u32);
+                let slice = Slice { variant: variant as u32, cycle, position, ..slice };
+                let slice = Arc::new(slice);
+                self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
+                round.slices.push(Arc::unwrap_or_clone(slice));
+            }
+        }
+        for (at, before) in before.into_iter().enumerate() {
+            own[at] += self.ramp(cell, at, up, lane, window)?;
+            let after = Alone::of(&up[at]);
+            let load = &mut up[at].lanes[lane].load;
+            load.idle_cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns).saturating_sub(own[at]);
+            (load.busy_threads, load.delay_ns) = after.threads_since(&before);
+            load.cpus = self.plan().server_cpus.len() as u32;
+        }
+        Ok(())
+    }
+
+    /// Loads a launch until it has had the warm-up that its variant needs.
+    fn warm(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        at: usize,
+        up: &mut Up,
+        window: Window,
+    ) -> Result<(), Failure> {
+        let Cell { plan, warm, .. } = &self.cells[cell];
+        let needed = match (plan.slices.warmup, warm) {
+            (None, Some(warm)) if up.launched.is_some() => warm[up.variant],
+            _ => Default::default(),
+        };
+        let most = plan.slices.warmup_max();
+        let mut left = window.warmup;
+        let LanePlan { plan, load, .. } = &mut up.lanes[lane];
+        loop {
+            let ns = needed.ns.saturating_sub(load.warmup.ns);
+            left = left.max(DurationNs::from_ns(ns));
+            let stretch = Window { warmup: left, ..window }.warmup();
+            let measured = self.clients(cell).slice(at, plan, stretch)?;
+            load.warmup.ns += left.as_ns();
+            load.warmup.requests += measured.counts.answered;
+            let is_warm = load.warmup.ns >= needed.ns && load.warmup.requests >= needed.requests;
+            if is_warm || load.warmup.ns >= most.as_ns() || self.interrupted() {
+                return Ok(());
+            }
+            left = window.length;
+        }
+    }
+
+    /// One slice on the variant that was opened at that place, and the rest after it; `None` where
+    /// the user cut it short.
+    fn slice(
+        &mut self,
+        cell: usize,
+        at: usize,
+        up: &mut [Up],
+        lane: usize,
+        window: Window,
+    ) -> Result<Option<Slice>, Failure> {
+        let before = up[at].used();
+        let plan = &up[at].lanes[lane].plan;
+        let measured = self.clients(cell).slice(at, plan, window.stretch())?;
+        let still = rest(up);
+        let load = &mut up[at].lanes[lane].load;
+        load.rests += 1;
+        load.rests_cut += u32::from(!still);
+        let after = up[at].used();
+        if self.interrupted() {
+            return Ok(None);
+        }
+        let server = after.zip(before).map(|(after, before)| after.since(before));
+        if let Some(gone) = up[at].launched.as_ref().and_then(|l| l.server.place_gone()) {
+            return Err(gone.into());
+        }
+        let (counts, latencies) = (measured.counts, measured.latencies);
+        let slice = Slice { counts, server, latencies, ..Slice::default() };
+        if slice.counts.answered == 0
+            && let Some(launched) = &up[at].launched
+            && !launched.server.is_alive()
+        {
+            let name = &self.plan().variants[up[at].variant].name;
+            return Err(Failure::Target(format!("{name}: the server died under load")));
+        }
+        Ok(Some(slice))
+    }
+
+    /// Load that is as short as a slice's ramp, so that what ramps cost can be taken out; CPU time.
+    fn ramp(
+        &mut self,
+        cell: usize,
+        at: usize,
+        up: &mut [Up],
+        lane: usize,
+        window: Window,
+    ) -> Result<u64, Failure> {
+        let before = up[at].used();
+        let plan = &up[at].lanes[lane].plan;
+        let measured = self.clients(cell).slice(at, plan, window.only_ramp())?;
+        rest(up);
+        let Some((after, before)) = up[at].used().zip(before) else { return Ok(0) };
+        let (server, answered) = (after.since(before), measured.counts.answered);
+        if answered > 0 {
+            up[at].lanes[lane].load.ramps = Some(Ramps { ramps: 1, answered, server });
+        }
+        Ok(server.cpu_ns)
+    }
+
+    /// Where variants run alone, all of them are tried once before the first round.
+    pub(super) fn fit_alone(&mut self, cell: usize) -> Result<(), Failure> {
+        let mut slowest = f64::INFINITY;
+        let mut longest = DurationNs::ZERO;
+        for variant in 0..self.plan().variants.len() {
+            let up = self.launch_all(&[variant], 0, &[cell])?;
+            if self.interrupted() {
+                return Ok(());
+            }
+            self.open_lanes(cell, 0, &up)?;
+            let (per_s, mean) = self.trial(cell, 0, &up)?;
+            slowest = slowest.min(per_s);
+            longest = longest.max(mean);
+            self.clients(cell).close()?;
+            self.stop_all(up)?;
+        }
+        self.settle_window(cell, slowest, longest).map(drop)
+    }
+
+    /// The fewest replies a second of any lane, and the longest mean latency: medians of a few
+    /// trials, for one that was disturbed would settle the whole run.
+    fn trial(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
+        let mut slowest = f64::INFINITY;
+        let mut longest = DurationNs::ZERO;
+        for (at, up) in up.iter().enumerate() {
+            let edges = edges(self.cells[cell].plan);
+            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
+            let plan = &up.lanes[lane].plan;
+            let mut seen = Vec::new();
+            while seen.len() < TRIALS {
+                let measured = self.clients(cell).slice(at, plan, trial.stretch())?;
+                let (per_s, mean) = measured.rate_and_mean();
+                let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
+                if enough {
+                    seen.push((per_s, mean));
+                } else if trial.length >= Window::LONGEST {
+                    seen = vec![(per_s, mean); TRIALS];
+                }
+                if self.interrupted() {
+                    return Ok((slowest, longest));
+                }
+                if !enough {
+                    let longer = DurationNs::from_ns(trial.length.as_ns() * 4);
+                    trial.length = longer.min(Window::LONGEST);
+                }
+            }
+            seen.sort_by(|a, b| a.0.total_cmp(&b.0));
+            slowest = slowest.min(seen[TRIALS / 2].0);
+            seen.sort_by_key(|(_, mean)| *mean);
+            longest = longest.max(seen[TRIALS / 2].1);
+        }
+        Ok((slowest, longest))
+    }
+
+    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that.
+    fn settle_window(
+        &mut self,
+        cell: usize,
+        slowest: f64,
+        longest: DurationNs,
+    ) -> Result<Window, Failure> {
+        let Cell { plan, run, .. } = self.cells[cell];
+        let mut window = Window::first(plan);
+        window.fit(slowest, longest, plan);
+        self.cells[cell].window = Some(window);
+        self.write_found(cell)?;
+        self.note(
+            run,
+            format!(
+                "slices of {} after a ramp of {}, warm-up {}",
+                window.length, window.ramp, window.warmup
+            ),
+        )?;
+        Ok(window)
+    }
+
+    /// The plan that is stored has what was found from now on, so that a resumed run goes on with
+    /// the same.
+    pub(super) fn write_found(&mut self, cell: usize) -> Result<(), Failure> {
+        let Cell { plan, run, window, warm, .. } = &self.cells[cell];
+        let Some(window) = window else { return Ok(()) };
+        let mut plan: Plan = (*plan).clone();
+        plan.slices.found = Some(Found {
+            window: window.length,
+            ramp: window.ramp,
+            warmup: window.warmup,
+            warm: warm.clone(),
+        });
+        self.write(*run, Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))
+    }
+}
+
+/// What a server has used so far, by itself.
+struct Alone {
+    cpu_ns: u64,
+    threads: Vec<[u64; 2]>,
+}
+
+impl Alone {
+    fn of(up: &Up) -> Self {
+        Self {
+            cpu_ns: up.used().map_or(0, |used: ServerUse| used.cpu_ns),
+            threads: up.meter.as_ref().map(Meter::threads).unwrap_or_default(),
+        }
+    }
+
+    /// Threads that did the work, and how long all waited for a CPU.
+    fn threads_since(&self, before: &Self) -> (u32, u64) {
+        let pairs = self.threads.iter().zip(&before.threads);
+        let since =
+            |at: usize| pairs.clone().map(move |(now, then)| now[at].saturating_sub(then[at]));
+        let cpu: u64 = since(0).sum();
+        let least = (cpu as f64 * BUSY_SHARE).max(1.0);
+        let busy = since(0).filter(|ns| *ns as f64 >= least).count();
+        (busy as u32, since(1).sum())
+    }
+}
+
+/// Waits until all servers stand still, so that what one has put off is not done while another is
+/// measured. Whether they do.
+fn rest(up: &[Up]) -> bool {
+    let used = || -> u64 { up.iter().filter_map(|up| up.meter.as_ref()?.cpu_ns()).sum() };
+    let limit = monotonic_now() + REST_MAX;
+    let (mut last, mut since) = (used(), monotonic_now());
+    loop {
+        std::thread::sleep(REST_LOOK);
+        let (used, now) = (used(), monotonic_now());
+        if used > last + STILL_CPU_NS {
+            (last, since) = (used, now);
+        } else if now.since(since) >= STILL {
+            return true;
+        }
+        if now >= limit {
+            return false;
+        }
+    }
+}
