@@ -5,6 +5,7 @@ use crate::estimate::{Estimate, sidak};
 use crate::metric::{Basis, Metric};
 use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
+use crate::weighted;
 
 /// What is asked of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,8 @@ pub struct Comparison {
     pub pauses: bool,
     /// Each round's log ratio, in order.
     pub rounds: Vec<f64>,
+    /// What each has of the whole, by its own precision.
+    pub shares: Vec<f64>,
     /// What load that does not let up says of it; of throughput and CPU, where it was put on.
     pub sustained: Option<Check>,
 }
@@ -83,8 +86,10 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let mut found = Vec::new();
     for variant in (0..variants).filter(|variant| *variant != question.baseline) {
         for metric in Metric::ALL {
-            let rounds: Vec<f64> =
-                digests.iter().filter_map(|d| d.variants[variant].log_ratio(metric)).collect();
+            let rounds: Vec<weighted::Round> = digests
+                .iter()
+                .filter_map(|d| d.variants[variant].weighable(metric, d.cycles))
+                .collect();
             if rounds.len() >= 2 {
                 found.push((variant, metric, rounds));
             }
@@ -96,7 +101,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let comparisons = found.into_iter().filter_map(|(variant, metric, rounds)| {
         let asked = asked(&metric);
         let level = levels[usize::from(asked)];
-        let ratio = Estimate::of_mean(&rounds, 1.0 - (1.0 - level) * PRICE_OF_LOOKING)?;
+        let weighted = weighted::mean_of(&rounds, 1.0 - (1.0 - level) * PRICE_OF_LOOKING)?;
+        let ratio = weighted.estimate;
         let ratio = Estimate { level, ..with_systematic(ratio).from_log() };
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
@@ -117,7 +123,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             verdict,
             pauses: ratio_of_totals.is_some_and(|total| pauses(&ratio, total, question.tolerance)),
             ratio_of_totals,
-            rounds,
+            rounds: rounds.into_iter().map(|round| round.value).collect(),
+            shares: weighted.shares,
             sustained,
         })
     });

@@ -5,6 +5,7 @@ use crate::distribution::Distribution;
 use crate::estimate::{trimmed_mean, trimmed_variance, variance};
 use crate::metric::{Basis, Metric};
 use crate::samples::{Counts, Launch, MachineUse, Round, Series, ServerUse, Slice};
+use crate::weighted;
 
 /// The share of cycles cut off at each end before their mean is taken.
 pub const TRIM: f64 = 0.2;
@@ -62,6 +63,17 @@ impl VariantRound {
 
     pub fn latency(&self, series: Series) -> Option<&Distribution> {
         self.latencies.iter().find(|(kind, _)| *kind == series).map(|(_, found)| found)
+    }
+
+    /// The log ratio, with what its own cycles say of its precision; where they say nothing, all
+    /// rounds count alike.
+    pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
+        let value = self.log_ratio(metric)?;
+        let scatter = self.scatter[metric as usize];
+        let variance = scatter.map_or(0.0, |scatter| scatter.of_mean(cycles));
+        let kept = f64::from(cycles) * (1.0 - 2.0 * TRIM);
+        let degrees = if f64::from(cycles) * TRIM >= 1.0 { kept } else { f64::from(cycles) } - 1.0;
+        Some(weighted::Round { value, variance, degrees: degrees.max(1.0) })
     }
 }
 

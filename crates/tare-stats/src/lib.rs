@@ -18,6 +18,7 @@ pub mod shape;
 pub mod stopping;
 pub mod sustained;
 pub mod verdict;
+pub mod weighted;
 pub mod welch;
 
 pub use analysis::{Analysis, Comparison, Question, analyse};

@@ -1,9 +1,10 @@
 //! When to stop, and how many slices a launch is worth.
 
 use crate::digest::{Scatter, TRIM};
-use crate::estimate::{Estimate, t_quantile, variance};
+use crate::estimate::{Estimate, t_quantile};
 use crate::metric::Metric;
 use crate::verdict::ROUNDS_MIN;
+use crate::weighted;
 use crate::{Analysis, RoundDigest};
 
 /// Looks become rarer as rounds become many: each costs a little coverage.
@@ -17,6 +18,10 @@ pub const PILOT_CYCLES: u32 = 6;
 /// pilot of five often sees no launch effect at all, and would buy slices that teach nothing.
 const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
 const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
+/// The machine's weather changes: how slices scatter is what so many last rounds say.
+const RECENT: usize = 10;
+/// Slices get at least this share of what a launch costs: one that was dear to make is used.
+const LAUNCH_SHARE: f64 = 0.25;
 pub const CYCLES_MIN: u32 = 2;
 pub const CYCLES_MAX: u32 = 50;
 
@@ -93,28 +98,28 @@ impl Pilot {
         let variants = digests.first()?.variants.len();
         let pilots = (0..variants).filter(|v| *v != baseline).flat_map(|variant| {
             metrics.iter().filter_map(move |metric| {
-                let of = |digest: &RoundDigest| {
+                let round = |digest: &RoundDigest| {
                     let round = &digest.variants[variant];
                     let scatter = round.scatter[*metric as usize]?;
-                    Some((round.log_ratio(*metric)?, scatter, digest.cycles))
+                    Some((round.weighable(*metric, digest.cycles)?, scatter))
                 };
-                let seen: Vec<_> = digests.iter().filter_map(of).collect();
+                let seen: Vec<_> = digests.iter().filter_map(round).collect();
                 if seen.len() < 2 {
                     return None;
                 }
-                let n = seen.len() as f64;
-                let average =
-                    |f: &dyn Fn(&(f64, Scatter, u32)) -> f64| seen.iter().map(f).sum::<f64>() / n;
-                let within = Scatter {
-                    plain: average(&|(_, scatter, _)| scatter.plain),
-                    trimmed: average(&|(_, scatter, _)| scatter.trimmed),
+                let recent = &seen[seen.len().saturating_sub(RECENT)..];
+                let average = |of: fn(&Scatter) -> f64| {
+                    recent.iter().map(|(_, scatter)| of(scatter)).sum::<f64>() / recent.len() as f64
                 };
-                let means: Vec<f64> = seen.iter().map(|(mean, ..)| *mean).collect();
-                let of_cycles = average(&|(_, _, cycles)| within.of_mean(*cycles));
-                let seen_between = (variance(&means) - of_cycles).max(0.0);
-                let between = (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS + seen_between * n)
+                let within =
+                    Scatter { plain: average(|s| s.plain), trimmed: average(|s| s.trimmed) };
+                let (rounds, n) = (seen.len() as u32, seen.len() as f64);
+                let seen: Vec<weighted::Round> = seen.into_iter().map(|(round, _)| round).collect();
+                let variances: Vec<f64> = seen.iter().map(|round| round.variance).collect();
+                let between = (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS
+                    + weighted::between(&seen, &variances) * n)
                     / (BETWEEN_PRIOR_ROUNDS + n);
-                Some(Self { launch_cost, cycle_cost, within, between, rounds: seen.len() as u32 })
+                Some(Self { launch_cost, cycle_cost, within, between, rounds })
             })
         });
         pilots.max_by(|a, b| a.variance(CYCLES_MIN).total_cmp(&b.variance(CYCLES_MIN)))
@@ -143,7 +148,8 @@ pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64) -> u32 {
     let rounds_left = rounds - f64::from(pilot.rounds.min(ROUNDS_MIN - 1));
     let fits = |cycles: &u32| pilot.seconds(*cycles) * rounds_left <= seconds_left;
     let fit = all.rev().find(fits).unwrap_or(CYCLES_MIN);
-    best.min(enough.unwrap_or(best)).min(fit)
+    let used = (LAUNCH_SHARE * pilot.launch_cost / pilot.cycle_cost.max(1e-6)).ceil() as u32;
+    best.min(enough.unwrap_or(best).max(used)).min(fit)
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub struct Cell<'a> {
 /// Launches that get sustained load: in any case, and where it is not clear what it says.
 const CHECKS_MIN: u32 = 2;
 const CHECKS_MAX: u32 = 6;
+/// Rounds that tell what a launch costs now.
+const RECENT: usize = 10;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
 const TAIL_CYCLES_MAX: u32 = 1000;
@@ -137,10 +139,13 @@ impl<'a> Cell<'a> {
         if !due {
             return;
         }
-        let slices: f64 =
-            self.digests.iter().map(|digest| self.cycle_seconds() * f64::from(digest.cycles)).sum();
-        let total: f64 = self.digests.iter().map(|digest| digest.elapsed_ns as f64 / 1e9).sum();
-        let launch_cost = ((total - slices) / f64::from(rounds)).max(0.0);
+        // The median: a few rounds have sustained load as well.
+        let beside = self.digests.iter().rev().take(RECENT).map(|digest| {
+            digest.elapsed_ns as f64 / 1e9 - self.cycle_seconds() * f64::from(digest.cycles)
+        });
+        let mut beside: Vec<f64> = beside.collect();
+        beside.sort_by(f64::total_cmp);
+        let launch_cost = beside[beside.len() / 2].max(0.0);
         let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
         let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, self.cycle_seconds());
         let (precision, left) = (self.plan.stop.precision, left.as_secs_f64());

@@ -1,0 +1,172 @@
+//! The mean of rounds that are not equally well known.
+//!
+//! A round that a noisy neighbour disturbed scatters among its own slices. In a plain mean it counts
+//! as much as any other, and widens the interval for ever. Here each round is weighed by its own
+//! precision, as studies are in a random-effects meta-analysis: weights 1 / (τ² + s²), where s² comes
+//! from the scatter of the round's own cycles and τ² is what launches differ by beyond that (Paule
+//! and Mandel). A round's value has no part in its weight, and no round is dropped. The interval is
+//! Hartung's and Knapp's, and Sidik's and Jonkman's, with their factor never below 1.
+
+use crate::estimate::{Estimate, t_quantile};
+
+/// One round's log ratio, and what is known of its precision from its own cycles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    pub value: f64,
+    /// Variance of the value, by its cycles alone.
+    pub variance: f64,
+    /// Degrees of freedom that this variance has.
+    pub degrees: f64,
+}
+
+/// The mean with its interval, and each round's share of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weighted {
+    pub estimate: Estimate,
+    /// Sum to 1.
+    pub shares: Vec<f64>,
+}
+
+/// A round's variance of a few cycles is itself little known, and a small one by chance would get
+/// all the weight: it is drawn towards the median of all rounds, which counts as much as so many
+/// degrees of freedom.
+const PRIOR_DEGREES: f64 = 4.0;
+
+pub fn mean_of(rounds: &[Round], level: f64) -> Option<Weighted> {
+    let k = rounds.len();
+    if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
+        return None;
+    }
+    let variances = moderated(rounds);
+    let between = between(rounds, &variances);
+    let weights: Vec<f64> = variances.iter().map(|own| 1.0 / (between + own)).collect();
+    let total: f64 = weights.iter().sum();
+    if !total.is_finite() || total <= 0.0 {
+        // Rounds that are all the same to the last bit.
+        let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
+        let shares = vec![1.0 / k as f64; k];
+        return Some(Weighted { estimate: Estimate::of_mean(&values, level)?, shares });
+    }
+    let (point, squares) = fit(rounds, &weights);
+    let factor = (squares / (k as f64 - 1.0)).max(1.0);
+    let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let half = t_quantile(degrees(&shares), level) * (factor / total).sqrt();
+    let (lower, upper) = (point - half, point + half);
+    Some(Weighted { estimate: Estimate { point, lower, upper, level, n: k as u32 }, shares })
+}
+
+/// Where a few rounds carry the mean, there are only a few to see how rounds differ.
+fn degrees(shares: &[f64]) -> f64 {
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (1.0 / squares - 1.0).max(1.0)
+}
+
+/// The weighted mean, and the weighted sum of squares about it.
+fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
+    let total: f64 = weights.iter().sum();
+    let pairs = || rounds.iter().zip(weights);
+    let mean = pairs().map(|(round, weight)| weight * round.value).sum::<f64>() / total;
+    let squares = pairs().map(|(round, weight)| weight * (round.value - mean).powi(2)).sum();
+    (mean, squares)
+}
+
+fn moderated(rounds: &[Round]) -> Vec<f64> {
+    let mut all: Vec<f64> = rounds.iter().map(|round| round.variance).collect();
+    all.sort_by(f64::total_cmp);
+    let middle = all[all.len() / 2];
+    let of = |round: &Round| {
+        (PRIOR_DEGREES * middle + round.degrees * round.variance) / (PRIOR_DEGREES + round.degrees)
+    };
+    rounds.iter().map(of).collect()
+}
+
+/// τ²: with it the weighted sum of squares is what chance makes it, rounds less one. Zero where
+/// their own variances explain more than they differ.
+pub fn between(rounds: &[Round], variances: &[f64]) -> f64 {
+    let wanted = rounds.len() as f64 - 1.0;
+    let excess = |between: f64| {
+        let weights: Vec<f64> =
+            variances.iter().map(|own| 1.0 / (between + own).max(f64::MIN_POSITIVE)).collect();
+        fit(rounds, &weights).1 - wanted
+    };
+    if excess(0.0) <= 0.0 {
+        return 0.0;
+    }
+    let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
+    let (mut low, mut high) = (0.0, 2.0 * crate::estimate::variance(&values));
+    // The sum of squares falls as τ² rises.
+    for _ in 0..BISECTIONS {
+        let middle = f64::midpoint(low, high);
+        match excess(middle) > 0.0 {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+/// To a billionth of where it began.
+const BISECTIONS: u32 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_io::Random;
+
+    fn normal(random: &mut Random) -> f64 {
+        (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
+    }
+
+    fn even(values: &[f64]) -> Vec<Round> {
+        values.iter().map(|v| Round { value: *v, variance: 1e-4, degrees: 9.0 }).collect()
+    }
+
+    #[test]
+    fn equal_rounds_are_a_plain_mean() {
+        let mut random = Random::stream(1, "weighted", 0);
+        for _ in 0..100 {
+            let values: Vec<f64> = (0..20).map(|_| 0.05 * normal(&mut random)).collect();
+            let (plain, got) =
+                (Estimate::of_mean(&values, 0.95).unwrap(), mean_of(&even(&values), 0.95).unwrap());
+            assert!((plain.point - got.estimate.point).abs() < 1e-12);
+            assert!((plain.half_width() / got.estimate.half_width() - 1.0).abs() < 1e-3);
+            assert!(got.shares.iter().all(|share| (share - 0.05).abs() < 1e-9));
+        }
+        // Where rounds differ less than their own cycles say, the interval is of those.
+        let calm = mean_of(&even(&[0.0, 1e-6, -1e-6, 0.0]), 0.95).unwrap().estimate;
+        assert!((calm.half_width() - 3.182 * (1e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
+        assert_eq!(mean_of(&even(&[1.0]), 0.95), None);
+        let same = [Round { value: 1.0, variance: 0.0, degrees: 1.0 }; 3];
+        assert_eq!(mean_of(&same, 0.95).unwrap().estimate.half_width(), 0.0);
+    }
+
+    #[test]
+    fn wild_rounds_weigh_little_and_values_decide_no_weight() {
+        let mut rounds = even(&[0.00, 0.01, -0.01, 0.005, -0.005, 0.0]);
+        rounds.push(Round { value: 0.2, variance: 0.04, degrees: 9.0 });
+        let got = mean_of(&rounds, 0.95).unwrap();
+        assert!(got.shares[6] < 0.02 && got.estimate.point < 0.005, "{got:?}");
+        // The same value, as well known as the others, has its full weight.
+        rounds[6].variance = 1e-4;
+        let got = mean_of(&rounds, 0.95).unwrap();
+        assert!((got.shares[6] - 1.0 / 7.0).abs() < 1e-9, "{got:?}");
+    }
+
+    #[test]
+    fn the_variance_between_rounds_is_found() {
+        let mut random = Random::stream(2, "weighted", 0);
+        let mut sum = 0.0;
+        for _ in 0..400 {
+            let rounds: Vec<Round> = (0..30)
+                .map(|n| {
+                    let own: f64 = if n % 3 == 0 { 0.05 } else { 0.01 };
+                    let value = (0.02f64.powi(2) + own * own).sqrt() * normal(&mut random);
+                    Round { value, variance: own * own, degrees: 9.0 }
+                })
+                .collect();
+            let variances: Vec<f64> = rounds.iter().map(|round| round.variance).collect();
+            sum += between(&rounds, &variances);
+        }
+        assert!((sum / 400.0 / 4e-4 - 1.0).abs() < 0.1, "{}", (sum / 400.0).sqrt());
+    }
+}
