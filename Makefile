@@ -99,6 +99,7 @@ bench: setup-bench build
 	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/report
 	bench/method --aa-runs $(AA_RUNS)
+	bench/zoo
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 
 # Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
@@ -107,6 +108,7 @@ bench-smoke: setup-bench build
 	bench/net --smoke
 	bench/report --smoke
 	bench/method --smoke
+	bench/zoo --smoke
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)

@@ -95,7 +95,7 @@ fn tighten_path() {
 fn check_closed(folder: &Path) -> Result<(), OwnedError> {
     let real = check(folder)?;
     let stat = rustix::fs::stat(&real).map_err(|error| OwnedError::io(&real, error))?;
-    match others_write(&stat) {
+    match others_write(&stat, || has_list_at(&real)) {
         true => Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 }),
         false => Ok(()),
     }
@@ -170,7 +170,7 @@ fn check_one(path: &Path, trusted: Option<u32>) -> Result<Stat, OwnedError> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     let sticky = stat.st_mode & Mode::SVTX.bits() != 0 && kind == FileType::Directory;
     // A link's own mode means nothing.
-    if !sticky && kind != FileType::Symlink && others_write(&stat) {
+    if !sticky && kind != FileType::Symlink && others_write(&stat, || has_list_at(path)) {
         return Err(OwnedError::Writable { path: shown(path), mode: stat.st_mode & 0o7777 });
     }
     Ok(stat)
@@ -204,18 +204,50 @@ fn unmapped_owner() -> Option<u32> {
     static OWNER: OnceLock<Option<u32>> = OnceLock::new();
     *OWNER.get_or_init(|| {
         let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
-        let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
         let owner = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?;
-        owner.trim().parse().ok().filter(|_| !is_whole)
+        owner.trim().parse().ok().filter(|owner| !is_mapped(&map, *owner))
+    })
+}
+
+/// Whether this is somebody's own number in a user namespace with that map: lines of first number
+/// inside, first outside, and how many. Of a map that cannot be read, it is.
+fn is_mapped(map: &str, uid: u32) -> bool {
+    let mut lines = map.lines().map(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+        <[u64; 3]>::try_from(numbers)
+    });
+    lines.any(|line| {
+        line.is_err() || line.is_ok_and(|[first, _, n]| (first..first + n).contains(&uid.into()))
     })
 }
 
 /// Ordinary users may share a group with themselves only, and many systems give them such a group
 /// and its files that group's write bit. Root has no such excuse.
-fn others_write(stat: &Stat) -> bool {
-    let by_group = stat.st_mode & Mode::WGRP.bits() != 0 && stat.st_gid != 0 && geteuid().is_root();
+///
+/// Where there is an access control list, the group's bits are what the list allows at most, to
+/// whomever it names: nobody has an excuse then.
+fn others_write(stat: &Stat, has_list: impl FnOnce() -> bool) -> bool {
+    let by_group = stat.st_mode & Mode::WGRP.bits() != 0
+        && (stat.st_gid != 0 && geteuid().is_root() || has_list());
     by_group || stat.st_mode & Mode::WOTH.bits() != 0
 }
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+fn has_list_at(path: &Path) -> bool {
+    is_list(rustix::fs::lgetxattr(path, ACCESS_LIST, &mut [0; LIST_BYTES]))
+}
+
+fn has_list(file: BorrowedFd<'_>) -> bool {
+    is_list(rustix::fs::fgetxattr(file, ACCESS_LIST, &mut [0; LIST_BYTES]))
+}
+
+/// A list that is too long for the buffer is one.
+fn is_list(read: rustix::io::Result<usize>) -> bool {
+    matches!(read, Ok(1..) | Err(rustix::io::Errno::RANGE))
+}
+
+const LIST_BYTES: usize = 256;
 
 /// Makes a folder and those above it with mode 0700, where they are missing and nobody but root and
 /// this user controls what is there; its real path.
@@ -271,7 +303,7 @@ impl Folder {
             return Err(OwnedError::Foreign { path: shown(&real), owner: stat.st_uid });
         }
         // Sticky or not: whoever can add to it can put a journal there.
-        if others_write(&stat) {
+        if others_write(&stat, || has_list(fd.as_fd())) {
             return Err(OwnedError::Writable { path: shown(&real), mode: stat.st_mode & 0o7777 });
         }
         // Whoever can open it could lock it, and keep others waiting.
@@ -390,8 +422,9 @@ pub enum TreeError {
     TooDeep { path: String, limit: usize },
 }
 
-/// Folders in folders: each level takes an open file.
+/// Folders in folders: each level takes an open file. What lies deeper is moved up, so many times.
 const DEPTH_MAX: usize = 200;
+const MOVES_MAX: usize = 10_000;
 
 /// Removes a folder of this user's own with all that is in it. No part of `path` may be a link, and
 /// nothing is removed behind a link or on another file system. Whether there was anything.
@@ -412,7 +445,14 @@ pub fn remove_tree(path: &Path) -> Result<bool, TreeError> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(OwnedError::Foreign { path: shown(path), owner: stat.st_uid }.into());
     }
-    empty(fd.as_fd(), path, stat.st_dev, 0)?;
+    let mut tree = Tree { top: fd.as_fd(), device: stat.st_dev, moved: 0 };
+    loop {
+        let moved = tree.moved;
+        tree.empty(fd.as_fd(), path, 0)?;
+        if tree.moved == moved {
+            break;
+        }
+    }
     rustix::fs::unlinkat(&parent_fd, name, AtFlags::REMOVEDIR)
         .map_err(|error| OwnedError::io(path, error))?;
     Ok(true)
@@ -450,29 +490,54 @@ fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
     Ok(Some(fd))
 }
 
-fn empty(folder: BorrowedFd<'_>, path: &Path, device: u64, depth: usize) -> Result<(), TreeError> {
-    if depth > DEPTH_MAX {
-        return Err(TreeError::TooDeep { path: shown(path), limit: DEPTH_MAX });
-    }
-    for name in names(folder).map_err(|error| OwnedError::io(path, error))? {
-        let below = path.join(&name);
-        match rustix::fs::unlinkat(folder, &*name, AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => continue,
-            Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
-            Err(error) => return Err(OwnedError::io(&below, error).into()),
+/// A folder while it is removed.
+struct Tree<'a> {
+    top: BorrowedFd<'a>,
+    device: u64,
+    /// Folders that were moved up.
+    moved: usize,
+}
+
+impl Tree<'_> {
+    fn empty(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        path: &Path,
+        depth: usize,
+    ) -> Result<(), TreeError> {
+        for name in names(folder).map_err(|error| OwnedError::io(path, error))? {
+            let below = path.join(&name);
+            match rustix::fs::unlinkat(folder, &*name, AtFlags::empty()) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => continue,
+                Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
+                Err(error) => return Err(OwnedError::io(&below, error).into()),
+            }
+            let fd = rustix::fs::openat(folder, &*name, OPEN_FOLDER, Mode::empty())
+                .map_err(|error| OwnedError::io(&below, error))?;
+            let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&below, error))?;
+            if stat.st_dev != self.device {
+                let expected = "on the file system of the folder that holds it";
+                return Err(OwnedError::Kind { path: shown(&below), expected }.into());
+            }
+            if depth == DEPTH_MAX {
+                if self.moved == MOVES_MAX {
+                    return Err(TreeError::TooDeep {
+                        path: shown(path),
+                        limit: DEPTH_MAX * MOVES_MAX,
+                    });
+                }
+                self.moved += 1;
+                let higher = random_name().map_err(|error| OwnedError::io(&below, error))?;
+                rustix::fs::renameat(folder, &*name, self.top, &*higher)
+                    .map_err(|error| OwnedError::io(&below, error))?;
+                continue;
+            }
+            self.empty(fd.as_fd(), &below, depth + 1)?;
+            rustix::fs::unlinkat(folder, &*name, AtFlags::REMOVEDIR)
+                .map_err(|error| OwnedError::io(&below, error))?;
         }
-        let fd = rustix::fs::openat(folder, &*name, OPEN_FOLDER, Mode::empty())
-            .map_err(|error| OwnedError::io(&below, error))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|error| OwnedError::io(&below, error))?;
-        if stat.st_dev != device {
-            let expected = "on the file system of the folder that holds it";
-            return Err(OwnedError::Kind { path: shown(&below), expected }.into());
-        }
-        empty(fd.as_fd(), &below, device, depth + 1)?;
-        rustix::fs::unlinkat(folder, &*name, AtFlags::REMOVEDIR)
-            .map_err(|error| OwnedError::io(&below, error))?;
+        Ok(())
     }
-    Ok(())
 }
 
 fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
@@ -492,3 +557,6 @@ pub fn is_cgroup(path: &Path) -> bool {
     let known = [libc::CGROUP_SUPER_MAGIC, libc::CGROUP2_SUPER_MAGIC];
     rustix::fs::statfs(path).is_ok_and(|stat| known.contains(&stat.f_type))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,14 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, end_with_starter, signal_group};
+use tare_io::time::monotonic_now;
 use tare_stats::plain;
 
 use crate::error::LabError;
@@ -26,6 +29,40 @@ pub struct Outcome {
 }
 
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+
+/// Set when the user wants tare to end.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// Commands then have so long, those that remove things among them.
+const WITHIN_STOP: DurationNs = DurationNs::from_secs(3);
+const STOP_CHECK: DurationNs = DurationNs::from_ms(100);
+
+/// Commands end soon once this is set.
+pub fn heed(stop: &Arc<AtomicBool>) {
+    let _ = STOP.set(stop.clone());
+}
+
+/// Whether the user wants tare to end.
+pub fn is_stopped() -> bool {
+    STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
+
+/// Whether it ends in time: at most so long, and soon where the user wants tare to end.
+fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
+    let mut until = monotonic_now() + limit;
+    let mut is_cut = false;
+    loop {
+        let now = monotonic_now();
+        if !is_cut && is_stopped() {
+            (is_cut, until) = (true, until.min(now + WITHIN_STOP));
+        }
+        if watched.ends_within(until.since(now).min(STOP_CHECK)) {
+            return true;
+        }
+        if monotonic_now() >= until {
+            return false;
+        }
+    }
+}
 
 /// Runs a command, at most so long.
 pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
@@ -63,13 +100,16 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     let out = read(child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>));
     let err = read(child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>));
     let watched = Watched::new(child.id());
-    let ended = watched.is_ok_and(|watched| watched.ends_within(limit));
+    let ended = watched.is_ok_and(|watched| ends_in_time(&watched, limit));
     if !ended {
         let _ = signal_group(child.id(), libc::SIGKILL);
     }
     let worked = child.wait().is_ok_and(|status| status.success());
     if !ended {
-        return failed(format!("{program} did not end within {limit}"));
+        return failed(match is_stopped() {
+            true => format!("{program} was ended, as tare was"),
+            false => format!("{program} did not end within {limit}"),
+        });
     }
     let (out, err) = (text_of(out), text_of(err));
     let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -9,6 +9,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -86,6 +87,11 @@ struct Header {
     tare_journal: u32,
     boot_id: String,
     pid_namespace: String,
+    /// Of the network and of mounts; empty in journals of earlier versions.
+    #[serde(default)]
+    net_namespace: String,
+    #[serde(default)]
+    mount_namespace: String,
 }
 
 const FORMAT: u32 = 2;
@@ -93,12 +99,81 @@ const FORMAT: u32 = 2;
 impl Header {
     fn here() -> Self {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let namespace = |kind: &str| {
+            let link = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+            link.unwrap_or_default().display().to_string()
+        };
         Self {
             tare_journal: FORMAT,
             boot_id: boot_id.unwrap_or_default().trim().to_owned(),
-            pid_namespace: namespace.display().to_string(),
+            pid_namespace: namespace("pid"),
+            net_namespace: namespace("net"),
+            mount_namespace: namespace("mnt"),
         }
+    }
+}
+
+/// What numbers and names in a journal are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Namespace {
+    Pid,
+    Net,
+    Mount,
+}
+
+impl Namespace {
+    const ALL: [Self; 3] = [Self::Pid, Self::Net, Self::Mount];
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Pid => "process",
+            Self::Net => "network",
+            Self::Mount => "mount",
+        }
+    }
+
+    /// Its name below `/proc/PID/ns`.
+    fn link(self) -> &'static str {
+        match self {
+            Self::Pid => "pid",
+            Self::Net => "net",
+            Self::Mount => "mnt",
+        }
+    }
+}
+
+impl Header {
+    fn namespace(&self, kind: Namespace) -> &str {
+        match kind {
+            Namespace::Pid => &self.pid_namespace,
+            Namespace::Net => &self.net_namespace,
+            Namespace::Mount => &self.mount_namespace,
+        }
+    }
+
+    /// Those of the other that are not this one's.
+    fn elsewhere(&self, other: &Self) -> Vec<Namespace> {
+        let differs = |kind: &Namespace| {
+            let name = other.namespace(*kind);
+            !name.is_empty() && name != self.namespace(*kind)
+        };
+        Namespace::ALL.into_iter().filter(differs).collect()
+    }
+
+    /// Whether anybody is in that namespace, or it is kept by a name.
+    fn is_there(&self, kind: &Namespace) -> bool {
+        let wanted = self.namespace(*kind);
+        let is_it = |pid: &u32| {
+            let link = std::fs::read_link(format!("/proc/{pid}/ns/{}", kind.link()));
+            link.is_ok_and(|link| link.as_os_str() == wanted)
+        };
+        let number: Option<u64> =
+            wanted.split(['[', ']']).nth(1).and_then(|number| number.parse().ok());
+        // As `ip netns` keeps them.
+        let kept = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        let mut kept = kept.filter_map(|entry| std::fs::metadata(entry.path()).ok());
+        crate::processes::all().iter().any(is_it)
+            || *kind == Namespace::Net && kept.any(|file| Some(file.ino()) == number)
     }
 }
 
@@ -320,13 +395,23 @@ fn clean_journal(
     let written = read_journal(&file).map_err(|why| format!("{}: {why}", path.display()))?;
     let here = Header::here();
     let same_boot = written.header.boot_id == here.boot_id;
-    if same_boot && written.header.pid_namespace != here.pid_namespace {
+    let elsewhere = here.elsewhere(&written.header);
+    if let Some(kind) = elsewhere.iter().copied().find(|kind| written.header.is_there(kind))
+        && same_boot
+    {
         return Err(format!(
-            "{}: it was written in another container or process namespace: run tare clean there",
-            path.display()
+            "{}: it was written in another {} namespace (a container, most likely): run tare \
+             clean there",
+            path.display(),
+            kind.words()
         ));
     }
-    let still_there = |made: &Made| same_boot || !made.ends_with_the_boot();
+    // Processes ended with the namespace that their numbers are of.
+    let has_processes = same_boot && !elsewhere.contains(&Namespace::Pid);
+    let still_there = |made: &Made| match made {
+        Made::Processes(_) => has_processes,
+        made => same_boot || !made.ends_with_the_boot(),
+    };
     let mut left = 0;
     for made in in_order(written.made.into_iter().filter(still_there)) {
         match removal::remove(&made) {

@@ -110,6 +110,7 @@ fn born(pid: u32) -> (u32, u64) {
 
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
+        crate::commands::heed(&plan.stop);
         let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))

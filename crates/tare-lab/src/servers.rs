@@ -37,7 +37,7 @@ pub enum ServerSpec {
     Command(CommandSpec),
     Nginx(NginxSpec),
     Httpd(HttpdSpec),
-    Target(TargetSpec),
+    Target(Box<TargetSpec>),
     Net(NetSpec),
 }
 

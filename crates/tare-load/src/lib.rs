@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod deadlines;
 pub mod engine;
 pub mod failure;

@@ -106,6 +106,15 @@ impl MeasuredMessage {
     }
 }
 
+/// Of all workers together.
+fn bodies(reports: &[SliceReport]) -> Vec<(String, u64)> {
+    let mut sum = Counts::default();
+    for report in reports {
+        sum.add(&Counts { bodies: report.bodies.clone(), ..Counts::default() });
+    }
+    sum.bodies
+}
+
 /// Of all workers together: their intervals are the same.
 fn marks(reports: &[SliceReport]) -> Vec<(u64, u64)> {
     let n = reports.iter().map(|report| report.marks.len()).min().unwrap_or(0);
@@ -154,6 +163,7 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
             _ => 0,
         },
         disordered: reports.iter().map(|report| report.disordered).sum(),
+        bodies: bodies(reports),
         retransmits: reports.iter().map(|report| report.retransmits).sum(),
     }
 }

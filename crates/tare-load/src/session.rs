@@ -20,6 +20,7 @@ use tare_io::{
     Buffers, DurationNs, Endpoint, Instant, Random, Reactor, ReactorKind, SetupError, Tuning,
 };
 
+use crate::bodies::Seen;
 use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Stretch};
 use crate::histogram::Histogram;
 use crate::net::Protocol;
@@ -76,6 +77,8 @@ pub struct SliceReport {
     /// At the end of each interval of the stretch: time since the window opened, and what had been
     /// answered in it by then.
     pub marks: Vec<(DurationNs, u64)>,
+    /// SHA-256 of the bodies that were looked at, with how many had each.
+    pub bodies: Vec<(String, u64)>,
 }
 
 /// A histogram's buckets that hold something, in ascending order.
@@ -327,6 +330,7 @@ struct ExchangeLane {
     engine: Engine,
     io: Io,
     note: Option<String>,
+    seen: Seen,
 }
 
 enum Io {
@@ -369,9 +373,11 @@ impl Io {
 impl ExchangeLane {
     fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
         let tuning = tuning(&plan.engine);
-        let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
+        let seen = Seen::default();
+        let source = seen.of((plan.source)(), &plan.engine.expected);
+        let engine = Engine::new(plan.engine, source, plan.pacer);
         let (io, note) = Io::new(plan.reactor, &engine, tuning)?;
-        let mut lane = Self { engine, io, note };
+        let mut lane = Self { engine, io, note, seen };
         let mut sink = WindowClock::default();
         match &mut lane.io {
             Io::Uring(io) => open(&mut lane.engine, io.as_mut(), stop, &mut sink)?,
@@ -388,11 +394,12 @@ impl ExchangeLane {
         stop: &AtomicBool,
     ) -> Result<SliceReport, SetupError> {
         let Self { engine, io, .. } = self;
-        match io {
+        let report = match io {
             Io::Uring(io) => slice(engine, io.as_mut(), stretch, start, stop),
             Io::Epoll(io) => slice(engine, io, stretch, start, stop),
             Io::Direct(io) => slice(engine, io, stretch, start, stop),
-        }
+        };
+        report.map(|report| SliceReport { bodies: self.seen.take(), ..report })
     }
 
     fn close(&mut self) {
@@ -456,6 +463,7 @@ fn slice<R: Reactor>(
         retransmits: 0,
         disordered: 0,
         marks: clock.marks,
+        bodies: Vec::new(),
     };
     settle(engine, io)?;
     Ok(report)

@@ -132,6 +132,8 @@ pub struct TlsSession {
     goodbye_sent: bool,
 }
 
+const WHY_CHARS_MAX: usize = 500;
+
 impl TlsSession {
     pub fn new(connection: Connection) -> Self {
         Self { connection, said_goodbye: false, goodbye_sent: false }
@@ -162,7 +164,10 @@ impl TlsSession {
     /// Takes ciphertext off the front of `input`: as much as one round of decryption takes.
     pub fn take_ciphertext(&mut self, input: &mut &[u8]) -> Result<(), String> {
         let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
-        let state = self.connection.process_new_packets().map_err(|error| error.to_string())?;
+        let state = self.connection.process_new_packets().map_err(|error| {
+            // A certificate has as many names as it likes.
+            tare_stats::plain::short(&error.to_string(), WHY_CHARS_MAX)
+        })?;
         self.said_goodbye |= state.peer_has_closed();
         if read == 0 && !input.is_empty() && !self.said_goodbye {
             return Err("the peer sends more than fits a TLS record".into());

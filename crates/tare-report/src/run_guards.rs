@@ -15,9 +15,10 @@ use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 20] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 21] = [
         run_filters::not_proven,
         unequal_reply,
+        run_steady::other_bodies,
         run_steady::not_steady,
         run_steady::deferred_work,
         run_steady::not_warm,

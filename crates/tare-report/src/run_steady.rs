@@ -14,8 +14,10 @@ use crate::units::{count, duration, percent};
 
 /// Rests that were cut short, as a share.
 const RESTLESS: f64 = 0.2;
-/// CPU time outside of its slices, as a share of that in them; a larger tolerance allows more.
-const DEFERRED: f64 = 0.01;
+/// CPU time outside of its slices, as a share of that in them, beyond what all variants have (a
+/// machine that is short of CPUs holds everybody up); a larger tolerance allows more.
+const DEFERRED: f64 = 0.02;
+const DEFERRED_VOID: f64 = 0.05;
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
@@ -32,21 +34,31 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let found = own.filter_map(|comparison| {
         let check = comparison.sustained?;
-        (check.agreement == Agreement::Disagrees).then_some((comparison, check))
+        let speaks = match check.agreement {
+            Agreement::Disagrees => true,
+            // Only of what was asked for are more launches loaded until it is clear.
+            Agreement::Unclear => comparison.asked,
+            Agreement::Agrees => false,
+        };
+        speaks.then_some((comparison, check))
     });
     let mut guards = Vec::new();
     for (comparison, check) in found {
         let metric = comparison.metric;
-        let severity = if comparison.asked { Severity::Void } else { Severity::Warn };
+        let disagrees = check.agreement == Agreement::Disagrees;
+        let severity = if comparison.asked && disagrees { Severity::Void } else { Severity::Warn };
         let in_slices = comparison.overhead_percent.into();
         let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio)).into();
         let text = format!(
-            "in slices its overhead in {} is {}, under load that does not let up {} ({}): it does \
-             not cost the same at all times, and neither is a verdict",
+            "in slices its overhead in {} is {}, under load that does not let up {} ({}): {}",
             metric.word(),
             overhead(&in_slices),
             overhead(&under_load),
             in_words(&check),
+            match disagrees {
+                true => "it does not cost the same at all times, and neither is a verdict",
+                false => "that may be chance; more rounds would tell",
+            }
         );
         guards.extend(guard("not-steady", severity, Some(evidence.name(variant)), text));
     }
@@ -61,14 +73,21 @@ fn in_words(check: &Check) -> String {
 
 /// Work that a server does while others are measured is not in its price, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let idle: u64 = loads(evidence, variant).map(|load| load.idle_cpu_ns).sum();
-    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let used = rounds.filter_map(|round| Some((round.server?.cpu_ns, round.paid)));
-    let (cpu, paid) = used.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
-    let share = idle as f64 / cpu.max(1) as f64;
-    if share <= evidence.facts.question.tolerance.max(DEFERRED) {
+    let used = |variant: usize| {
+        let idle: u64 = loads(evidence, variant).map(|load| load.idle_cpu_ns).sum();
+        let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+        let used = rounds.filter_map(|round| Some((round.server?.cpu_ns, round.paid)));
+        let (cpu, paid) = used.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
+        (idle, cpu, paid, idle as f64 / cpu.max(1) as f64)
+    };
+    let (idle, cpu, paid, share) = used(variant);
+    let least = (0..evidence.facts.variants.len()).map(|v| used(v).3).fold(share, f64::min);
+    let tolerance = evidence.facts.question.tolerance;
+    if share - least <= tolerance.max(DEFERRED) {
         return Vec::new();
     }
+    let is_void = share - least > tolerance.max(DEFERRED_VOID);
+    let severity = if is_void { Severity::Void } else { Severity::Warn };
     let text = format!(
         "it used CPU time while others were measured, {} of what it used in its slices: work that \
          it put off; with that a request takes {} of CPU, not {}",
@@ -76,7 +95,7 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         duration((cpu + idle) / paid.max(1)),
         duration(cpu / paid.max(1)),
     );
-    guard("deferred-work", Severity::Void, Some(evidence.name(variant)), text)
+    guard("deferred-work", severity, Some(evidence.name(variant)), text)
 }
 
 pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
@@ -148,6 +167,34 @@ fn cpus_of(cpus: usize) -> String {
     }
 }
 
+/// It answers its probe as the baseline does, and other requests otherwise.
+pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let facts = &evidence.facts.variants[variant];
+    if facts.may_differ.iter().any(|declared| declared == "body") {
+        return Vec::new();
+    }
+    let probes = evidence.totals[variant].launches.iter().filter_map(|l| l.probe.as_ref());
+    let known: Vec<_> = probes.clone().map(|probe| probe.body_sha256.as_str()).collect();
+    let bodies = &evidence.totals[variant].counts.bodies;
+    let all: u64 = bodies.iter().map(|(_, n)| n).sum();
+    let other = bodies.iter().filter(|(hash, _)| !known.contains(&hash.as_str()));
+    let other: u64 = other.map(|(_, n)| n).sum();
+    // A body that changes from reply to reply is told apart by its size only.
+    let is_stable = known.windows(2).all(|pair| pair[0] == pair[1])
+        && probes.clone().all(|probe| probe.body_stable);
+    if other == 0 || !is_stable || known.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "of {} replies that were looked at under load {} ({}) had another body than its probe; \
+         where that is meant, declare it (--may-differ body)",
+        count(all),
+        count(other),
+        percent(other as f64 / all.max(1) as f64)
+    );
+    guard("unequal-reply", Severity::Void, Some(&facts.name), text)
+}
+
 /// For the report, where there was any.
 pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
     let check = comparison.sustained?;
@@ -207,7 +254,8 @@ pub fn exposed(report: &RunReport) -> String {
         0 => "; no sustained load: what needs longer than a slice was not seen".to_owned(),
         n => {
             let ns = seconds(least(|exposure| exposure.sustained_ns));
-            format!("; {n} of sustained load, {ns}: what comes less often than that was not seen",)
+            let launches = if n == 1 { "1 launch" } else { &format!("{n} launches") };
+            format!("; {launches} had {ns} of sustained load: what comes less often was not seen")
         }
     };
     text

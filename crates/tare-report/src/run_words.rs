@@ -136,7 +136,6 @@ pub fn sentences(report: &RunReport) -> Vec<String> {
 }
 
 fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
-    let baseline = report.baseline().map_or("the baseline", |baseline| baseline.name.as_str());
     let comparisons: Vec<&Comparison> = report.asked_of(&variant.name).collect();
     if comparisons.is_empty() {
         return vec![match report.why_void(&variant.name) {
@@ -144,72 +143,79 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
             None => format!("{}: no verdict: there was too little to compare", variant.name),
         }];
     }
-    let sentence = |comparison: &&Comparison| {
-        let name = &variant.name;
-        let Bounds { point, lower, upper } = comparison.overhead_percent;
-        let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
-        match comparison.verdict {
-            Verdict::Slower | Verdict::Faster => {
-                let (low, high) = match comparison.verdict {
-                    Verdict::Slower => (lower, upper),
-                    _ => (-upper, -lower),
-                };
-                let words = words(comparison.metric, comparison.verdict == Verdict::Slower);
-                format!(
-                    "{name} {words} {} % ({} to {}) than {baseline}{}",
-                    digits(point.abs()),
-                    digits(low),
-                    digits(high),
-                    tail(report, variant, comparison.metric)
-                )
-                .replace(" by than", " than")
-            }
-            Verdict::Same => format!(
-                "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
-                noun(comparison.metric),
-                digits(report.run.tolerance * 100.0),
-                signed(point),
-            ),
-            Verdict::Unresolved => {
-                let more =
-                    seconds_to_verdict(report, comparison).map_or(String::new(), |seconds| {
-                        let needed = tare_stats::verdict::ROUNDS_MIN;
-                        let least = match report.run.rounds < needed {
-                            true => format!(", and {needed} rounds at least"),
-                            false => String::new(),
-                        };
-                        let flags = match report.run.stopped_by.as_str() {
-                            "rounds" => "--rounds",
-                            _ => "--precision, --max-time",
-                        };
-                        let more = time(seconds);
-                        format!("; a verdict would take about {more} more{least} ({flags})")
-                    });
-                format!(
-                    "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
-                    noun(comparison.metric),
-                    signed(point),
-                )
-            }
-            Verdict::Void => match report.why_void(name) {
-                Some(guard) => {
-                    let whose = guard.variant.as_deref().filter(|v| v != name);
-                    let whose = whose.map_or(String::new(), |v| format!("{v}: "));
-                    format!("{name}: no verdict ({}): {whose}{}", guard.code, guard.text)
-                }
-                None => format!("{name}: no verdict"),
-            },
-        }
-    };
-    let with_check = |comparison: &&Comparison| match confirmed(comparison) {
-        Some(words) if comparison.verdict != Verdict::Void => {
-            format!("{}; {words}", sentence(comparison))
-        }
-        _ => sentence(comparison),
-    };
-    let mut told: Vec<String> = comparisons.iter().map(with_check).collect();
+    let mut told: Vec<String> =
+        comparisons.iter().map(|comparison| sentence(report, variant, comparison)).collect();
     told.dedup();
     told
+}
+
+/// The verdict on one metric, with what sustained load says of it.
+fn sentence(report: &RunReport, variant: &Variant, comparison: &Comparison) -> String {
+    match confirmed(comparison) {
+        Some(words) if comparison.verdict != Verdict::Void => {
+            format!("{}; {words}", of_slices(report, variant, comparison))
+        }
+        _ => of_slices(report, variant, comparison),
+    }
+}
+
+fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> String {
+    let baseline = report.baseline().map_or("the baseline", |baseline| baseline.name.as_str());
+    let name = &variant.name;
+
+    let Bounds { point, lower, upper } = comparison.overhead_percent;
+    let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
+    match comparison.verdict {
+        Verdict::Slower | Verdict::Faster => {
+            let (low, high) = match comparison.verdict {
+                Verdict::Slower => (lower, upper),
+                _ => (-upper, -lower),
+            };
+            let words = words(comparison.metric, comparison.verdict == Verdict::Slower);
+            format!(
+                "{name} {words} {} % ({} to {}) than {baseline}{}",
+                digits(point.abs()),
+                digits(low),
+                digits(high),
+                tail(report, variant, comparison.metric)
+            )
+            .replace(" by than", " than")
+        }
+        Verdict::Same => format!(
+            "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
+            noun(comparison.metric),
+            digits(report.run.tolerance * 100.0),
+            signed(point),
+        ),
+        Verdict::Unresolved => {
+            let more = seconds_to_verdict(report, comparison).map_or(String::new(), |seconds| {
+                let needed = tare_stats::verdict::ROUNDS_MIN;
+                let least = match report.run.rounds < needed {
+                    true => format!(", and {needed} rounds at least"),
+                    false => String::new(),
+                };
+                let flags = match report.run.stopped_by.as_str() {
+                    "rounds" => "--rounds",
+                    _ => "--precision, --max-time",
+                };
+                let more = time(seconds);
+                format!("; a verdict would take about {more} more{least} ({flags})")
+            });
+            format!(
+                "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
+                noun(comparison.metric),
+                signed(point),
+            )
+        }
+        Verdict::Void => match report.why_void(name) {
+            Some(guard) => {
+                let whose = guard.variant.as_deref().filter(|v| v != name);
+                let whose = whose.map_or(String::new(), |v| format!("{v}: "));
+                format!("{name}: no verdict ({}): {whose}{}", guard.code, guard.text)
+            }
+            None => format!("{name}: no verdict"),
+        },
+    }
 }
 
 /// How long it would take until the interval is wholly on one side of zero, or wholly inside the

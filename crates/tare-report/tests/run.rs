@@ -20,8 +20,9 @@ use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::samples::{
-    Counts, Launch, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
+    Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
 };
+use tare_stats::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::{Distribution, Metric, Question, RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
@@ -105,6 +106,13 @@ fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
     }
 }
 
+/// Three seconds of both on one CPU, at the price that slices have.
+fn sustained(variant: u32) -> Sustained {
+    let answered = if variant == 0 { 1_316 } else { 1_263 };
+    let bin = Bin { ns: 25_000_000, answered, cpu_ns: 12_500_000, delay_ns: 12_500_000 };
+    Sustained { cold: false, bins: vec![bin; 120], one_thread: true }
+}
+
 fn round(index: u32) -> Round {
     let launch = |variant: u32| Launch {
         variant,
@@ -122,6 +130,14 @@ fn round(index: u32) -> Round {
             connection_kept: true,
             tls: None,
         }),
+        load: LaunchLoad {
+            warmup: WarmUp { ns: 20_000_000, requests: 2_000 },
+            rests: 3,
+            cpus: 1,
+            busy_threads: 1,
+            sustained: index.is_multiple_of(10).then(|| sustained(variant)),
+            ..LaunchLoad::default()
+        },
         ..Launch::default()
     };
     Round {
@@ -329,6 +345,7 @@ fn pair() -> PairDocument {
     later.machine = serde_json::json!({ "cpus": [0, 1, 2] });
     // A tenth less of the variant, and a machine that is slower by a fifth.
     let after = document_of(&later, |round| {
+        round.launches.iter_mut().for_each(|launch| launch.load.sustained = None);
         for slice in &mut round.slices {
             let lost = if slice.variant == 0 { 20 } else { 28 };
             let counts = &mut slice.counts;

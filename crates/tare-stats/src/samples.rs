@@ -217,6 +217,10 @@ pub struct Counts {
     /// Datagrams of a stream that came after a later one.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub disordered: u64,
+    /// SHA-256 of some bodies of replies with the expected status, over the whole stretch, and how
+    /// many of those looked at had it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bodies: Vec<(String, u64)>,
     /// Segments that a TCP stream sent again.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub retransmits: u64,
@@ -318,6 +322,14 @@ impl Counts {
             }
         }
         self.errors.sort();
+        for (hash, n) in &other.bodies {
+            let known = self.bodies.iter().position(|(known, _)| known == hash);
+            match known {
+                Some(at) => self.bodies[at].1 += n,
+                None if self.bodies.len() < BODIES_MAX => self.bodies.push((hash.clone(), *n)),
+                None => {}
+            }
+        }
         self.lost += other.lost;
         self.calls += other.calls;
         self.disordered += other.disordered;
@@ -351,13 +363,16 @@ impl Counts {
         ];
         let of_statuses = self.status.iter().map(|(_, n)| *n);
         let of_errors = self.errors.iter().map(|(_, n, _)| *n);
-        let mut numbers = numbers.into_iter().chain(of_statuses).chain(of_errors);
+        let of_bodies = self.bodies.iter().map(|(_, n)| *n);
+        let mut numbers = numbers.into_iter().chain(of_statuses).chain(of_errors).chain(of_bodies);
         self.close()
             && self.good <= self.completed
             && numbers.all(|number| number <= NUMBER_MAX)
             && self.client_busiest.is_finite()
             && self.status.len() <= STATUSES_MAX
             && self.errors.len() <= ERRORS_MAX
+            && self.bodies.len() <= BODIES_MAX
+            && self.bodies.iter().all(|(hash, _)| is_sha256(hash))
     }
 }
 
@@ -367,8 +382,14 @@ pub const NUMBER_MAX: u64 = 1 << 53;
 const STATUSES_MAX: usize = 900;
 /// Kinds of failures, of which there are a dozen.
 const ERRORS_MAX: usize = 100;
+/// Kinds of bodies that are told apart.
+const BODIES_MAX: usize = 16;
 const HEADER_NAMES_MAX: usize = 128;
 const WORD_CHARS_MAX: usize = 300;
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
 
 impl Probe {
     /// As much of it as a reply can hold: it may come from an agent in another's hands.

@@ -270,7 +270,8 @@ pub fn check(
         .zip(of_rounds(variant))
         .filter_map(|(base, mine)| see(sustained(base)?, sustained(mine)?, of))
         .collect();
-    if seen.is_empty() {
+    let pair = [baseline, variant];
+    if seen.is_empty() || pair.iter().all(|v| shift(of_rounds(*v)).abs() > APART) {
         return None;
     }
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
@@ -303,6 +304,22 @@ pub fn check(
 
 fn sustained(round: &VariantRound) -> Option<&Sustained> {
     round.launch.as_ref().and_then(|launch: &Launch| launch.load.sustained.as_ref())
+}
+
+/// Where both cost so much more or less (of a logarithm) than in slices, servers that share a CPU
+/// are not what they are alone: busy polling, for one, takes all that it gets.
+const APART: f64 = 0.2;
+
+/// What sustained load adds to the logarithm of a request's cost, beside the same launch's slices.
+fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>) -> f64 {
+    let of = |round: &VariantRound| {
+        let load = sustained(round)?;
+        let warm_ns = if load.cold { load.warm_up().ns } else { 0 };
+        let in_slices = round.server?.cpu_ns as f64 / round.paid as f64;
+        Some((sum(load.after(warm_ns)).cost()? / positive(in_slices)?).ln())
+    };
+    let shifts: Vec<f64> = rounds.filter_map(of).collect();
+    if shifts.is_empty() { 0.0 } else { mean(&shifts) }
 }
 
 /// More idle under sustained load than in slices by this share: something else than the server,

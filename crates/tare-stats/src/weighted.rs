@@ -1,11 +1,11 @@
 //! The mean of rounds that are not equally well known.
 //!
-//! A round that a noisy neighbour disturbed scatters among its own slices. In a plain mean it counts
-//! as much as any other, and widens the interval for ever. Here each round is weighed by its own
-//! precision, as studies are in a random-effects meta-analysis: weights 1 / (τ² + s²), where s² comes
-//! from the scatter of the round's own cycles and τ² is what launches differ by beyond that (Paule
-//! and Mandel). A round's value has no part in its weight, and no round is dropped. The interval is
-//! Hartung's and Knapp's, and Sidik's and Jonkman's, with their factor never below 1.
+//! A round that a noisy neighbour disturbed scatters among its own slices. In a plain mean it
+//! counts as much as any other, and widens the interval for ever. Here each round is weighed by its
+//! own precision, as studies are in a random-effects meta-analysis: weights 1 / (τ² + s²), where s²
+//! comes from the scatter of the round's own cycles and τ² is what launches differ by beyond that
+//! (Paule and Mandel). A round's value has no part in its weight, and no round is dropped. The
+//! interval is Hartung's and Knapp's, and Sidik's and Jonkman's, with their factor never below 1.
 
 use crate::estimate::{Estimate, t_quantile};
 

@@ -100,10 +100,15 @@ pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), Stor
     };
     // A stranger's views and triggers could compute for ever; ours has none.
     let query = "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')
-                 OR sql LIKE 'CREATE VIRTUAL%' OR sql LIKE '%GENERATED%'";
+                 OR sql LIKE 'CREATE VIRTUAL%'";
     let strange: i64 =
         connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))?;
-    if strange > 0 {
+    // Of columns that are computed, with or without the word GENERATED.
+    let query = "SELECT count(*) FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c
+                 WHERE t.type = 'table' AND c.hidden <> 0";
+    let computed: i64 =
+        connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))?;
+    if strange > 0 || computed > 0 {
         return Err(StoreError::NotOurs { path: path.display().to_string() });
     }
     let ours = count("AND name IN ('run', 'variant', 'round', 'launch', 'slice', 'event')")?;

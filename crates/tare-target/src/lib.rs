@@ -10,6 +10,7 @@
 pub mod behaviour;
 pub mod effort;
 pub mod endpoint;
+mod replies;
 mod request;
 pub mod serve;
 pub mod server;

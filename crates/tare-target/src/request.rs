@@ -44,6 +44,11 @@ const HEAD_LIMIT_BYTES: usize = 64 * 1024;
 const KEPT_BYTES: usize = 4096;
 
 impl RequestParser {
+    /// Bytes of a head that is not whole yet.
+    pub fn held_bytes(&self) -> usize {
+        self.partial_head.len()
+    }
+
     pub fn reset(&mut self) {
         self.state = State::Head;
         self.partial_head.clear();

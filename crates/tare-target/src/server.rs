@@ -8,7 +8,8 @@ use tare_io::{
 };
 use tare_load::tls::TlsSession;
 
-use crate::behaviour::{Answer, Behaviour, Brain, Defect};
+use crate::behaviour::{Answer, Behaviour, Brain};
+use crate::replies::{ConnectionHeader, ReplyKey, make_reply, stats_reply};
 use crate::request::{BadRequest, Request, RequestParser};
 use crate::stats::{Counter, Stats};
 use crate::tls::TlsServer;
@@ -23,8 +24,9 @@ pub struct Server {
     /// Replies to be sent later: when, and on which connection; one a connection.
     timers: BTreeSet<(Instant, u32)>,
     replies: HashMap<ReplyKey, &'static [u8]>,
-    /// Pieces that wait on all connections.
+    /// Pieces that wait on all connections, and what they have sent that is not whole yet.
     waiting_pieces: usize,
+    unfinished_bytes: usize,
     /// The last reply looked up, which is nearly always the next one too.
     last_reply: Option<(ReplyKey, &'static [u8])>,
     /// Poll this long before a reply is due, for replies that come to the microsecond.
@@ -45,6 +47,8 @@ struct Client {
     requests: u64,
     /// It gets other bytes than the others.
     is_odd: bool,
+    /// What it has sent of a head or a handshake that is not whole yet.
+    unfinished_bytes: usize,
     /// Nothing more is read; closes when everything is sent.
     closing: bool,
 }
@@ -82,31 +86,6 @@ enum Then {
     Reset,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ReplyKey {
-    Status { status: u16, connection: ConnectionHeader, head_only: bool, odd: bool },
-    Defect(u8),
-    BadRequest,
-}
-
-/// What a reply says of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ConnectionHeader {
-    Nothing,
-    KeepAlive,
-    Close,
-}
-
-impl ConnectionHeader {
-    fn line(self) -> &'static str {
-        match self {
-            Self::Nothing => "",
-            Self::KeepAlive => "Connection: keep-alive\r\n",
-            Self::Close => "Connection: close\r\n",
-        }
-    }
-}
-
 impl Server {
     pub fn new(
         behaviour: Behaviour,
@@ -127,6 +106,7 @@ impl Server {
             free: (0..slots).rev().collect(),
             timers: BTreeSet::new(),
             waiting_pieces: 0,
+            unfinished_bytes: 0,
             replies: HashMap::new(),
             last_reply: None,
             spin: if waits { SPIN } else { DurationNs::ZERO },
@@ -167,6 +147,7 @@ impl Server {
             Happened::Received(chunk) => {
                 if current {
                     self.on_received(io, slot, &chunk, now);
+                    self.limit_unfinished(io, token, io.chunk(&chunk).len());
                 }
                 io.release(chunk);
             }
@@ -231,6 +212,24 @@ impl Server {
             if !more || client.closing || client.token == Token::NONE {
                 return;
             }
+        }
+    }
+
+    /// Clients that begin requests or handshakes, and never end them, must not fill the memory.
+    fn limit_unfinished<R: Reactor>(&mut self, io: &mut R, token: Token, received: usize) {
+        let client = &mut self.clients[token.slot as usize];
+        if client.token != token {
+            return;
+        }
+        let held = match &client.tls {
+            Some(tls) if tls.is_handshaking() => client.unfinished_bytes + received,
+            _ => client.parser.held_bytes(),
+        };
+        self.unfinished_bytes = self.unfinished_bytes - client.unfinished_bytes + held;
+        client.unfinished_bytes = held;
+        if held > 0 && self.unfinished_bytes > UNFINISHED_MAX_BYTES {
+            self.count(Counter::BadRequests, 1);
+            self.drop_client(io, token.slot, Close::Reset);
         }
     }
 
@@ -460,6 +459,7 @@ impl Server {
         let client = &mut self.clients[slot as usize];
         io.close(client.token, how);
         self.waiting_pieces -= client.pending.len();
+        self.unfinished_bytes -= client.unfinished_bytes;
         if let Some(at) = client.timer.take() {
             self.timers.remove(&(at, slot));
         }
@@ -495,6 +495,8 @@ const SPIN: DurationNs = DurationNs::from_ms(1);
 const HEAD_PIECES: usize = 4;
 /// Replies, or parts of them, that one connection may have waiting, and all of them together.
 const PENDING_MAX: usize = 4096;
+/// Heads and handshakes that are not whole, on all connections of a thread together.
+const UNFINISHED_MAX_BYTES: usize = 32 << 20;
 const WAITING_MAX: usize = 1 << 20;
 /// Replies are put together up to here; the rest waits as what it is, a few words a reply.
 const OUTGOING_ENOUGH_BYTES: usize = 8 << 10;
@@ -517,6 +519,7 @@ impl Client {
             timer: None,
             requests: 0,
             is_odd: false,
+            unfinished_bytes: 0,
             closing: false,
         }
     }
@@ -534,75 +537,7 @@ impl Client {
         self.pending.shrink_to(PENDING_KEPT);
         self.requests = 0;
         self.is_odd = false;
+        self.unfinished_bytes = 0;
         self.closing = false;
-    }
-}
-
-fn make_reply(key: ReplyKey, behaviour: &Behaviour) -> Vec<u8> {
-    let (status, connection, head_only, odd) = match key {
-        ReplyKey::Status { status, connection, head_only, odd } => {
-            (status, connection, head_only, odd)
-        }
-        ReplyKey::Defect(at) => return Defect::ALL[at as usize].1.bytes().0,
-        ReplyKey::BadRequest => (400, ConnectionHeader::Close, false, false),
-    };
-    let bodiless = matches!(status, 204 | 304);
-    let body = vec![if odd { b'y' } else { b'x' }; if bodiless { 0 } else { behaviour.body_bytes }];
-    let mut reply = format!("HTTP/1.1 {status} {}\r\nServer: tare-target\r\n", reason(status));
-    reply.push_str("Content-Type: text/plain\r\n");
-    reply.push_str(connection.line());
-    if bodiless {
-        reply.push_str("\r\n");
-        return reply.into_bytes();
-    }
-    if behaviour.chunked {
-        reply.push_str("Transfer-Encoding: chunked\r\n\r\n");
-    } else {
-        reply.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-    }
-    let mut reply = reply.into_bytes();
-    if head_only {
-        return reply;
-    }
-    if !behaviour.chunked {
-        reply.extend_from_slice(&body);
-        return reply;
-    }
-    // Several chunks, so that readers meet more than one.
-    for chunk in body.chunks(body.len().div_ceil(3).max(1)) {
-        reply.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-        reply.extend_from_slice(chunk);
-        reply.extend_from_slice(b"\r\n");
-    }
-    reply.extend_from_slice(b"0\r\n\r\n");
-    reply
-}
-
-fn stats_reply(stats: &Stats, close: bool) -> Vec<u8> {
-    let json = stats.json();
-    let connection = if close { "Connection: close\r\n" } else { "" };
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{connection}\
-         Content-Length: {}\r\n\r\n{json}",
-        json.len()
-    )
-    .into_bytes()
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        204 => "No Content",
-        301 => "Moved Permanently",
-        304 => "Not Modified",
-        400 => "Bad Request",
-        403 => "Forbidden",
-        404 => "Not Found",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        _ => "Status",
     }
 }

@@ -292,7 +292,7 @@ fn server_spec(
         command,
         nginx,
         table.httpd.clone().map(ServerSpec::Httpd),
-        table.target.clone().map(ServerSpec::Target),
+        table.target.clone().map(|target| ServerSpec::Target(Box::new(target))),
         table.net.clone().map(ServerSpec::Net),
     ];
     let mut kinds = kinds.into_iter().flatten();

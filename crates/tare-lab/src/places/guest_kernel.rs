@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tare_io::owned::{self, Folder};
-use tare_io::{DurationNs, process};
+use tare_io::DurationNs;
+use tare_io::owned::{self, Folder, Lock};
+use tare_io::time::monotonic_now;
 
-use crate::commands::{must, run};
+use crate::commands::{is_stopped, must, run};
 use crate::error::LabError;
 use crate::journal::Journal;
 use crate::programs;
@@ -33,6 +34,19 @@ const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
 const NAME: &str = "guest-kernel";
 const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
 const PATIENCE: DurationNs = DurationNs::from_secs(60);
+
+/// Somebody else is at it; bounded by their own limits, and by the user.
+fn wait_for(lock: &fs::File) -> Result<(), LabError> {
+    let until = monotonic_now() + DOWNLOAD_WITHIN + DOWNLOAD_WITHIN;
+    while owned::try_lock(lock) == Lock::Held {
+        if is_stopped() || monotonic_now() >= until {
+            let text = "another tare is getting the kernel for guests, and does not end";
+            return Err(LabError::Environment(text.into()));
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
+    }
+    Ok(())
+}
 
 impl GuestKernel {
     /// The user's, with the modules of its release where the machine has them.
@@ -81,7 +95,7 @@ impl GuestKernel {
         let lock_path = parent.join("guest-kernel.lock");
         let lock =
             fs::File::create(&lock_path).map_err(|e| LabError::file("make", &lock_path, e))?;
-        process::lock(&lock).map_err(|e| LabError::file("lock", &lock_path, e))?;
+        wait_for(&lock)?;
         if let Some(kept) = Self::kept() {
             return Ok(kept);
         }

@@ -172,9 +172,17 @@ impl OciSpec {
             let text = format!("oci: root {} is not a folder", root.display());
             return Err(LabError::Usage(text));
         }
+        if let Some(root) = &self.root {
+            tare_io::owned::check(root).map_err(|error| {
+                let text = format!("oci: root: {error}: a runtime runs as root on what is in it");
+                LabError::Usage(text)
+            })?;
+        }
         // A runtime would make them there, and leave them.
         let missing = self.root.iter().flat_map(|root| MOUNT_POINTS.map(|name| root.join(name)));
-        if let Some(path) = missing.into_iter().find(|path| !path.is_dir()) {
+        // Some runtimes follow a link there, out of the root.
+        let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if let Some(path) = missing.into_iter().find(|path| !is_folder(path)) {
             let text = format!("oci: root has no folder {} to mount on", path.display());
             return Err(LabError::Usage(text));
         }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+use tare_io::Random;
+
 use super::ReplyDefect;
 
 /// What a source wants to see of replies.
@@ -16,6 +18,8 @@ pub enum Wanted {
     /// Nothing: bytes are counted where they lie.
     #[default]
     Nothing,
+    /// A hash of the body, of a random few.
+    Few,
     /// The head, and a hash of the body.
     Hashes,
     /// The head and the body; the bodies of all connections together fit the budget.
@@ -58,9 +62,37 @@ pub struct Capture {
 }
 
 enum Body {
+    Few(Few),
     Hash { so_far: Context, bytes: u64 },
     Kept { bytes: Vec<u8>, budget: Arc<Budget> },
 }
+
+/// Which replies of a connection are hashed. Many of the first, so that slow servers are looked at
+/// too; then one in a hundred.
+struct Few {
+    so_far: Option<Context>,
+    /// Replies until the next.
+    left: u32,
+    one_in: u32,
+    random: Random,
+}
+
+const ONE_IN_FIRST: u32 = 4;
+const ONE_IN: u32 = 100;
+
+impl Few {
+    fn begin(&mut self) {
+        self.left -= 1;
+        self.so_far = (self.left == 0).then(|| Context::new(&SHA256));
+        if self.left == 0 {
+            self.left = 1 + self.random.below(2 * u64::from(self.one_in)) as u32;
+            self.one_in = (self.one_in * 2).min(ONE_IN);
+        }
+    }
+}
+
+/// Tells connections' choices apart.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Memory that a connection keeps between replies.
 const KEPT_BYTES: usize = 64 << 10;
@@ -70,6 +102,12 @@ impl Capture {
     pub fn of(wanted: &Wanted) -> Option<Self> {
         let body = match wanted {
             Wanted::Nothing => return None,
+            Wanted::Few => Body::Few(Few {
+                so_far: None,
+                left: 1,
+                one_in: ONE_IN_FIRST,
+                random: Random::stream(0, "bodies", NEXT.fetch_add(1, Ordering::Relaxed)),
+            }),
             Wanted::Hashes => Body::Hash { so_far: Context::new(&SHA256), bytes: 0 },
             Wanted::Bodies(budget) => Body::Kept { bytes: Vec::new(), budget: budget.clone() },
         };
@@ -79,7 +117,7 @@ impl Capture {
     /// The body, decoded; empty where only its hash is kept.
     pub fn body(&self) -> &[u8] {
         match &self.body {
-            Body::Hash { .. } => &[],
+            Body::Few(_) | Body::Hash { .. } => &[],
             Body::Kept { bytes, .. } => bytes,
         }
     }
@@ -87,6 +125,7 @@ impl Capture {
     /// SHA-256 of the body, in hexadecimal.
     pub fn sha256(&self) -> String {
         let hash = match &self.body {
+            Body::Few(_) => return String::new(),
             Body::Hash { so_far, .. } => so_far.clone().finish(),
             Body::Kept { bytes, .. } => aws_lc_rs::digest::digest(&SHA256, bytes),
         };
@@ -95,18 +134,33 @@ impl Capture {
 
     pub fn body_bytes(&self) -> u64 {
         match &self.body {
+            Body::Few(_) => 0,
             Body::Hash { bytes, .. } => *bytes,
             Body::Kept { bytes, .. } => bytes.len() as u64,
         }
     }
 
+    /// Of a reply that is one of the few.
+    pub fn hash_of_few(&self) -> Option<[u8; 32]> {
+        let Body::Few(Few { so_far: Some(so_far), .. }) = &self.body else { return None };
+        so_far.clone().finish().as_ref().try_into().ok()
+    }
+
     pub(super) fn begin(&mut self, head: &[u8]) {
+        if let Body::Few(few) = &mut self.body {
+            return few.begin();
+        }
         self.forget();
         self.head.extend_from_slice(head);
     }
 
     pub(super) fn add(&mut self, more: &[u8]) -> Result<(), ReplyDefect> {
         match &mut self.body {
+            Body::Few(few) => {
+                if let Some(so_far) = &mut few.so_far {
+                    so_far.update(more);
+                }
+            }
             Body::Hash { so_far, bytes } => {
                 so_far.update(more);
                 *bytes += more.len() as u64;
@@ -129,6 +183,7 @@ impl Capture {
     pub fn forget(&mut self) {
         self.head.clear();
         match &mut self.body {
+            Body::Few(few) => few.so_far = None,
             Body::Hash { so_far, bytes } => {
                 *so_far = Context::new(&SHA256);
                 *bytes = 0;
@@ -151,6 +206,7 @@ impl Drop for Capture {
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Few(few) => write!(f, "a hash of one in {}", few.one_in),
             Self::Hash { bytes, .. } => write!(f, "a hash of {bytes} bytes"),
             Self::Kept { bytes, .. } => write!(f, "{} bytes", bytes.len()),
         }

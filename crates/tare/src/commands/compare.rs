@@ -97,8 +97,8 @@ pub struct Choices {
     /// The longest warm-up that is looked for; default 5s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup_max: Option<DurationNs>,
-    /// Load that does not let up, on all variants at once: so long on a few launches, to see whether
-    /// slices tell the truth; default 3s
+    /// Load that does not let up, on all variants at once: so long on a few launches, to see
+    /// whether slices tell the truth; default 3s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     sustained: Option<DurationNs>,
     /// Leave that out: what takes longer than a slice is then not seen
@@ -174,8 +174,8 @@ impl Choices {
         plan.slices.window = self.slice.or(plan.slices.window);
         plan.slices.warmup = self.warmup.or(plan.slices.warmup);
         plan.slices.warmup_max = self.warmup_max.or(plan.slices.warmup_max);
-        let none = self.no_sustained.then_some(DurationNs::ZERO);
-        plan.slices.sustained = none.or(self.sustained).or(plan.slices.sustained);
+        plan.slices.sustained = self.sustained.or(plan.slices.sustained);
+        plan.slices.no_sustained |= self.no_sustained;
         plan.slices.cycles = self.cycles.or(plan.slices.cycles);
         plan.seed = self.seed.unwrap_or(plan.seed);
     }

@@ -10,7 +10,7 @@ use tare_io::{DurationNs, process, system};
 use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
 use tare_lab::meter::Cgroup;
-use tare_lab::servers::{NginxSpec, TargetSpec};
+use tare_lab::servers::NginxSpec;
 use tare_lab::{ServerSpec, programs, temporary};
 use tare_report::units::{bytes, count, percent};
 use tare_stats::Metric;
@@ -60,7 +60,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         interrupt::on_interrupt(stop.clone())?;
         let folder = Temporary::new()?;
         for (name, server) in [
-            ("tare target", Some(ServerSpec::Target(TargetSpec::default()))),
+            ("tare target", Some(ServerSpec::Target(Box::default()))),
             ("nginx", programs::find(&["nginx"]).map(|_| ServerSpec::Nginx(NginxSpec::default()))),
         ] {
             let text = match server {

@@ -143,6 +143,11 @@ pub(super) fn cells(
         if list.is_empty() {
             return Err(source.at(at, &format!("sweep: {name} has no values")));
         }
+        let all = cells.len().saturating_mul(list.len());
+        if all > CELLS_MAX {
+            let text = format!("sweep: {all} cells; {CELLS_MAX} are allowed");
+            return Err(source.at(at, &text));
+        }
         let mut next = Vec::new();
         for cell in &cells {
             for value in &list {
@@ -156,10 +161,6 @@ pub(super) fn cells(
             }
         }
         cells = next;
-        if cells.len() > CELLS_MAX {
-            let text = format!("sweep: {} cells; {CELLS_MAX} are allowed", cells.len());
-            return Err(source.at(at, &text));
-        }
     }
     Ok(cells)
 }

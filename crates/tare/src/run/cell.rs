@@ -23,9 +23,9 @@ pub struct Cell<'a> {
     /// Where its slices are kept.
     pub run: RunId,
     pub window: Option<Window>,
-    /// What each variant needs until it is warm, once a launch has shown it; and how many have.
+    /// What each variant needs until it is warm, and the launches that showed it.
     pub warm: Option<Vec<WarmUp>>,
-    pub surveys: u32,
+    pub surveys: Vec<Vec<WarmUp>>,
     /// The next round is to look at sustained load; and whether a round that was to did.
     pub check_due: bool,
     checks_fail: bool,
@@ -59,13 +59,12 @@ impl<'a> Cell<'a> {
             edges: edges(plan),
         });
         let warm = found.and_then(|found| found.warm.clone());
-        let surveys = 2 * u32::from(warm.is_some());
         Self {
             plan,
             run,
             window,
             warm,
-            surveys,
+            surveys: Vec::new(),
             check_due: false,
             checks_fail: false,
             is_precise: false,

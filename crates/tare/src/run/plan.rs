@@ -65,9 +65,11 @@ pub struct Slices {
     /// The longest that is looked for; 5 s by default.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup_max: Option<DurationNs>,
-    /// Load on all variants at once, beside slices, on a few launches; 3 s by default, 0 for none.
+    /// Load on all variants at once, beside slices, on a few launches; 3 s by default.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub sustained: Option<DurationNs>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_sustained: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
     /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
@@ -319,7 +321,7 @@ impl Plan {
         let is_http = self.load.protocol() == Protocol::Http;
         // What comes as often as that is then in it, wherever it falls.
         let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
-        let wanted = length > DurationNs::ZERO && has_verdict && is_http && !self.is_exclusive();
+        let wanted = !self.slices.no_sustained && has_verdict && is_http && !self.is_exclusive();
         wanted.then_some(length)
     }
 

@@ -186,7 +186,7 @@ impl Runner<'_> {
     ) -> (Vec<LaneLife>, Result<(), Failure>) {
         let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
         let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
-        let measured = self.survey(cell, lane, up, round.index).and_then(|()| {
+        let measured = self.survey(cell, lane, up).and_then(|()| {
             self.measure(cell, lane, up, round)?;
             Ok(())
         });

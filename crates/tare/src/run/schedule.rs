@@ -41,9 +41,9 @@ pub const LONGER_MAX: f64 = 3.0;
 /// Of lengths drawn evenly on a logarithmic scale.
 pub const LONGER_MEAN: f64 = 1.82;
 
-/// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a window that always
-/// opened at the same moment after it would always cut that pace at the same place, and count one
-/// reply too many or too few in each slice.
+/// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a
+/// window that always opened at the same moment after it would always cut that pace at the same
+/// place, and count one reply too many or too few in each slice.
 pub fn shapes(seed: u64, round: u32, cycles: u32) -> Vec<Shape> {
     let mut random = Random::stream(seed, "ramp", u64::from(round));
     let mut draw = || Shape { ramp: random.uniform(), longer: LONGER_MAX.powf(random.uniform()) };

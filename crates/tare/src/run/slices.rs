@@ -62,10 +62,10 @@ impl Runner<'_> {
                 self.settle_window(cell, slowest, longest)?
             }
         };
-        for at in 0..up.len() {
-            self.warm(cell, lane, at, &mut up[at], window)?;
+        for (at, up) in up.iter_mut().enumerate() {
+            self.warm(cell, lane, at, up, window)?;
             // Threads and processes that load brought to life are there now.
-            up[at].meter = up[at].launched.as_ref().map(|launched| launched.server.meter());
+            up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
@@ -315,7 +315,7 @@ fn rest(up: &[Up]) -> bool {
     let limit = monotonic_now() + REST_MAX;
     let (mut last, mut since) = (used(), monotonic_now());
     loop {
-        std::thread::sleep(REST_LOOK);
+        std::thread::park_timeout(REST_LOOK);
         let (used, now) = (used(), monotonic_now());
         if used > last + STILL_CPU_NS {
             (last, since) = (used, now);

@@ -20,24 +20,25 @@ use crate::failure::Failure;
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
 /// A warm-up that takes more than this share of the load is not known to be over.
 const WARM_SHARE: f64 = 0.6;
-/// A warm-up that long is looked for in a second launch: it may have been the machine's weather.
+/// A warm-up that long is looked for in a second launch, and where that does not have it in a
+/// third: it may have been the machine's weather.
 const LONG_WARMUP: DurationNs = DurationNs::from_ms(400);
 
 impl Runner<'_> {
     /// How long sustained load is, where this round's launches are to have it from their start.
-    fn survey_length(&self, cell: usize, round: u32) -> Option<DurationNs> {
+    fn survey_length(&self, cell: usize) -> Option<DurationNs> {
         let plan = self.cells[cell].plan;
         let length = plan.sustained()?;
         if plan.slices.warmup.is_some() || cell != self.active_first() {
             return None;
         }
-        match &self.cells[cell].warm {
-            None => Some(length),
-            Some(warm) => {
-                let long = warm.iter().any(|warm| warm.ns > LONG_WARMUP.as_ns());
-                (self.cells[cell].surveys == 1 && long && round > 0).then_some(length)
-            }
-        }
+        let again = match self.cells[cell].surveys.as_slice() {
+            [] => self.cells[cell].warm.is_none(),
+            [only] => only.iter().any(is_long),
+            [one, other] => one.iter().zip(other).any(|(a, b)| is_long(a) != is_long(b)),
+            _ => false,
+        };
+        again.then_some(length)
     }
 
     /// Loads all variants from their first request on, until they are warm.
@@ -46,9 +47,8 @@ impl Runner<'_> {
         cell: usize,
         lane: usize,
         up: &mut [Up],
-        round: u32,
     ) -> Result<(), Failure> {
-        let Some(length) = self.survey_length(cell, round) else { return Ok(()) };
+        let Some(length) = self.survey_length(cell) else { return Ok(()) };
         if !can_be_at_once(up) {
             return Ok(());
         }
@@ -82,12 +82,15 @@ impl Runner<'_> {
             up.lanes[lane].load.warmup = WarmUp { ns: all.ns, requests: all.answered };
         }
         let own = &mut self.cells[cell];
-        own.surveys += 1;
-        if let Some(before) = &own.warm {
-            for (warm, before) in by_variant.iter_mut().zip(before) {
-                *warm = if before.ns < warm.ns { *before } else { *warm };
-            }
-        }
+        own.surveys.push(by_variant);
+        let by_variant: Vec<WarmUp> = (0..own.surveys[0].len())
+            .map(|variant| {
+                let mut seen: Vec<WarmUp> = own.surveys.iter().map(|s| s[variant]).collect();
+                seen.sort_by_key(|warm| warm.ns);
+                // Of two the longer: whoever is warm too early is not warm.
+                seen[seen.len() / 2]
+            })
+            .collect();
         let names = self.plan().variants.iter().map(|variant| &variant.name);
         let words: Vec<String> = names
             .zip(&by_variant)
@@ -165,6 +168,10 @@ impl Runner<'_> {
     }
 }
 
+fn is_long(warm: &WarmUp) -> bool {
+    warm.ns > LONG_WARMUP.as_ns()
+}
+
 /// An agent makes one load at a time: variants that have it in common cannot be loaded at once. One
 /// variant alone has nobody to share the weather with.
 fn can_be_at_once(up: &[Up]) -> bool {
@@ -213,7 +220,7 @@ fn at_once(
         let mut next = began + stretch.interval;
         while !loads.iter().all(|load| load.is_finished()) {
             let left = next.since(monotonic_now()).min(DurationNs::from_ms(5));
-            std::thread::sleep(std::time::Duration::from_nanos(left.as_ns().max(100_000)));
+            std::thread::park_timeout(std::time::Duration::from_nanos(left.as_ns().max(100_000)));
             if monotonic_now() >= next {
                 readings.push(Reading::take(began, meters));
                 next = next + stretch.interval;

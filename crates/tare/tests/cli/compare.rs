@@ -15,8 +15,10 @@ fn a_planted_cost_is_found_and_covered() {
     let desk = Desk::new("planted");
     // 1 ms of the queue's one worker against 2 ms: half the throughput, whatever the machine.
     let pair = launches("--service-time 1ms", "--service-time 2ms");
-    let report = desk
-        .compare(&owned(&pair, &["--rounds", "20", "--slice", "40ms", "--cycles", "2", "-c", "4"]));
+    let report = desk.compare(&owned(
+        &pair,
+        &["--rounds", "20", "--slice", "40ms", "--cycles", "2", "-c", "4", "--no-sustained"],
+    ));
     let comparison = asked(&report);
     assert_eq!(comparison.verdict, Verdict::Slower, "{comparison:#?}");
     let loss = comparison.overhead_percent;
@@ -90,8 +92,9 @@ fn bare_urls_are_compared_and_it_says_what_that_does_not_cover() {
 fn gates_judge_by_intervals() {
     let desk = Desk::new("gates");
     let pair = launches("--service-time 1ms", "--service-time 2ms");
-    let base = ["compare", "--rounds", "20", "--slice", "20ms", "--cycles", "2", "-c", "4", "-q"];
-    let args: Vec<&str> = owned(&pair, &base[1..]);
+    let base = ["compare", "--rounds", "20", "--slice", "20ms", "--cycles", "2", "-c", "4"];
+    let mut args: Vec<&str> = owned(&pair, &base[1..]);
+    args.extend(["-q", "--no-sustained"]);
     let with = |gates: &[&str]| {
         let all: Vec<&str> = ["compare"].iter().chain(&args).chain(gates).copied().collect();
         desk.tare(&all)
@@ -188,6 +191,7 @@ fn a_full_disk_stops_a_run_and_keeps_what_was_measured() {
     let pair = launches("", "");
     let mut args = vec!["compare", &pair[0], &pair[1], "-q", "--store", str(&store)];
     args.extend(["--slice", "2ms", "--cycles", "50", "--precision", "0.01%", "--max-time", "60s"]);
+    args.push("--no-sustained");
     // It has room to begin; something else takes that while it runs.
     let child = desk
         .command(&args)
@@ -322,7 +326,8 @@ fn a_daemon_does_not_outlive_its_run() {
 fn an_interrupted_run_keeps_what_it_measured_and_goes_on() {
     let desk = Desk::new("interrupt");
     let pair = launches("", "");
-    let args = owned(&pair, &["--slice", "5ms", "--cycles", "2", "--max-time", "60s"]);
+    let flags = ["--slice", "5ms", "--cycles", "2", "--max-time", "60s", "--no-sustained"];
+    let args = owned(&pair, &flags);
     let all: Vec<&str> =
         ["compare", "--precision", "0.01%", "--seed", "9"].iter().chain(&args).copied().collect();
     let child = desk

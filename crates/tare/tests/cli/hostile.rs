@@ -692,6 +692,11 @@ fn a_strangers_store_cannot_make_reports_compute_or_grow_without_end() {
             "a histogram cannot be read",
         ),
         ("plan", "UPDATE run SET plan = zeroblob(300000000)".into(), "too big"),
+        (
+            "computed",
+            "ALTER TABLE event ADD COLUMN more TEXT AS (printf('%.*c', 60000000, 'x'))".into(),
+            "not a tare store",
+        ),
     ] {
         let path = desk.folder.file(name);
         std::fs::copy(&own, &path).unwrap();

@@ -40,6 +40,7 @@ fn killed_ten_times_a_run_still_ends_and_leaves_nothing() {
     let begin = ["compare", &pair[0], &pair[1], "--slice", "5ms", "--cycles", "3", "--seed", "4"];
     let mut begin = begin.to_vec();
     begin.extend(["--precision", "0.01%", "--max-time", "100s", "-q", "-c", "4"]);
+    begin.push("--no-sustained");
     let mut rounds = 0;
     for kill in 0..10 {
         let resume = ["run", "--resume", "last", "-q"];

@@ -13,6 +13,7 @@ fn measure(desk: &Desk, service: &str, more: &[&str]) {
     };
     let (base, own) = (launch("base", "2ms"), launch("new", service));
     let flags = ["compare", &base, &own, "-q", "-c", "4", "--cycles", "2", "--slice", "20ms"];
+    let flags = [&flags[..], &["--no-sustained"]].concat();
     let all: Vec<&str> = flags.iter().chain(more).copied().collect();
     desk.tare(&all).success();
 }
