@@ -18,6 +18,7 @@ const RESTLESS: f64 = 0.2;
 /// machine that is short of CPUs holds everybody up); a larger tolerance allows more.
 const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
+const OWN_KERNEL: [&str; 4] = ["vm", "tdx", "sev-snp", "runsc"];
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
@@ -86,12 +87,19 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     if share - least <= tolerance.max(DEFERRED) {
         return Vec::new();
     }
-    let is_void = share - least > tolerance.max(DEFERRED_VOID);
+    // A kernel of its own has timers of its own, and works at idle whatever was asked.
+    let place = evidence.facts.variants[variant].place.as_str();
+    let has_kernel = OWN_KERNEL.contains(&place) || place.starts_with("kata");
+    let is_void = share - least > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let severity = if is_void { Severity::Void } else { Severity::Warn };
     let text = format!(
-        "it used CPU time while others were measured, {} of what it used in its slices: work that \
-         it put off; with that a request takes {} of CPU, not {}",
+        "it used CPU time while others were measured, {} of what it used in its slices: {}; with \
+         that a request takes {} of CPU, not {}",
         percent(share),
+        match has_kernel {
+            true => "its place has a kernel of its own, or it put work off",
+            false => "work that it put off",
+        },
         duration((cpu + idle) / paid.max(1)),
         duration(cpu / paid.max(1)),
     );

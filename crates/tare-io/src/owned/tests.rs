@@ -36,7 +36,7 @@ fn a_folder_that_a_list_opens_to_somebody_is_refused() {
         return;
     }
     let refused = check(&path).unwrap_err().to_string();
-    assert!(refused.contains("write"), "{refused}");
+    assert!(refused.contains("can be changed by other users"), "{refused}");
     remove_tree(&path).unwrap();
 }
 

@@ -335,7 +335,7 @@ fn two_that_clean_at_once_wait_for_each_other() {
 }
 
 #[test]
-fn a_deep_nest_ends_in_a_complaint() {
+fn a_deep_nest_is_removed() {
     let state = State::new("deep");
     let ours = state.0.join("tare-ours");
     let mut deep = ours.clone();
@@ -343,7 +343,7 @@ fn a_deep_nest_ends_in_a_complaint() {
     std::fs::create_dir_all(&deep).unwrap();
     state.left_behind(&[Made::Folder(ours)]);
     let cleaned = clean(&state.0);
-    assert!(cleaned.complaints[0].contains("nested deeper than"), "{cleaned:?}");
+    assert!(cleaned.complaints.is_empty() && cleaned.removed.len() == 1, "{cleaned:?}");
 }
 
 #[test]
@@ -357,4 +357,45 @@ fn a_journal_is_locked_as_long_as_its_process_lives() {
     drop(journal);
     assert_eq!(clean(&state.0), Cleaned::default());
     assert!(!other.exists(), "it said nothing, and is removed");
+}
+
+/// A container that was ended takes its processes with it, and leaves what it made elsewhere.
+#[test]
+fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
+    let state = State::new("namespace");
+    let ours = state.0.join("tare-ours");
+    let (mut child, birth) = group();
+    let write = |pid_namespace: &str| {
+        std::fs::create_dir_all(&ours).unwrap();
+        let header = Header { pid_namespace: pid_namespace.into(), ..Header::here() };
+        let made = [Made::Folder(ours.clone()), Made::Processes(birth)];
+        let lines = made.map(|made| serde_json::to_string(&made).unwrap()).join("\n");
+        state.written(&(serde_json::to_string(&header).unwrap() + "\n" + &lines + "\n"))
+    };
+    let journal = write("pid:[1]");
+    let cleaned = clean(&state.0);
+    assert!(cleaned.complaints.is_empty() && !ours.exists() && !journal.exists(), "{cleaned:?}");
+    assert!(processes::Stat::of(child.id()).is_some(), "its number is of another namespace");
+    // One that lives: of a process in a namespace of its own.
+    let alone = Command::new("unshare").args(["-pf", "sleep", "100"]).process_group(0).spawn();
+    if let (true, Ok(mut other)) = (is_root(), alone) {
+        let mut found = None;
+        for _ in 0..2000 {
+            let below = processes::children(other.id());
+            found =
+                below.first().and_then(|p| std::fs::read_link(format!("/proc/{p}/ns/pid")).ok());
+            if found.is_some() {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        let journal = write(&found.unwrap().display().to_string());
+        let cleaned = clean(&state.0);
+        assert!(cleaned.complaints[0].contains("another process namespace"), "{cleaned:?}");
+        assert!(ours.exists() && journal.exists());
+        tare_io::process::signal_group(other.id(), libc::SIGKILL).unwrap();
+        other.wait().unwrap();
+    }
+    tare_io::process::signal_group(child.id(), libc::SIGKILL).unwrap();
+    child.wait().unwrap();
 }
