@@ -266,6 +266,12 @@ pub fn exposed(report: &RunReport) -> String {
             format!("; {launches} had {ns} of sustained load: what comes less often was not seen")
         }
     };
+    let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
+    if launches > 0 {
+        // What is that common stays away from all of them in one run of twenty.
+        let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
+        text += &format!("; kinds of launches rarer than {} may not have come", percent(rare));
+    }
     text
 }
 

@@ -1,11 +1,11 @@
 //! A run, for a person at a terminal.
 
 use crate::run::RunReport;
-use crate::run_words::{Table, basis, ending, sentences, table};
+use crate::run_words::{Table, basis, ending, sentences, table, titles_of_asked};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
-    lines.extend(on_paper(table(report)));
+    lines.extend(on_paper(table(report), &titles_of_asked(report)));
     lines.push(String::new());
     lines.extend(sentences(report));
     let all = report.guards.iter().map(|guard| {
@@ -29,9 +29,9 @@ pub const PAPER: usize = 120;
 /// What a table can do without, first what matters least. The other forms of the report have all.
 const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 
-/// A table's lines, and below them what they are too wide for.
-pub fn on_paper(table: Table) -> Vec<String> {
-    let (mut lines, left_out) = fitted(table, PAPER);
+/// A table's lines, and below them what they are too wide for; columns of these titles stay.
+pub fn on_paper(table: Table, kept: &[&str]) -> Vec<String> {
+    let (mut lines, left_out) = fitted(table, PAPER, kept);
     if !left_out.is_empty() {
         let left_out = left_out.join(", ");
         lines.push(format!("  (left out to fit: {left_out}; the report's other forms have all)"));
@@ -41,8 +41,8 @@ pub fn on_paper(table: Table) -> Vec<String> {
 
 /// A table's lines, without its spare columns as far as needed to keep to a width, and which those
 /// were.
-pub fn fitted(mut table: Table, width: usize) -> (Vec<String>, Vec<&'static str>) {
-    let mut spare = SPARE.into_iter();
+pub fn fitted(mut table: Table, width: usize, kept: &[&str]) -> (Vec<String>, Vec<&'static str>) {
+    let mut spare = SPARE.into_iter().filter(|title| !kept.contains(title));
     let mut left_out = Vec::new();
     loop {
         let lines = columns(&table);

@@ -66,6 +66,12 @@ pub(crate) fn columns(report: &RunReport) -> Vec<(Metric, &'static str)> {
     COLUMNS.into_iter().filter(|(m, _)| has(*m) && tells(*m, &asked)).collect()
 }
 
+/// Of the columns of what was asked for.
+pub fn titles_of_asked(report: &RunReport) -> Vec<&'static str> {
+    let asked = asked(report);
+    COLUMNS.into_iter().filter(|(metric, _)| asked.contains(metric)).map(|(_, t)| t).collect()
+}
+
 /// Whether a column says anything where these are compared.
 fn tells(metric: Metric, asked: &[Metric]) -> bool {
     match metric {
@@ -199,7 +205,10 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
                     _ => "--precision, --max-time",
                 };
                 let more = time(seconds);
-                format!("; a verdict would take about {more} more{least} ({flags})")
+                match seconds > HOUR {
+                    true => "; a verdict would take over an hour".to_owned(),
+                    false => format!("; a verdict would take about {more} more{least} ({flags})"),
+                }
             });
             format!(
                 "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
@@ -232,6 +241,8 @@ fn seconds_to_verdict(report: &RunReport, comparison: &Comparison) -> Option<f64
     (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
 }
 
+/// Forecasts further than this are not worth their words.
+const HOUR: f64 = 3600.0;
 /// The centre does not quite stay where it is.
 const ROOM: f64 = 0.95;
 

@@ -19,6 +19,8 @@ pub enum Failure {
     Gate(String),
     /// The run ended without the asked-for precision, and `--fail-if unresolved` was given.
     Unresolved(String),
+    /// A guard forbids a verdict that was asked for.
+    Void(String),
     /// The user stopped it; what was measured has been printed.
     Interrupted,
     /// Ours.
@@ -30,6 +32,7 @@ impl Failure {
         match self {
             Self::Gate(_) => 1,
             Self::Unresolved(_) => 5,
+            Self::Void(_) => 6,
             Self::Usage(_) => 2,
             Self::Environment(_) => 3,
             Self::Target(_) => 4,
@@ -52,6 +55,7 @@ impl fmt::Display for Failure {
             | Self::Target(text)
             | Self::Gate(text)
             | Self::Unresolved(text)
+            | Self::Void(text)
             | Self::Bug(text) => f.write_str(text),
             Self::Interrupted => f.write_str("interrupted"),
         }

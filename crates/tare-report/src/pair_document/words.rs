@@ -110,7 +110,7 @@ fn guard_lines(document: &PairDocument) -> Vec<String> {
 
 pub fn text(document: &PairDocument) -> String {
     let mut lines = vec![heading(document), String::new()];
-    lines.extend(on_paper(table(document)));
+    lines.extend(on_paper(table(document), &[]));
     lines.push(String::new());
     lines.extend(sentences(document));
     lines.push(String::new());

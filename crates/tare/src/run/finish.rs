@@ -73,7 +73,10 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     for ((cell, document), stopped) in cells.iter().zip(documents).zip(&stopped) {
         let rounds = document.report.run.rounds;
         if rounds > 0 {
-            judged = judged.and(gate::judge(&wishes.gates, &cell.stop.metrics, &document.report));
+            let report = &document.report;
+            judged = judged
+                .and(gate::judge(&wishes.gates, &cell.stop.metrics, report))
+                .and_then(|()| gate::judge_void(report));
             cells_measured.push((cell.cell.clone(), document));
         }
         let reason = match stopped {
@@ -207,7 +210,8 @@ fn conclude(
     match stopped {
         Stopped::Failed(failure) => Err(failure.clone()),
         Stopped::Interrupted => Err(Failure::Interrupted),
-        _ => gate::judge(&wishes.gates, &plan.stop.metrics, report),
+        _ => gate::judge(&wishes.gates, &plan.stop.metrics, report)
+            .and_then(|()| gate::judge_void(report)),
     }
 }
 

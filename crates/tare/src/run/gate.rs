@@ -87,6 +87,18 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
     judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
 }
 
+/// `Err` where no verdict is allowed on a comparison that was asked for: what calls tare must not
+/// take that for an answer.
+pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
+    let asked = report.comparisons.iter().filter(|c| c.asked && c.verdict == Verdict::Void);
+    let mut names: Vec<&str> = asked.map(|comparison| comparison.variant.as_str()).collect();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Void(format!("void: no verdict is allowed on {}", names.join(", "))))
+}
+
 /// The change from one run to another: a gate on it fails where a variant has become worse, and
 /// where it cannot be judged. Without a name it is about all variants but the baseline of both; the
 /// baseline, drift included, can be named.

@@ -8,7 +8,7 @@ use tare_io::{DurationNs, Instant};
 use tare_report::run::{Comparison, RunReport};
 use tare_report::run_build::{RunFacts, build};
 use tare_report::run_text::fitted;
-use tare_report::run_words::{overhead, table, time};
+use tare_report::run_words::{overhead, table, time, titles_of_asked};
 use tare_stats::{RoundDigest, Verdict, plain};
 
 use crate::load::outputs::tell;
@@ -105,7 +105,7 @@ impl LiveTable {
 fn frame(report: &RunReport) -> Vec<String> {
     // A line that wraps would spoil the counting of lines.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
-    let (mut lines, _) = fitted(table(report), width);
+    let (mut lines, _) = fitted(table(report), width, &titles_of_asked(report));
     lines.push(String::new());
     lines.push(format!("  {}", progress(report)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");

@@ -37,14 +37,14 @@ impl Desk {
     #[track_caller]
     pub fn compare(&self, args: &[&str]) -> RunReport {
         let all: Vec<&str> = ["compare", "--json", "-", "-q"].iter().chain(args).copied().collect();
-        read(self.tare(&all).success())
+        read(self.tare(&all).measured())
     }
 
     /// Runs an experiment.
     #[track_caller]
     pub fn run(&self, toml: &str) -> RunReport {
         let path = self.file("experiment.toml", toml);
-        read(self.tare(&["run", str(&path), "--json", "-", "-q"]).success())
+        read(self.tare(&["run", str(&path), "--json", "-", "-q"]).measured())
     }
 }
 

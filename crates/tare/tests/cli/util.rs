@@ -91,6 +91,13 @@ impl Ran {
         self
     }
 
+    /// It measured, and may have found that no verdict is allowed.
+    #[track_caller]
+    pub fn measured(self) -> Self {
+        assert!(matches!(self.code, Some(0 | 6)), "{}", self.story());
+        self
+    }
+
     #[track_caller]
     pub fn fails(&self, code: i32, message: &str) {
         assert_eq!(self.code, Some(code), "{}", self.story());
