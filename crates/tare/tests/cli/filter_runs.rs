@@ -28,7 +28,7 @@ fn brief(desk: &Desk, toml: &str) -> RunReport {
     let path = desk.file("experiment.toml", toml);
     let mut args = vec!["run", str(&path), "--json", "-", "-q"];
     args.extend(BRIEF);
-    crate::runs::read(desk.tare(&args).success())
+    crate::runs::read(desk.tare(&args).measured())
 }
 
 /// A plug-in as the published interface describes it, by somebody who has never seen tare.
