@@ -143,6 +143,19 @@ fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
     assert_eq!(crate::ending::end_group(&birth), 1);
 }
 
+/// Its number may be a stranger's by now; the control group knows who is ours.
+#[test]
+fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
+    let state = State::new("leaderless");
+    let (mut child, birth) = process("sleep 1000 & echo");
+    child.wait().unwrap();
+    let gone = PathBuf::from("/sys/fs/cgroup/tare-that-is-gone");
+    state.left_behind(&[Made::Cgroup(gone), Made::Processes(birth)]);
+    let cleaned = clean(&state.0);
+    assert!(cleaned.removed.is_empty() && cleaned.complaints.is_empty(), "{cleaned:?}");
+    assert_eq!(crate::ending::end_group(&birth), 1, "it lived");
+}
+
 #[test]
 fn after_a_restart_no_process_is_looked_for() {
     let state = State::new("boot");
