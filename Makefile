@@ -35,6 +35,7 @@ BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time 
 ROUNDS ?= 10
 AA_RUNS ?= 100
 SIMULATED_RUNS ?= 10000
+SIMULATED_ZOO ?= 200
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
@@ -99,8 +100,10 @@ bench: setup-bench build
 	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/report
 	bench/method --aa-runs $(AA_RUNS)
+	bench/steady --runs $(AA_RUNS)
 	bench/zoo
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
+	TARE_SIMULATED_ZOO=$(SIMULATED_ZOO) cargo test --release --locked -p tare-sim --test zoo -- --nocapture
 
 # Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
 bench-smoke: setup-bench build
@@ -108,6 +111,7 @@ bench-smoke: setup-bench build
 	bench/net --smoke
 	bench/report --smoke
 	bench/method --smoke
+	bench/steady --smoke
 	bench/zoo --smoke
 
 fuzz: setup-fuzz

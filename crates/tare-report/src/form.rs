@@ -10,6 +10,8 @@ pub enum Form {
     Json,
     Markdown,
     Csv,
+    /// What a run's intervals are made of.
+    RoundsCsv,
     Html,
     /// Prometheus' text, as OpenMetrics has it.
     OpenMetrics,
@@ -24,11 +26,12 @@ pub enum Form {
 }
 
 impl Form {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Text,
         Self::Json,
         Self::Markdown,
         Self::Csv,
+        Self::RoundsCsv,
         Self::Html,
         Self::OpenMetrics,
         Self::FortioCsv,
@@ -44,6 +47,7 @@ impl Form {
             Self::Json => "json",
             Self::Markdown => "markdown",
             Self::Csv => "csv",
+            Self::RoundsCsv => "rounds-csv",
             Self::Html => "html",
             Self::OpenMetrics => "openmetrics",
             Self::FortioCsv => "fortio-csv",

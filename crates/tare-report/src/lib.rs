@@ -22,6 +22,7 @@ mod run_filters;
 mod run_guards;
 pub mod run_markdown;
 mod run_places;
+mod run_rounds_csv;
 pub mod run_steady;
 pub mod run_sweep;
 pub mod run_sweep_text;

@@ -8,7 +8,7 @@ use crate::form::{Document, Form};
 use crate::run::RunReport;
 use crate::run_build::{RunFacts, build};
 use crate::timeline::Timeline;
-use crate::{exports, html, run_csv, run_markdown, run_text};
+use crate::{exports, html, run_csv, run_markdown, run_rounds_csv, run_text};
 
 #[derive(Clone, Debug)]
 pub struct RunDocument {
@@ -35,6 +35,7 @@ impl Document for RunDocument {
             Form::Json => self.report.json(),
             Form::Markdown => run_markdown::render(&self.report),
             Form::Csv => run_csv::render(&self.report),
+            Form::RoundsCsv => run_rounds_csv::render(self),
             Form::Html => html::run::render(self),
             Form::OpenMetrics => exports::open_metrics::render(&[Part::whole(self)]),
             Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),

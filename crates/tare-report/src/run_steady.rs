@@ -1,7 +1,7 @@
 //! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
 //! exposed to.
 
-use tare_stats::estimate::mean;
+use tare_stats::estimate::{Estimate, mean};
 use tare_stats::samples::LaunchLoad;
 use tare_stats::sustained::{Agreement, Check, Sustained, still_changes};
 
@@ -18,10 +18,15 @@ const RESTLESS: f64 = 0.2;
 /// machine that is short of CPUs holds everybody up); a larger tolerance allows more.
 const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
+/// How sure that has to be.
+const IDLE_LEVEL: f64 = 0.99;
 const OWN_KERNEL: [&str; 4] = ["vm", "tdx", "sev-snp", "runsc"];
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
+
+/// Guards that rest on what launches agree on: more of them may clear a variant.
+pub const MAY_PASS: [&str; 3] = ["not-steady", "deferred-work", "not-warm"];
 
 fn loads<'a>(
     evidence: &'a Evidence<'_>,
@@ -74,28 +79,31 @@ fn in_words(check: &Check) -> String {
 
 /// Work that a server does while others are measured is not in its price, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let used = |variant: usize| {
-        let idle: u64 = loads(evidence, variant).map(|load| load.idle_cpu_ns).sum();
-        let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-        let used = rounds.filter_map(|round| Some((round.server?.cpu_ns, round.paid)));
-        let (cpu, paid) = used.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
-        (idle, cpu, paid, idle as f64 / cpu.max(1) as f64)
-    };
-    let (idle, cpu, paid, share) = used(variant);
-    let least = (0..evidence.facts.variants.len()).map(|v| used(v).3).fold(share, f64::min);
+    let all: Vec<Vec<Idle>> =
+        (0..evidence.facts.variants.len()).map(|variant| Idle::of(evidence, variant)).collect();
+    let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
+    let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
+    let least = &all[least.unwrap_or(variant)];
+    // What launches agree on: one that was disturbed says nothing of its server.
+    let beyond = all[variant].iter().zip(least).map(|(mine, its)| mine.share() - its.share());
+    let beyond: Vec<f64> = beyond.collect();
     let tolerance = evidence.facts.question.tolerance;
-    if share - least <= tolerance.max(DEFERRED) {
+    let Some(beyond) = Estimate::of_mean(&beyond, IDLE_LEVEL).filter(|beyond| beyond.n > 2) else {
+        return Vec::new();
+    };
+    if beyond.lower <= tolerance.max(DEFERRED) {
         return Vec::new();
     }
     // A kernel of its own has timers of its own, and works at idle whatever was asked.
     let place = evidence.facts.variants[variant].place.as_str();
     let has_kernel = OWN_KERNEL.contains(&place) || place.starts_with("kata");
-    let is_void = share - least > tolerance.max(DEFERRED_VOID) && !has_kernel;
+    let is_void = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let severity = if is_void { Severity::Void } else { Severity::Warn };
+    let Idle { idle, cpu, paid } = total(&variant);
     let text = format!(
         "it used CPU time while others were measured, {} of what it used in its slices: {}; with \
          that a request takes {} of CPU, not {}",
-        percent(share),
+        percent(total(&variant).share()),
         match has_kernel {
             true => "its place has a kernel of its own, or it put work off",
             false => "work that it put off",
@@ -104,6 +112,34 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         duration(cpu / paid.max(1)),
     );
     guard("deferred-work", severity, Some(evidence.name(variant)), text)
+}
+
+/// CPU time that a launch used outside of its slices, and in them, and what these paid for.
+#[derive(Clone, Copy, Default)]
+struct Idle {
+    idle: u64,
+    cpu: u64,
+    paid: u64,
+}
+
+impl Idle {
+    fn of(evidence: &Evidence<'_>, variant: usize) -> Vec<Self> {
+        let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+        let used = rounds.map(|round| Self {
+            idle: round.launch.as_ref().map_or(0, |launch| launch.load.idle_cpu_ns),
+            cpu: round.server.map_or(0, |server| server.cpu_ns),
+            paid: round.paid,
+        });
+        used.collect()
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self { idle: self.idle + more.idle, cpu: self.cpu + more.cpu, paid: self.paid + more.paid }
+    }
+
+    fn share(self) -> f64 {
+        self.idle as f64 / self.cpu.max(1) as f64
+    }
 }
 
 pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {

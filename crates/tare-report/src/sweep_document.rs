@@ -52,8 +52,8 @@ impl Document for SweepDocument {
             Form::FortioCsv => exports::fortio_csv::render(&self.parts()),
             Form::K6Csv => exports::k6_csv::render(&self.parts()),
             Form::Smp => exports::smp::render(&self.parts()),
-            // That file knows one load only.
-            Form::BpftimeJson => return None,
+            // The one is of one load, as that file is; the other of one run.
+            Form::RoundsCsv | Form::BpftimeJson => return None,
         })
     }
 }

@@ -16,6 +16,7 @@ pub mod plain;
 pub mod samples;
 pub mod shape;
 pub mod stopping;
+pub mod surveys;
 pub mod sustained;
 pub mod verdict;
 pub mod weighted;

@@ -9,7 +9,7 @@ use crate::{Analysis, RoundDigest};
 
 /// Looks become rarer as rounds become many: each costs a little coverage.
 const GROWTH: f64 = 1.1;
-/// Rounds with [`PILOT_CYCLES`] from which the number of cycles is chosen.
+/// Rounds with [`PILOT_CYCLES`] after which the number of cycles is chosen, and again after each.
 pub const PILOT_ROUNDS: u32 = 5;
 /// Enough to trim one at each end, and to see the variance within a launch.
 pub const PILOT_CYCLES: u32 = 6;
@@ -19,16 +19,13 @@ pub const PILOT_CYCLES: u32 = 6;
 const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
 const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
 /// The machine's weather changes: how slices scatter is what so many last rounds say.
-const RECENT: usize = 10;
+const RECENT: usize = 8;
+/// A bad minute asks for many cycles and is then over: they are grown into.
+const CYCLES_GROWTH: f64 = 1.25;
 /// Slices get at least this share of what a launch costs: one that was dear to make is used.
 const LAUNCH_SHARE: f64 = 0.25;
 pub const CYCLES_MIN: u32 = 2;
 pub const CYCLES_MAX: u32 = 50;
-
-/// Whether the number of cycles is chosen (again) after this many rounds.
-pub fn is_choice(rounds: u32) -> bool {
-    rounds == PILOT_ROUNDS || rounds == 2 * PILOT_ROUNDS || is_look(rounds)
-}
 
 /// Whether the intervals are looked at after this many rounds: 20, then each time a tenth more.
 pub fn is_look(rounds: u32) -> bool {
@@ -137,8 +134,9 @@ impl Pilot {
 
 /// Cycles a round: those that buy the narrowest interval for their time, which without trimming is
 /// Kalibera and Jones's sqrt((launch cost / cycle cost) × (within / between)); but no more than the
-/// precision asked for needs in the fewest rounds that may conclude, and no more than fit the time.
-pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64) -> u32 {
+/// precision asked for needs in the fewest rounds that may conclude, no more than fit the time,
+/// and, unless launches are dear, not many more than there are `now`.
+pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64, now: u32) -> u32 {
     let all = CYCLES_MIN..=CYCLES_MAX;
     let price = |cycles: &u32| pilot.variance(*cycles) * pilot.seconds(*cycles);
     let best = all.clone().min_by(|a, b| price(a).total_cmp(&price(b))).unwrap_or(CYCLES_MIN);
@@ -149,7 +147,8 @@ pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64) -> u32 {
     let fits = |cycles: &u32| pilot.seconds(*cycles) * rounds_left <= seconds_left;
     let fit = all.rev().find(fits).unwrap_or(CYCLES_MIN);
     let used = (LAUNCH_SHARE * pilot.launch_cost / pilot.cycle_cost.max(1e-6)).ceil() as u32;
-    best.min(enough.unwrap_or(best).max(used)).min(fit)
+    let grown = (f64::from(now) * CYCLES_GROWTH).ceil() as u32;
+    best.min(enough.unwrap_or(best).max(used)).min(fit).min(grown.max(used))
 }
 
 #[cfg(test)]
@@ -172,7 +171,7 @@ mod tests {
             between: 0.0023,
             rounds: 5,
         };
-        let choose = |pilot: Pilot| choose_cycles(&pilot, 0.005, 1e6);
+        let choose = |pilot: Pilot| choose_cycles(&pilot, 0.005, 1e6, CYCLES_MAX);
         assert_eq!(choose(pilot), 3, "sqrt(1.2 × 5.57) = 2.6");
         assert_eq!(choose(Pilot { launch_cost: 6.0, ..pilot }), 26, "dear launches");
         assert_eq!(choose(Pilot { launch_cost: 600.0, ..pilot }), CYCLES_MAX);
@@ -183,7 +182,8 @@ mod tests {
         assert_eq!(choose(Pilot { within: wild, ..pilot }), 5);
         // Without launch effect the optimum is no bound; what the precision needs is.
         let steady = Pilot { between: 0.0, ..pilot };
-        assert_eq!(choose_cycles(&steady, 0.02, 1e6), 8, "0.0128 / (20 × (0.02 / 2.093)²)");
-        assert_eq!(choose_cycles(&steady, 0.02, 15.0 * 0.211), 3, "time for 3");
+        assert_eq!(choose_cycles(&steady, 0.02, 1e6, 6), 8, "0.0128 / (20 × (0.02 / 2.093)²)");
+        assert_eq!(choose_cycles(&steady, 0.02, 1e6, 3), 4, "a quarter more than there are");
+        assert_eq!(choose_cycles(&steady, 0.02, 15.0 * 0.211, 6), 3, "time for 3");
     }
 }

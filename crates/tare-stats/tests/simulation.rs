@@ -8,7 +8,7 @@
 use tare_io::Random;
 use tare_stats::samples::{Counts, Round, Slice};
 use tare_stats::stopping::{
-    CYCLES_MIN, PILOT_CYCLES, Pilot, choose_cycles, is_choice, is_look, precise_enough,
+    CYCLES_MIN, PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
 use tare_stats::weighted::mean_of;
 use tare_stats::{Estimate, Metric, Question, RoundDigest, Verdict, analyse, digest};
@@ -129,9 +129,9 @@ fn run(world: World, cost: f64, precision: f64, rounds_max: u32, seed: u64) -> O
         seconds += LAUNCH_COST + f64::from(cycles) * CYCLE_COST;
         digests.push(digest(&round, 2, 0));
         let rounds = digests.len() as u32;
-        if is_choice(rounds) && world.cycles.is_none() {
+        if rounds >= PILOT_ROUNDS && world.cycles.is_none() {
             let pilot = Pilot::of(&digests, 0, &question.metrics, LAUNCH_COST, CYCLE_COST).unwrap();
-            cycles = choose_cycles(&pilot, precision, 1e6).max(CYCLES_MIN);
+            cycles = choose_cycles(&pilot, precision, 1e6, cycles).max(CYCLES_MIN);
         }
         if !is_look(rounds) && rounds < rounds_max {
             continue;
@@ -224,7 +224,8 @@ fn intervals_cover_and_identical_servers_are_not_called_different() {
                 assert!(found.called <= ceiling, "A/A called {} of runs", found.called);
             }
             if cost == 0.05 {
-                assert!(found.called >= 0.9, "5 % found in {} of runs", found.called);
+                let floor = 0.9 - slack(0.9);
+                assert!(found.called >= floor, "5 % found in {} of runs", found.called);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use tare_stats::Metric;
+use tare_stats::{Metric, analyse};
 
 use super::forest::percent;
 use super::page;
@@ -17,8 +17,14 @@ use crate::run_words::{Table, noun};
 /// A variant's rounds.
 struct Strip<'a> {
     comparison: &'a Comparison,
-    /// Round, and overhead in percent.
-    dots: Vec<(u32, f64)>,
+    dots: Vec<Dot>,
+}
+
+struct Dot {
+    round: u32,
+    overhead_percent: f64,
+    /// In the estimate; 1 where all rounds have the same.
+    weight: f64,
 }
 
 pub fn figure(document: &RunDocument, metric: Metric) -> String {
@@ -34,7 +40,8 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
         false => "one round, on the servers that were up already",
     };
     let note = format!(
-        "Dot: {what}. Line: the estimate over all rounds; shaded: its interval.{}",
+        "Dot: {what}; its area is its weight in the estimate. Line: the estimate over all \
+         rounds; shaded: its interval.{}",
         if launched { " Two levels of dots are two kinds of launches." } else { "" }
     );
     let figure =
@@ -49,7 +56,7 @@ pub fn figure(document: &RunDocument, metric: Metric) -> String {
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
         let left = strips.iter().map(left_room).max().unwrap_or(58);
-        let last = strips.iter().flat_map(|s| &s.dots).map(|(at, _)| *at).max().unwrap_or(0);
+        let last = strips.iter().flat_map(|s| &s.dots).map(|dot| dot.round).max().unwrap_or(0);
         let room = f64::from(width) - f64::from(left) - 12.0;
         let x = |round: f64| left + (round / f64::from(last.max(1)) * room).round() as i32;
         let mut y = 0;
@@ -96,11 +103,13 @@ fn draw(
     area.draw(&PathElement::new(zero, INK.stroke_width(1)))?;
     let line = vec![(edges[0], y(point)), (edges[1], y(point))];
     area.draw(&PathElement::new(line, ACCENT.stroke_width(1)))?;
-    let radius = if strip.dots.len() > 150 { 2 } else { 3 };
-    for (round, value) in &strip.dots {
-        let at = (x(f64::from(*round)), y(*value));
-        area.draw(&Circle::new(at, radius, ACCENT.mix(0.75).filled()))?;
-        let told = format!("round {}: {}", round + 1, percent((value * 100.0).round() / 100.0));
+    let radius = if strip.dots.len() > 150 { 2.0 } else { 3.0 };
+    for Dot { round, overhead_percent, weight } in &strip.dots {
+        let at = (x(f64::from(*round)), y(*overhead_percent));
+        let radius = (radius * weight.sqrt()).clamp(1.0, 2.0 * radius);
+        area.draw(&Circle::new(at, radius.round() as i32, ACCENT.mix(0.75).filled()))?;
+        let value = percent((overhead_percent * 100.0).round() / 100.0);
+        let told = format!("round {}: {value}, weight {weight:.2}", round + 1);
         canvas.hit(at, told);
     }
     Ok(())
@@ -114,7 +123,7 @@ fn left_room(strip: &Strip<'_>) -> i32 {
 
 /// Holds zero, the estimate and every round, with some room.
 fn range(strip: &Strip<'_>) -> (f64, f64) {
-    let values = || strip.dots.iter().map(|(_, value)| *value);
+    let values = || strip.dots.iter().map(|dot| dot.overhead_percent);
     let point = strip.comparison.overhead_percent.point;
     let low = values().fold(point.min(0.0), f64::min);
     let high = values().fold(point.max(0.0), f64::max);
@@ -123,14 +132,20 @@ fn range(strip: &Strip<'_>) -> (f64, f64) {
 }
 
 fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
+    let analysis = analyse(&document.digests, &document.facts.question);
     let of = |comparison| {
         let at = document.report.variants.iter().position(|v| {
             let comparison: &Comparison = comparison;
             v.name == comparison.variant
         })?;
+        let shares = analysis.comparisons.iter().find(|c| c.variant == at && c.metric == metric);
+        let mut shares = shares.map_or(&[][..], |c| &c.shares).iter();
+        let all = shares.len() as f64;
         let dots = document.digests.iter().enumerate().filter_map(|(round, digest)| {
             let ratio = digest.variants[at].log_ratio(metric)?.exp();
-            Some((round as u32, metric.overhead_percent(ratio)))
+            let weight = shares.next().map_or(1.0, |share| share * all);
+            let overhead_percent = metric.overhead_percent(ratio);
+            Some(Dot { round: round as u32, overhead_percent, weight })
         });
         Some(Strip { comparison, dots: dots.collect() })
     };
@@ -142,7 +157,7 @@ fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
 fn numbers(title: &str, strips: &[Strip<'_>]) -> String {
     let header = ["", "rounds", "least", "quarter", "half", "three quarters", "most"];
     let row = |strip: &Strip<'_>| {
-        let mut values: Vec<f64> = strip.dots.iter().map(|(_, value)| *value).collect();
+        let mut values: Vec<f64> = strip.dots.iter().map(|dot| dot.overhead_percent).collect();
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let index = ((values.len() - 1) as f64 * share).round() as usize;

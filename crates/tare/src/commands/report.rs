@@ -51,9 +51,10 @@ pub struct Report {
     /// Write the report as one HTML file with pictures, or to standard output without one
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     html: Option<PathBuf>,
-    /// Write this form to standard output: any of the above, openmetrics (Prometheus' text),
-    /// fortio-csv (the table of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service
-    /// Mesh Performance), bpftime-json (the result file of bpftime's nginx benchmark)
+    /// Write this form to standard output: any of the above, rounds-csv (what a run's intervals are
+    /// made of: a row a round), openmetrics (Prometheus' text), fortio-csv (the table of Istio's
+    /// benchmark runner), k6-csv (a summary of k6), smp (Service Mesh Performance), bpftime-json
+    /// (the result file of bpftime's nginx benchmark)
     #[arg(long, value_name = "FORM", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,

@@ -6,8 +6,9 @@ use tare_lab::ServerSpec;
 use tare_stats::metric::Basis;
 use tare_stats::samples::Round;
 use tare_stats::stopping::{
-    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_choice, is_look, precise_enough,
+    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
+use tare_stats::surveys::Surveys;
 use tare_stats::sustained::{Agreement, WarmUp};
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Comparison, RoundDigest, analyse, digest};
@@ -25,7 +26,7 @@ pub struct Cell<'a> {
     pub window: Option<Window>,
     /// What each variant needs until it is warm, and the launches that showed it.
     pub warm: Option<Vec<WarmUp>>,
-    pub surveys: Vec<Vec<WarmUp>>,
+    pub surveys: Surveys,
     /// The next round is to look at sustained load; and whether a round that was to did.
     pub check_due: bool,
     checks_fail: bool,
@@ -64,7 +65,7 @@ impl<'a> Cell<'a> {
             run,
             window,
             warm,
-            surveys: Vec::new(),
+            surveys: Surveys::default(),
             check_due: false,
             checks_fail: false,
             is_precise: false,
@@ -81,7 +82,7 @@ impl<'a> Cell<'a> {
         self.checks_fail |= self.check_due && self.checks() == 0;
         self.stopped = self.verdict_on_going_on();
         self.check_due = self.stopped.is_none() && self.wants_check();
-        self.choose_cycles(false, left);
+        self.choose_cycles(left);
     }
 
     fn verdict_on_going_on(&mut self) -> Option<Stopped> {
@@ -127,15 +128,13 @@ impl<'a> Cell<'a> {
         checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear)
     }
 
-    /// Cycles of the next round; at the beginning, what earlier rounds say.
-    pub fn choose_cycles(&mut self, at_the_beginning: bool, left: DurationNs) {
+    /// Cycles of the next round, by what earlier rounds say.
+    pub fn choose_cycles(&mut self, left: DurationNs) {
         if let Some(fixed) = self.plan.slices.cycles {
             self.cycles = fixed;
             return;
         }
-        let rounds = self.digests.len() as u32;
-        let due = if at_the_beginning { rounds >= PILOT_ROUNDS } else { is_choice(rounds) };
-        if !due {
+        if (self.digests.len() as u32) < PILOT_ROUNDS {
             return;
         }
         // The median: a few rounds have sustained load as well.
@@ -148,7 +147,8 @@ impl<'a> Cell<'a> {
         let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
         let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, self.cycle_seconds());
         let (precision, left) = (self.plan.stop.precision, left.as_secs_f64());
-        let chosen = pilot.map_or(self.cycles, |pilot| choose_cycles(&pilot, precision, left));
+        let now = self.digests.last().map_or(self.cycles, |digest| digest.cycles);
+        let chosen = pilot.map_or(now, |pilot| choose_cycles(&pilot, precision, left, now));
         self.cycles = chosen.max(self.cycles_for_tails());
     }
 

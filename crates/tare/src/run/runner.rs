@@ -156,7 +156,7 @@ impl<'a> Runner<'a> {
         let words = self.first_words();
         for cell in 0..self.cells.len() {
             let left = left(self);
-            self.cells[cell].choose_cycles(true, left);
+            self.cells[cell].choose_cycles(left);
             self.note(self.cells[cell].run, words.clone())?;
         }
         let mut index = start.next_round;

@@ -9,8 +9,10 @@ use tare_lab::agent::protocol::LaneLife;
 use tare_lab::meter::Meter;
 use tare_load::measured::Measured;
 use tare_load::{Edges, LoadPlan, Stretch};
+use tare_stats::surveys::are_over;
 use tare_stats::sustained::{Bin, Sustained, WarmUp};
 
+use super::cell::Cell;
 use super::clients::Clients;
 use super::round::Up;
 use super::runner::Runner;
@@ -18,11 +20,6 @@ use crate::failure::Failure;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
-/// A warm-up that takes more than this share of the load is not known to be over.
-const WARM_SHARE: f64 = 0.6;
-/// A warm-up that long is looked for in a second launch, and where that does not have it in a
-/// third: it may have been the machine's weather.
-const LONG_WARMUP: DurationNs = DurationNs::from_ms(400);
 
 impl Runner<'_> {
     /// How long sustained load is, where this round's launches are to have it from their start.
@@ -32,12 +29,9 @@ impl Runner<'_> {
         if plan.slices.warmup.is_some() || cell != self.active_first() {
             return None;
         }
-        let again = match self.cells[cell].surveys.as_slice() {
-            [] => self.cells[cell].warm.is_none(),
-            [only] => only.iter().any(is_long),
-            [one, other] => one.iter().zip(other).any(|(a, b)| is_long(a) != is_long(b)),
-            _ => false,
-        };
+        let Cell { surveys, warm, .. } = &self.cells[cell];
+        // A resumed run knows from its first part.
+        let again = surveys.wants_another() && (surveys.any() || warm.is_none());
         again.then_some(length)
     }
 
@@ -59,8 +53,7 @@ impl Runner<'_> {
             each.map(|sustained| sustained.map(Sustained::warm_up).unwrap_or_default()).collect()
         };
         let mut warm = of(up);
-        let unsure = |warm: &WarmUp| warm.ns as f64 > length.as_ns() as f64 * WARM_SHARE;
-        if warm.iter().any(unsure) && most > length && !self.interrupted() {
+        if !are_over(&warm, length.as_ns()) && most > length && !self.interrupted() {
             self.together(
                 cell,
                 lane,
@@ -82,24 +75,17 @@ impl Runner<'_> {
             up.lanes[lane].load.warmup = WarmUp { ns: all.ns, requests: all.answered };
         }
         let own = &mut self.cells[cell];
-        own.surveys.push(by_variant);
-        let by_variant: Vec<WarmUp> = (0..own.surveys[0].len())
-            .map(|variant| {
-                let mut seen: Vec<WarmUp> = own.surveys.iter().map(|s| s[variant]).collect();
-                seen.sort_by_key(|warm| warm.ns);
-                // Of two the longer: whoever is warm too early is not warm.
-                seen[seen.len() / 2]
-            })
-            .collect();
+        own.surveys.add(by_variant);
+        let (found, given) = (own.surveys.found(), own.surveys.warm());
         let names = self.plan().variants.iter().map(|variant| &variant.name);
         let words: Vec<String> = names
-            .zip(&by_variant)
+            .zip(&found)
             .map(|(name, warm)| {
                 let ns = DurationNs::from_ns(warm.ns);
                 format!("{name} warm after {ns} and {} requests", warm.requests)
             })
             .collect();
-        self.cells[cell].warm = Some(by_variant);
+        self.cells[cell].warm = Some(given);
         self.note(self.cells[cell].run, words.join(", "))?;
         self.write_found(cell)
     }
@@ -166,10 +152,6 @@ impl Runner<'_> {
         }
         Ok(())
     }
-}
-
-fn is_long(warm: &WarmUp) -> bool {
-    warm.ns > LONG_WARMUP.as_ns()
 }
 
 /// An agent makes one load at a time: variants that have it in common cannot be loaded at once. One
