@@ -9,7 +9,7 @@ use tare_stats::{Estimate, Metric, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
-use crate::run::{Bounds, Run, RunGuard, RunReport};
+use crate::run::{Bounds, GateResult, Run, RunGuard, RunReport};
 use crate::run_document::RunDocument;
 
 pub const SCHEMA: &str = "tare.change/1";
@@ -26,6 +26,8 @@ pub struct PairDocument {
     pub alone: Vec<String>,
     pub tolerance: f64,
     pub guards: Vec<RunGuard>,
+    /// Of the command that wrote this.
+    pub gates: Vec<GateResult>,
 }
 
 /// One variant in one metric.
@@ -118,6 +120,7 @@ impl PairDocument {
             before: a.run.clone(),
             after: b.run.clone(),
             guards,
+            gates: Vec::new(),
         })
     }
 }

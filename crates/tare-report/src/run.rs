@@ -24,6 +24,25 @@ pub struct RunReport {
     pub skipped: Vec<Skipped>,
     pub comparisons: Vec<Comparison>,
     pub guards: Vec<RunGuard>,
+    /// Of the command that wrote this, not of the store.
+    #[serde(default)]
+    pub gates: Vec<GateResult>,
+}
+
+/// What became of a gate (`--fail-if`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateResult {
+    pub gate: String,
+    pub passed: bool,
+    pub text: String,
+}
+
+impl GateResult {
+    pub fn sentence(&self) -> String {
+        let word = if self.passed { "passed" } else { "failed" };
+        format!("gate {word}: {}: {}", self.gate, self.text)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

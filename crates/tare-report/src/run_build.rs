@@ -123,6 +123,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
         skipped: facts.skipped.clone(),
         comparisons: comparisons.collect(),
         guards,
+        gates: Vec::new(),
     }
 }
 

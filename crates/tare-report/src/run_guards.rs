@@ -527,7 +527,10 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         }
         let modes = two_modes(&comparison.rounds);
         if let Some(modes) = modes.filter(|modes| modes.high - modes.low > tolerance) {
-            let shown = |log: f64| format!("{:+.1} %", (log.exp() - 1.0) * 100.0);
+            // As the table has it: positive is worse.
+            let shown = |log: f64| {
+                format!("{:+.1} % of overhead", comparison.metric.overhead_percent(log.exp()))
+            };
             let text = format!(
                 "its rounds are of two kinds in {word}: {} in {} of them, {} in the others; the \
                  mean is of neither",

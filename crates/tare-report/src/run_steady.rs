@@ -35,38 +35,36 @@ fn loads<'a>(
     evidence.totals[variant].launches.iter().map(|launch| &launch.load)
 }
 
-/// Sustained load contradicts slices: neither is the answer.
+/// Sustained load contradicts slices: neither is the answer. Or it is not known well enough to
+/// confirm them, which only matters for what was asked for: more launches were loaded to make it
+/// clear.
 pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
-    let found = own.filter_map(|comparison| {
-        let check = comparison.sustained?;
-        let speaks = match check.agreement {
-            Agreement::Disagrees => true,
-            // Only of what was asked for are more launches loaded until it is clear.
-            Agreement::Unclear => comparison.asked,
-            Agreement::Agrees => false,
-        };
-        speaks.then_some((comparison, check))
-    });
     let mut guards = Vec::new();
-    for (comparison, check) in found {
+    for comparison in own {
+        let Some(check) = comparison.sustained else { continue };
+        let (code, severity, so) = match (check.agreement, comparison.asked) {
+            (Agreement::Agrees, _) | (Agreement::Unclear, false) => continue,
+            (Agreement::Unclear, true) => {
+                ("unconfirmed", Severity::Warn, "that may be chance; more rounds would tell")
+            }
+            (Agreement::Disagrees, asked) => (
+                "not-steady",
+                if asked { Severity::Void } else { Severity::Warn },
+                "it does not cost the same at all times, and neither is a verdict",
+            ),
+        };
         let metric = comparison.metric;
-        let disagrees = check.agreement == Agreement::Disagrees;
-        let severity = if comparison.asked && disagrees { Severity::Void } else { Severity::Warn };
         let in_slices = comparison.overhead_percent.into();
         let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio)).into();
         let text = format!(
-            "in slices its overhead in {} is {}, under load that does not let up {} ({}): {}",
+            "in slices its overhead in {} is {}, under load that does not let up {} ({}): {so}",
             metric.word(),
             overhead(&in_slices),
             overhead(&under_load),
             in_words(&check),
-            match disagrees {
-                true => "it does not cost the same at all times, and neither is a verdict",
-                false => "that may be chance; more rounds would tell",
-            }
         );
-        guards.extend(guard("not-steady", severity, Some(evidence.name(variant)), text));
+        guards.extend(guard(code, severity, Some(evidence.name(variant)), text));
     }
     guards
 }
@@ -288,13 +286,18 @@ pub fn exposed(report: &RunReport) -> String {
         true => format!("{} to {}", seconds(*low), seconds(*high)),
         false => seconds(*high),
     };
-    let mut text = format!(
-        "each launch: {} of load in slices, {} requests, after {warmup} of warm-up",
-        seconds(least(|exposure| exposure.load_ns)),
-        count(least(|exposure| exposure.requests)),
-    );
+    let load = seconds(least(|exposure| exposure.load_ns));
+    let requests = count(least(|exposure| exposure.requests));
+    let is_cold = report.plan.pointer("/slices/cold").is_some();
+    let mut text = match is_cold {
+        true => format!("each launch: its first {load} of load, {requests} requests, and no more"),
+        false => format!(
+            "each launch: {load} of load in slices, {requests} requests, after {warmup} of warm-up"
+        ),
+    };
     let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
     text += &match sustained {
+        0 if is_cold => String::new(),
         0 => "; no sustained load: what needs longer than a slice was not seen".to_owned(),
         n => {
             let ns = seconds(least(|exposure| exposure.sustained_ns));

@@ -238,11 +238,21 @@ pub(crate) fn ranges(sweep: &Sweep) -> Vec<String> {
                 Some((cell, comparison))
             });
             let all: Vec<_> = found.filter(|(_, c)| c.verdict != Verdict::Void).collect();
-            let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
-            let least = all.iter().min_by(|a, b| percent(a).total_cmp(&percent(b)));
-            let most = all.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)));
-            let (Some(least), Some(most)) = (least, most) else { continue };
-            let resolved = all.iter().filter(|(_, c)| c.verdict != Verdict::Unresolved).count();
+            // What has no verdict is no end of a range.
+            let known: Vec<_> =
+                all.iter().filter(|(_, c)| c.verdict != Verdict::Unresolved).collect();
+            let percent = |at: &&&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
+            let least = known.iter().min_by(|a, b| percent(a).total_cmp(&percent(b)));
+            let most = known.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)));
+            let (Some(least), Some(most)) = (least, most) else {
+                if let Some((_, comparison)) = all.first() {
+                    let (base, noun) = (&comparison.baseline, noun(metric));
+                    let n = all.len();
+                    told.push(format!("{name} against {base} in {noun}: no verdict on {n} values"));
+                }
+                continue;
+            };
+            let resolved = known.len();
             let end = |(cell, comparison): &(&SweepCell, &Comparison)| {
                 format!("{} % ({})", signed(comparison.overhead_percent.point), cell.label())
             };

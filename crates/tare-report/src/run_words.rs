@@ -2,7 +2,7 @@
 
 use tare_stats::{Estimate, Metric, Verdict};
 
-use crate::run::{Bounds, Comparison, Run, RunReport, Variant};
+use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::run_steady::{confirmed, exposed, placed};
 use crate::units::{bytes, duration, rate};
 
@@ -102,7 +102,61 @@ pub(crate) fn asked(report: &RunReport) -> Vec<Metric> {
 }
 
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
-    [overhead(&comparison.overhead_percent), comparison.verdict.word().to_owned()]
+    let word = verdict_word(comparison.metric, comparison.verdict);
+    [
+        overhead_of(comparison.metric, comparison.ratio, &comparison.overhead_percent),
+        word.to_owned(),
+    ]
+}
+
+/// A verdict as it is said of that metric: who uses more memory is not slower for it.
+pub fn verdict_word(metric: Metric, verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Slower if is_use(metric) => "costs more",
+        Verdict::Faster if is_use(metric) => "costs less",
+        verdict => verdict.word(),
+    }
+}
+
+fn is_use(metric: Metric) -> bool {
+    matches!(
+        metric,
+        Metric::ServerRss
+            | Metric::ServerSwitches
+            | Metric::ServerCpu
+            | Metric::ServerCpuUser
+            | Metric::ServerCpuSystem
+    )
+}
+
+/// From here on people count in times, not in percent.
+const TIMES: f64 = 2.0;
+
+/// How many times worse, in the same direction for all metrics, where that is how it is said.
+fn times(metric: Metric, ratio: Estimate) -> Option<Estimate> {
+    let worse = if metric.more_is_better() { ratio.map(f64::recip) } else { ratio };
+    let is_far = worse.point >= TIMES || worse.point <= 1.0 / TIMES;
+    (is_far && worse.lower > 0.0 && worse.upper.is_finite()).then_some(worse)
+}
+
+/// `+4.1 % ± 0.9`; `11× (10.6 to 11.4)` beyond a factor of two.
+pub fn overhead_of(metric: Metric, ratio: Estimate, bounds: &Bounds) -> String {
+    match times(metric, ratio).filter(|times| times.upper <= BEYOND) {
+        None => overhead(bounds),
+        Some(Estimate { point, lower, upper, .. }) => {
+            format!("{}× ({} to {})", factor(point), factor(lower), factor(upper))
+        }
+    }
+}
+
+/// Three digits that count.
+fn factor(value: f64) -> String {
+    match value {
+        v if v < 0.0995 => format!("{v:.3}"),
+        v if v < 0.995 => format!("{v:.2}"),
+        v if v < 9.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
 }
 
 /// `+4.1 % ± 0.9`.
@@ -138,7 +192,8 @@ pub fn sentences(report: &RunReport) -> Vec<String> {
         .skipped
         .iter()
         .map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason));
-    others.flat_map(|variant| of_variant(report, variant)).chain(skipped).collect()
+    let gates = report.gates.iter().map(GateResult::sentence);
+    others.flat_map(|variant| of_variant(report, variant)).chain(skipped).chain(gates).collect()
 }
 
 fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
@@ -173,19 +228,26 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
     let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
     match comparison.verdict {
         Verdict::Slower | Verdict::Faster => {
-            let (low, high) = match comparison.verdict {
-                Verdict::Slower => (lower, upper),
-                _ => (-upper, -lower),
-            };
-            let words = words(comparison.metric, comparison.verdict == Verdict::Slower);
-            format!(
-                "{name} {words} {} % ({} to {}) than {baseline}{}",
-                digits(point.abs()),
-                digits(low),
-                digits(high),
-                tail(report, variant, comparison.metric)
-            )
-            .replace(" by than", " than")
+            let is_worse = comparison.verdict == Verdict::Slower;
+            let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
+            let tail = tail(report, variant, comparison.metric);
+            match times(comparison.metric, comparison.ratio) {
+                Some(worse) => {
+                    let times = if is_worse { worse } else { worse.map(f64::recip) };
+                    let by = format!(
+                        "{} times ({} to {})",
+                        factor(times.point),
+                        factor(times.lower),
+                        factor(times.upper)
+                    );
+                    format!("{name} {} {baseline}{tail}", words(comparison.metric, is_worse, &by))
+                }
+                None => {
+                    let [point, low, high] = [point.abs(), low, high].map(digits);
+                    let by = format!("{point} % ({low} to {high})");
+                    format!("{name} {} {baseline}{tail}", words(comparison.metric, is_worse, &by))
+                }
+            }
         }
         Verdict::Same => format!(
             "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
@@ -194,22 +256,7 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
             signed(point),
         ),
         Verdict::Unresolved => {
-            let more = seconds_to_verdict(report, comparison).map_or(String::new(), |seconds| {
-                let needed = tare_stats::verdict::ROUNDS_MIN;
-                let least = match report.run.rounds < needed {
-                    true => format!(", and {needed} rounds at least"),
-                    false => String::new(),
-                };
-                let flags = match report.run.stopped_by.as_str() {
-                    "rounds" => "--rounds",
-                    _ => "--precision, --max-time",
-                };
-                let more = time(seconds);
-                match seconds > HOUR {
-                    true => "; a verdict would take over an hour".to_owned(),
-                    false => format!("; a verdict would take about {more} more{least} ({flags})"),
-                }
-            });
+            let more = forecast(report, comparison);
             format!(
                 "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
                 noun(comparison.metric),
@@ -227,14 +274,43 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
     }
 }
 
+/// `; a verdict would take …`
+fn forecast(report: &RunReport, comparison: &Comparison) -> String {
+    let needed = tare_stats::verdict::ROUNDS_MIN;
+    let least = match report.run.rounds < needed {
+        true => format!(", and {needed} rounds at least"),
+        false => String::new(),
+    };
+    let flags = match report.run.stopped_by.as_str() {
+        "rounds" => "--rounds",
+        _ => "--precision, --max-time",
+    };
+    // The noise itself is known from so many rounds only.
+    let unsure = 2.0 * (2.0 / (f64::from(comparison.ratio.n) - 1.0).max(1.0)).sqrt();
+    let seconds = |factor: f64| seconds_to_verdict(report, comparison, factor);
+    match (seconds(1.0 / (1.0 + unsure)), seconds(1.0 + unsure)) {
+        (_, Some(most)) if most > HOUR => {
+            "; a verdict would take long, perhaps over an hour".into()
+        }
+        (Some(least_s), Some(most)) if time(least_s) != time(most) => {
+            let (from, to) = (time(least_s), time(most));
+            format!("; a verdict would take {from} to {to} more{least} ({flags})")
+        }
+        (_, Some(most)) => {
+            format!("; a verdict would take about {} more{least} ({flags})", time(most))
+        }
+        (_, None) => String::new(),
+    }
+}
+
 /// How long it would take until the interval is wholly on one side of zero, or wholly inside the
-/// tolerance, should its centre stay where it is.
-fn seconds_to_verdict(report: &RunReport, comparison: &Comparison) -> Option<f64> {
+/// tolerance, should its centre stay where it is and its variance be so many times what was seen.
+fn seconds_to_verdict(report: &RunReport, comparison: &Comparison, factor: f64) -> Option<f64> {
     let run = &report.run;
     let Bounds { point, lower, upper } = comparison.overhead_percent;
     let half = (upper - lower) / 2.0;
     let wanted = point.abs().max(run.tolerance * 100.0 - point.abs()) * ROOM;
-    let rounds = f64::from(run.rounds) * (half / wanted).powi(2);
+    let rounds = f64::from(run.rounds) * (half / wanted).powi(2) * factor;
     let needed = rounds.max(f64::from(tare_stats::verdict::ROUNDS_MIN)) - f64::from(run.rounds);
     let per_round = run.elapsed_ms as f64 / 1000.0 / f64::from(run.rounds.max(1));
     let seconds = needed * per_round;
@@ -246,19 +322,16 @@ const HOUR: f64 = 3600.0;
 /// The centre does not quite stay where it is.
 const ROOM: f64 = 0.95;
 
-/// "is slower by", and the like.
-fn words(metric: Metric, worse: bool) -> String {
+/// "is slower by 3 % than", and the like; `by` is how much.
+fn words(metric: Metric, worse: bool, by: &str) -> String {
+    let pick = |a: &'static str, b: &'static str| if worse { a } else { b };
     match metric {
-        Metric::Throughput => if worse { "is slower by" } else { "is faster by" }.to_owned(),
-        Metric::Bandwidth => if worse { "carries less by" } else { "carries more by" }.to_owned(),
-        Metric::ServerRss
-        | Metric::ServerSwitches
-        | Metric::ServerCpu
-        | Metric::ServerCpuUser
-        | Metric::ServerCpuSystem => {
-            format!("takes {} {} by", if worse { "more" } else { "less" }, noun(metric))
+        Metric::Throughput => format!("is {by} {} than", pick("slower", "faster")),
+        Metric::Bandwidth => format!("carries {by} {} than", pick("less", "more")),
+        metric if is_use(metric) => {
+            format!("costs {by} {} {} than", pick("more", "less"), noun(metric))
         }
-        _ => format!("is {} in {} by", if worse { "slower" } else { "faster" }, noun(metric)),
+        _ => format!("is {by} {} in {} than", pick("slower", "faster"), noun(metric)),
     }
 }
 

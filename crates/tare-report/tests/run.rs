@@ -12,7 +12,7 @@ use tare_report::form::{Document, Form};
 use tare_report::guards::Severity;
 use tare_report::import_document::ImportDocument;
 use tare_report::pair_document::PairDocument;
-use tare_report::run::{RunReport, Skipped};
+use tare_report::run::{GateResult, RunReport, Skipped};
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_report::run_document::RunDocument;
 use tare_report::run_sweep::MissingCell;
@@ -338,6 +338,10 @@ fn every_form_of_a_sweep_to_the_byte() {
     every_form("sweep", &SweepDocument::new(vec![cell("10", 7), cell("40", 8)], vec![missing]));
 }
 
+fn gate() -> GateResult {
+    GateResult { gate: "p99 > 5%".into(), passed: true, text: "filter p99 +1.0 % ± 0.2".into() }
+}
+
 fn pair() -> PairDocument {
     let before = document();
     let mut later = facts();
@@ -356,7 +360,8 @@ fn pair() -> PairDocument {
             counts.started = counts.completed + counts.drained;
         }
     });
-    PairDocument::new(&before, &after, &[Metric::Throughput]).unwrap()
+    let pair = PairDocument::new(&before, &after, &[Metric::Throughput]).unwrap();
+    PairDocument { gates: vec![gate()], ..pair }
 }
 
 #[test]
@@ -548,7 +553,7 @@ fn json_is_as_published() {
         round.slices[0].counts.started += 1;
         round.launches[1].requests_served = Some(1);
     });
-    for report in [report(), build(&facts(), &noisy)] {
+    for report in [RunReport { gates: vec![gate()], ..report() }, build(&facts(), &noisy)] {
         let json: Value = serde_json::from_str(&report.json()).unwrap();
         paths(&json, "", &mut all);
     }

@@ -8,6 +8,7 @@
 pub mod cell;
 pub mod choices;
 mod clients;
+pub mod cold;
 pub mod command;
 pub mod filter_memory;
 pub mod finish;

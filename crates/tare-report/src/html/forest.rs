@@ -18,6 +18,8 @@ pub struct Row {
     pub lower: f64,
     pub upper: f64,
     pub verdict: Verdict,
+    /// The verdict in words.
+    pub said: &'static str,
 }
 
 /// Overheads or changes (the word says which) in one metric, in percent. `tolerance` is in percent
@@ -128,7 +130,7 @@ fn labels(row: &Row, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
 
 fn told(row: &Row) -> String {
     let bounds = crate::run::Bounds { point: row.point, lower: row.lower, upper: row.upper };
-    format!("{} %, {}", overhead(&bounds).replace(" % ±", " ±"), row.verdict.word())
+    format!("{} %, {}", overhead(&bounds).replace(" % ±", " ±"), row.said)
 }
 
 fn colour(verdict: Verdict) -> RGBColor {
@@ -173,7 +175,7 @@ fn numbers(title: &str, word: &str, rows: &[Row]) -> String {
         let cells = [cell(row.point), cell(row.lower), cell(row.upper)];
         let mut all = vec![row.name.clone()];
         all.extend(cells);
-        all.push(row.verdict.word().into());
+        all.push(row.said.into());
         all
     };
     let header = ["", word, "lower", "upper", "verdict"].map(str::to_owned).to_vec();

@@ -54,12 +54,14 @@ fn row(document: &ImportDocument, compared: &Compared) -> Option<Row> {
         1 => String::new(),
         _ => format!("{}: ", compared.case),
     };
+    let verdict = compared.verdict.unwrap_or(Verdict::Unresolved);
     Some(Row {
         name: format!("{case}{}", compared.variant),
         point: compared.overhead_percent,
         lower: interval.lower,
         upper: interval.upper,
-        verdict: compared.verdict.unwrap_or(Verdict::Unresolved),
+        verdict,
+        said: verdict.word(),
     })
 }
 

@@ -8,7 +8,7 @@ use super::page::{self, Page, definitions, details, table};
 use crate::date;
 use crate::pair_document::{Change, HOW, PairDocument, heading, sentences, table as numbers};
 use crate::run::Run;
-use crate::run_words::{ending_of, noun};
+use crate::run_words::{ending_of, noun, verdict_word};
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
@@ -61,5 +61,6 @@ fn row(change: &Change) -> Row {
         lower: bounds.lower,
         upper: bounds.upper,
         verdict: change.verdict,
+        said: verdict_word(change.metric, change.verdict),
     }
 }

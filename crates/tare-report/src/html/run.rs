@@ -62,6 +62,7 @@ fn row(comparison: &Comparison) -> Row {
         upper: bounds.upper,
         // Only what was to be resolved has a verdict that holds for the table as a whole.
         verdict: comparison.verdict,
+        said: run_words::verdict_word(comparison.metric, comparison.verdict),
     }
 }
 

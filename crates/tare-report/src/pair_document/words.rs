@@ -5,10 +5,10 @@ use tare_stats::Verdict;
 use super::{Change, PairDocument, Side};
 use crate::date;
 use crate::exports::csv::quote;
-use crate::run::Bounds;
+use crate::run::{Bounds, GateResult};
 use crate::run_markdown::{escape, escaped};
 use crate::run_text::on_paper;
-use crate::run_words::{Table, cell, noun, overhead, signed};
+use crate::run_words::{Table, cell, noun, overhead, signed, verdict_word};
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);
@@ -35,7 +35,7 @@ pub fn table(document: &PairDocument) -> Table {
             shown(change, &change.before),
             shown(change, &change.after),
             overhead(&change.overhead_percent),
-            change.verdict.word().to_owned(),
+            verdict_word(change.metric, change.verdict).to_owned(),
         ]
     };
     let asked = document.changes.iter().filter(|change| change.asked);
@@ -65,6 +65,7 @@ pub fn sentences(document: &PairDocument) -> Vec<String> {
     if !document.alone.is_empty() {
         told.push(format!("only in one of them: {}", document.alone.join(", ")));
     }
+    told.extend(document.gates.iter().map(GateResult::sentence));
     told
 }
 

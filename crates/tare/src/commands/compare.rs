@@ -14,6 +14,7 @@ use crate::load::outputs::FormFiles;
 use crate::load::plan::random_seed;
 use crate::load::spec::LoadSpec;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
+use crate::run::cold::Cold;
 use crate::run::finish::{Wishes, run_new};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
@@ -104,6 +105,11 @@ pub struct Choices {
     /// Leave that out: what takes longer than a slice is then not seen
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
+    /// Ask about a cold server: of each launch only its first load counts, so long (200ms) or so
+    /// many requests (5000)
+    #[arg(long, value_name = "AMOUNT", value_parser = Cold::parse,
+          conflicts_with_all = ["slice", "warmup", "warmup_max", "sustained", "cycles"])]
+    cold: Option<Cold>,
     /// Slices of each variant in a round; found by the first rounds when left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
@@ -176,6 +182,7 @@ impl Choices {
         plan.slices.warmup_max = self.warmup_max.or(plan.slices.warmup_max);
         plan.slices.sustained = self.sustained.or(plan.slices.sustained);
         plan.slices.no_sustained |= self.no_sustained;
+        plan.slices.cold = self.cold.or(plan.slices.cold);
         plan.slices.cycles = self.cycles.or(plan.slices.cycles);
         plan.seed = self.seed.unwrap_or(plan.seed);
     }

@@ -87,8 +87,9 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         }
         return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
     }
-    let (document, asked) = args.read(&store, &args.run)?;
+    let (mut document, asked) = args.read(&store, &args.run)?;
     args.check_gates(&document.report)?;
+    document.report.gates = gate::results(&args.fail_if, &asked, &document.report);
     args.write(&document)?;
     gate::judge(&args.fail_if, &asked, &document.report)
 }
@@ -130,7 +131,7 @@ impl Report {
                     return Err(Failure::Usage(text));
                 }
             };
-            let (document, asked) = self.read(store, &text)?;
+            let (mut document, asked) = self.read(store, &text)?;
             let own = shared_by_a_sweep(&document.report, &values);
             if *shared.get_or_insert_with(|| own.clone()) != own {
                 let text =
@@ -143,6 +144,7 @@ impl Report {
                 missing.push(MissingCell { values, reason });
                 continue;
             }
+            document.report.gates = gate::results(&self.fail_if, &asked, &document.report);
             judged = judged.and(gate::judge(&self.fail_if, &asked, &document.report));
             cells.push((values, document));
         }
@@ -177,8 +179,9 @@ impl Report {
         if a == b {
             return Err(Failure::Usage(format!("run {a} and run {b} are the same: name two")));
         }
-        let pair = PairDocument::new(&before, &after, &asked).map_err(Failure::Usage)?;
+        let mut pair = PairDocument::new(&before, &after, &asked).map_err(Failure::Usage)?;
         gate::check_names_of(&self.fail_if, &pair)?;
+        pair.gates = gate::results_of_pair(&self.fail_if, &asked, &pair);
         self.write(&pair)?;
         gate::judge_changes(&self.fail_if, &asked, &pair)
     }

@@ -57,6 +57,7 @@ impl<'a> Cell<'a> {
             length: found.window,
             ramp: found.ramp,
             warmup: found.warmup,
+            requests: None,
             edges: edges(plan),
         });
         let warm = found.and_then(|found| found.warm.clone());
@@ -70,7 +71,7 @@ impl<'a> Cell<'a> {
             checks_fail: false,
             is_precise: false,
             digests,
-            cycles: PILOT_CYCLES,
+            cycles: plan.slices.cycles().unwrap_or(PILOT_CYCLES),
             stopped: None,
         }
     }
@@ -130,7 +131,7 @@ impl<'a> Cell<'a> {
 
     /// Cycles of the next round, by what earlier rounds say.
     pub fn choose_cycles(&mut self, left: DurationNs) {
-        if let Some(fixed) = self.plan.slices.cycles {
+        if let Some(fixed) = self.plan.slices.cycles() {
             self.cycles = fixed;
             return;
         }

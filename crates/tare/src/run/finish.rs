@@ -52,7 +52,7 @@ pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
     let row = begin(plan, &mut store)?;
     let begun = Begun { plan, row: &row, digests: Vec::new() };
     let done = carry_out(vec![begun], store, Start::default(), wishes, &stop)?;
-    conclude(plan, &done, &row, wishes, &mut outputs)
+    conclude(plan, done, &row, wishes, &mut outputs)
 }
 
 /// Runs the cells of a sweep, all on the same launches.
@@ -71,9 +71,11 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
     let mut cells_measured = Vec::new();
     let mut missing = Vec::new();
     let mut judged = Ok(());
-    for ((cell, document), stopped) in cells.iter().zip(documents).zip(&stopped) {
+    for ((cell, mut document), stopped) in cells.iter().zip(documents).zip(&stopped) {
         let rounds = document.report.run.rounds;
         if rounds > 0 {
+            document.report.gates =
+                gate::results(&wishes.gates, &cell.stop.metrics, &document.report);
             let report = &document.report;
             judged = judged
                 .and(gate::judge(&wishes.gates, &cell.stop.metrics, report))
@@ -153,7 +155,7 @@ pub fn resume(
     let stop = stop_on_interrupt()?;
     let begun = Begun { plan: &plan, row: &row, digests };
     let done = carry_out(vec![begun], store, start, wishes, &stop)?;
-    conclude(&plan, &done, &row, wishes, &mut outputs)
+    conclude(&plan, done, &row, wishes, &mut outputs)
 }
 
 fn open_store(wishes: &Wishes) -> Result<Store, Failure> {
@@ -191,15 +193,16 @@ fn carry_out(
 /// Tells what a run found, and judges it.
 fn conclude(
     plan: &Plan,
-    measured: &Measured,
+    measured: Measured,
     row: &RunRow,
     wishes: &Wishes,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    let Measured { documents, stopped, written } = measured;
-    let (Some(document), Some(stopped)) = (documents.first(), stopped.first()) else {
+    let Measured { mut documents, stopped, written } = measured;
+    let (Some(document), Some(stopped)) = (documents.first_mut(), stopped.first()) else {
         return Err(Failure::Bug("a run without a report".into()));
     };
+    document.report.gates = gate::results(&wishes.gates, &plan.stop.metrics, &document.report);
     let report = &document.report;
     if report.run.rounds > 0 {
         outputs.write(document, Some(&kept(row, &wishes.store)))?;
@@ -207,7 +210,7 @@ fn conclude(
         let kept = kept(row, &wishes.store);
         tell(&format!("tare: no round was finished, so nothing can be said; {kept}"));
     }
-    written.clone()?;
+    written?;
     match stopped {
         Stopped::Failed(failure) => Err(failure.clone()),
         Stopped::Interrupted => Err(Failure::Interrupted),

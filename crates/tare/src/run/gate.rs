@@ -1,7 +1,9 @@
 //! Gates: `--fail-if 'p99 > 5%'`. They judge by intervals, so that noise fails no build.
 
+use std::fmt;
+
 use tare_report::pair_document::PairDocument;
-use tare_report::run::{Bounds, RunReport};
+use tare_report::run::{Bounds, GateResult, RunReport};
 use tare_report::run_words::overhead;
 use tare_stats::stopping::relative_half_width;
 use tare_stats::{Estimate, Metric, Verdict};
@@ -48,6 +50,27 @@ impl Gate {
         })
     }
 
+    fn is_about(&self, name: &str, of: Metric, asked: &[Metric]) -> bool {
+        match self {
+            Self::Unresolved => asked.contains(&of),
+            Self::Overhead { variant, metric, .. } => {
+                *metric == of && variant.as_ref().is_none_or(|variant| variant == name)
+            }
+        }
+    }
+
+    fn result(&self, judged: Result<(), Failure>, seen: String) -> GateResult {
+        let passed = judged.is_ok();
+        let text = match judged {
+            Ok(()) => seen,
+            Err(failure) => {
+                let text = failure.to_string();
+                text.strip_prefix("gate failed: ").unwrap_or(&text).to_owned()
+            }
+        };
+        GateResult { gate: self.to_string(), passed, text }
+    }
+
     /// A gate about a variant that there is not, or about the baseline, would never fail.
     /// `others` are the variants that are compared with the baseline.
     pub fn check_names(&self, others: &[&str]) -> Result<(), Failure> {
@@ -59,6 +82,19 @@ impl Gate {
                 Err(Failure::flag("--fail-if", name, allowed))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unresolved => f.write_str("unresolved"),
+            Self::Overhead { variant, metric, above, percent } => {
+                let whose = variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+                let sign = if *above { '>' } else { '<' };
+                write!(f, "{whose}{} {sign} {percent}%", metric.word())
+            }
         }
     }
 }
@@ -85,6 +121,34 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
         verdict: c.verdict,
     });
     judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
+}
+
+/// What becomes of each gate, for the report.
+pub fn results(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Vec<GateResult> {
+    let seen = |gate: &Gate| {
+        let all = report.comparisons.iter();
+        let own = all.filter(|c| gate.is_about(&c.variant, c.metric, asked));
+        let seen = own.map(|c| shown(&c.variant, c.metric, &c.overhead_percent));
+        seen.collect::<Vec<_>>().join(", ")
+    };
+    let judge = |gate: &Gate| judge(std::slice::from_ref(gate), asked, report);
+    gates.iter().map(|gate| gate.result(judge(gate), seen(gate))).collect()
+}
+
+/// The same of a change.
+pub fn results_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Vec<GateResult> {
+    let seen = |gate: &Gate| {
+        let all = pair.changes.iter();
+        let own = all.filter(|c| gate.is_about(&c.variant, c.metric, asked));
+        let seen = own.map(|c| shown(&c.variant, c.metric, &c.overhead_percent));
+        seen.collect::<Vec<_>>().join(", ")
+    };
+    let judge = |gate: &Gate| judge_changes(std::slice::from_ref(gate), asked, pair);
+    gates.iter().map(|gate| gate.result(judge(gate), seen(gate))).collect()
+}
+
+fn shown(variant: &str, metric: Metric, bounds: &Bounds) -> String {
+    format!("{variant} {} {}", metric.word(), overhead(bounds))
 }
 
 /// `Err` where no verdict is allowed on a comparison that was asked for: what calls tare must not
@@ -201,6 +265,8 @@ mod tests {
             ("unresolved", Ok(Gate::Unresolved)),
         ] {
             assert_eq!(Gate::parse(text), expected, "{text}");
+            let written = Gate::parse(text).unwrap().to_string();
+            assert_eq!(Gate::parse(&written), expected, "{written}");
         }
         for (text, why) in [
             ("p99", "is not a gate; write"),

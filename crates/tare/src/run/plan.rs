@@ -14,6 +14,7 @@ use tare_stats::sustained::WarmUp;
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Metric, Question};
 
+use super::cold::Cold;
 use crate::failure::Failure;
 use crate::load::spec::LoadSpec;
 use crate::load::text;
@@ -70,6 +71,9 @@ pub struct Slices {
     pub sustained: Option<DurationNs>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_sustained: bool,
+    /// The first load of each launch is what is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold: Option<Cold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
     /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
@@ -82,6 +86,11 @@ pub struct Slices {
 }
 
 impl Slices {
+    /// Where it is not to be found.
+    pub fn cycles(&self) -> Option<u32> {
+        if self.cold.is_some() { Some(1) } else { self.cycles }
+    }
+
     pub fn warmup_max(&self) -> DurationNs {
         self.warmup_max.unwrap_or(WARMUP_MAX)
     }
@@ -321,7 +330,8 @@ impl Plan {
         let is_http = self.load.protocol() == Protocol::Http;
         // What comes as often as that is then in it, wherever it falls.
         let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
-        let wanted = !self.slices.no_sustained && has_verdict && is_http && !self.is_exclusive();
+        let is_left_out = self.slices.no_sustained || self.slices.cold.is_some();
+        let wanted = !is_left_out && has_verdict && is_http && !self.is_exclusive();
         wanted.then_some(length)
     }
 
@@ -356,6 +366,7 @@ impl Plan {
             n => return usage(format!("{n} variants are the baseline; one can be")),
         }
         self.check_ranges().map_err(Failure::Usage)?;
+        self.check_cold().map_err(Failure::Usage)?;
         self.load.check_test()?;
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
         let is_http = self.load.protocol() == Protocol::Http;
@@ -414,6 +425,23 @@ impl Plan {
             return Err(Failure::Environment(text));
         }
         Ok(self)
+    }
+
+    fn check_cold(&self) -> Result<(), String> {
+        if self.slices.cold.is_none() {
+            return Ok(());
+        }
+        let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
+        let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);
+        if durations || cycles.is_some_and(|cycles| cycles != 1) {
+            return Err("cold: each launch has one slice and no warm-up: leave out window (or \
+                        --slice), warmup, sustained and cycles"
+                .into());
+        }
+        match self.variants.iter().find(|variant| variant.server == ServerSpec::Up) {
+            Some(up) => Err(format!("cold: tare does not start '{}' (--launch)", up.name)),
+            None => Ok(()),
+        }
     }
 
     /// Values that the command line cannot give, but a file can.

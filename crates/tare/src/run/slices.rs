@@ -9,6 +9,7 @@ use tare_stats::samples::{Ramps, Round, ServerUse, Slice};
 use tare_store::Entry;
 
 use super::cell::Cell;
+use super::cold::Cold;
 use super::plan::{Found, Plan};
 use super::round::{LanePlan, Up};
 use super::runner::Runner;
@@ -55,15 +56,19 @@ impl Runner<'_> {
         let said = self.open_lanes(cell, lane, up)?;
         let run = self.cells[cell].run;
         self.note_reactors(run, said)?;
-        let window = match self.cells[cell].window {
-            Some(window) => window,
-            None => {
+        let cold = self.cells[cell].plan.slices.cold;
+        let window = match (cold, self.cells[cell].window) {
+            (Some(cold), _) => self.cold_window(cell, cold),
+            (None, Some(window)) => window,
+            (None, None) => {
                 let (slowest, longest) = self.trial(cell, lane, up)?;
                 self.settle_window(cell, slowest, longest)?
             }
         };
         for (at, up) in up.iter_mut().enumerate() {
-            self.warm(cell, lane, at, up, window)?;
+            if cold.is_none() {
+                self.warm(cell, lane, at, up, window)?;
+            }
             // Threads and processes that load brought to life are there now.
             up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
         }
@@ -71,11 +76,14 @@ impl Runner<'_> {
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
         let shapes = schedule::shapes(seed, round.index, round.cycles);
         let is_fixed = self.cells[cell].plan.slices.window.is_some();
+        let shaped = |shape: &schedule::Shape| {
+            if cold.is_some() { window } else { window.shaped(shape, is_fixed) }
+        };
         rest(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let mut own = vec![0; up.len()];
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
-            let window = window.shaped(&shape, is_fixed);
+            let window = shaped(&shape);
             for (position, at) in variants.into_iter().enumerate() {
                 let variant = up[at].variant;
                 let Some(slice) = self.slice(cell, at, up, lane, window)? else {
@@ -90,7 +98,9 @@ impl Runner<'_> {
             }
         }
         for (at, before) in before.into_iter().enumerate() {
-            own[at] += self.ramp(cell, at, up, lane, window)?;
+            if cold.is_none() {
+                own[at] += self.ramp(cell, at, up, lane, window)?;
+            }
             let after = Alone::of(&up[at]);
             let load = &mut up[at].lanes[lane].load;
             load.idle_cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns).saturating_sub(own[at]);
@@ -98,6 +108,12 @@ impl Runner<'_> {
             load.cpus = self.plan().server_cpus.len() as u32;
         }
         Ok(())
+    }
+
+    fn cold_window(&mut self, cell: usize, cold: Cold) -> Window {
+        let window = cold.window(Window::first(self.cells[cell].plan));
+        self.cells[cell].window = Some(window);
+        window
     }
 
     /// Loads a launch until it has had the warm-up that its variant needs.
@@ -192,6 +208,9 @@ impl Runner<'_> {
 
     /// Where variants run alone, all of them are tried once before the first round.
     pub(super) fn fit_alone(&mut self, cell: usize) -> Result<(), Failure> {
+        if self.cells[cell].plan.slices.cold.is_some() {
+            return Ok(());
+        }
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for variant in 0..self.plan().variants.len() {
@@ -216,7 +235,8 @@ impl Runner<'_> {
         let mut longest = DurationNs::ZERO;
         for (at, up) in up.iter().enumerate() {
             let edges = edges(self.cells[cell].plan);
-            let mut trial = Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, edges };
+            let mut trial =
+                Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, requests: None, edges };
             let plan = &up.lanes[lane].plan;
             let mut seen = Vec::new();
             while seen.len() < TRIALS {

@@ -12,6 +12,8 @@ pub struct Window {
     pub length: DurationNs,
     pub ramp: DurationNs,
     pub warmup: DurationNs,
+    /// It ends after so many.
+    pub requests: Option<u64>,
     pub edges: Edges,
 }
 
@@ -30,7 +32,7 @@ impl Window {
     pub fn first(plan: &Plan) -> Self {
         let length = plan.slices.window.unwrap_or(Self::SHORTEST);
         let warmup = plan.slices.warmup.unwrap_or(length);
-        Self { length, ramp: Self::SHORTEST_RAMP, warmup, edges: edges(plan) }
+        Self { length, ramp: Self::SHORTEST_RAMP, warmup, requests: None, edges: edges(plan) }
     }
 
     /// For a slowest variant of so many replies a second, and a longest mean latency.
@@ -71,7 +73,7 @@ impl Window {
         Stretch {
             ramp: self.ramp,
             window: self.length,
-            requests: None,
+            requests: self.requests,
             interval: DurationNs::from_secs(3600),
             edges: self.edges,
         }

@@ -39,6 +39,48 @@ fn a_planted_cost_is_found_and_covered() {
     no_guard(&report, "few-rounds");
 }
 
+/// Cold servers are asked only where that is the question.
+#[test]
+fn only_the_first_load_counts_where_that_is_asked() {
+    let desk = Desk::new("cold");
+    // Four times the work, as long as anybody asks here.
+    let pair = launches("--busy 100us", "--busy 100us --warm-requests 1000:300us");
+    let cold = ["--cold", "400", "--rounds", "3", "-c", "4"];
+    let report = desk.compare(&owned(&pair, &cold));
+    let loss = asked(&report).overhead_percent.point;
+    assert!((loss - 75.0).abs() < 15.0, "{loss}");
+    assert_eq!(report.run.slices_per_round, 1);
+    let exposure = &report.variant("b").unwrap().exposure;
+    assert!((390..=410).contains(&exposure.requests), "{exposure:?}");
+    assert_eq!((exposure.warmup_ns, exposure.sustained_launches), (0, 0));
+    let text = desk.tare(&["report", "last"]).success().stdout;
+    assert!(text.contains("each launch: its first ") && text.contains(" and no more"), "{text}");
+    let mut timed = owned(&pair, &["--rounds", "3", "-c", "4"]);
+    timed.extend(["--cold", "30ms"]);
+    let report = desk.compare(&timed);
+    let exposure = &report.variant("a").unwrap().exposure;
+    assert!((30_000_000..60_000_000).contains(&exposure.load_ns), "{exposure:?}");
+    let both = [&["compare"], &timed[..], &["--warmup", "1s"]].concat();
+    desk.tare(&both).fails(2, "'--warmup <DURATION>'");
+    let up = ["compare", "http://127.0.0.1:9/", "http://127.0.0.1:9/x", "--cold", "200ms"];
+    desk.tare(&up).fails(2, "cold: tare does not start");
+    desk.tare(&[&up[..3], &["--cold", "soon"]].concat()).fails(2, "a number of requests (5000)");
+}
+
+#[test]
+fn what_intervals_are_made_of_can_be_had() {
+    let desk = Desk::new("rounds-csv");
+    let report = desk.compare(&owned(&launches("", ""), &BRIEF));
+    let csv = desk.tare(&["report", "last", "--format", "rounds-csv"]).success().stdout;
+    let rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let rows: Vec<_> = rows.filter(|r| r[2] == "b" && r[4] == "throughput_per_s").collect();
+    assert_eq!(rows.len(), report.run.rounds as usize, "{csv}");
+    let numbers = |at: usize| rows.iter().map(move |row| row[at].parse::<f64>().unwrap());
+    assert!((numbers(7).sum::<f64>() - 1.0).abs() < 1e-9, "{csv}");
+    let mean: f64 = numbers(6).zip(numbers(7)).map(|(ratio, weight)| ratio * weight).sum();
+    assert!((mean.exp() - asked(&report).ratio.point).abs() < 1e-9, "{mean} {csv}");
+}
+
 #[test]
 fn the_report_is_made_from_the_store_alone_and_always_the_same() {
     let desk = Desk::new("same-report");
@@ -99,7 +141,8 @@ fn gates_judge_by_intervals() {
         let all: Vec<&str> = ["compare"].iter().chain(&args).chain(gates).copied().collect();
         desk.tare(&all)
     };
-    with(&["--fail-if", "throughput > 70%"]).success();
+    let passed = with(&["--fail-if", "throughput > 70%"]).success().stdout;
+    assert!(passed.contains("gate passed: throughput > 70%: b throughput "), "{passed}");
     let failed = with(&["--fail-if", "throughput > 20%"]);
     failed.fails(1, "gate failed: b: throughput +");
     let report = |gate: &str| desk.tare(&["report", "last", "--fail-if", gate]);
