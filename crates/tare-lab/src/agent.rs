@@ -18,6 +18,7 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_stats::plain;
 
+use crate::commands;
 use crate::error::LabError;
 use crate::launch::Event;
 use crate::running::{Running, Start};
@@ -264,11 +265,11 @@ impl Ends {
 
     fn end(&mut self, grace: DurationNs) {
         self.to = None;
-        let grace = if self.silent { DurationNs::ZERO } else { grace };
+        let grace = if self.silent { DurationNs::ZERO } else { commands::patience(grace) };
         if !self.running.ends_within(grace) {
             self.running.signal(libc::SIGKILL);
         }
-        if self.running.ends_within(GRACE) {
+        if self.running.ends_within(commands::patience(GRACE)) {
             self.running.status();
             self.running.forget_if_gone();
             self.running.end_drains();

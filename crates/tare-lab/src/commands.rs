@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_io::DurationNs;
 use tare_io::process::{Watched, end_with_starter, signal_group};
 use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
 use tare_stats::plain;
 
 use crate::error::LabError;
@@ -32,8 +32,13 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
 /// Set when the user wants tare to end.
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-/// Commands then have so long, those that remove things among them.
+/// When that was seen.
+static STOPPED: OnceLock<Instant> = OnceLock::new();
+/// A command then has so long, those that remove things among them; …
 const WITHIN_STOP: DurationNs = DurationNs::from_secs(3);
+/// … and all together so long, after which each has only a moment.
+const ALL_WITHIN_STOP: DurationNs = DurationNs::from_secs(6);
+const MOMENT: DurationNs = DurationNs::from_ms(300);
 const STOP_CHECK: DurationNs = DurationNs::from_ms(100);
 
 /// Commands end soon once this is set.
@@ -46,6 +51,16 @@ pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
+/// How long something may take that would take so long: less where the user wants tare to end.
+pub fn patience(limit: DurationNs) -> DurationNs {
+    if !is_stopped() {
+        return limit;
+    }
+    let since = monotonic_now().since(*STOPPED.get_or_init(monotonic_now));
+    let left = DurationNs::from_ns(ALL_WITHIN_STOP.as_ns().saturating_sub(since.as_ns()));
+    limit.min(WITHIN_STOP).min(left.max(MOMENT))
+}
+
 /// Whether it ends in time: at most so long, and soon where the user wants tare to end.
 fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
     let mut until = monotonic_now() + limit;
@@ -53,7 +68,7 @@ fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
     loop {
         let now = monotonic_now();
         if !is_cut && is_stopped() {
-            (is_cut, until) = (true, until.min(now + WITHIN_STOP));
+            (is_cut, until) = (true, until.min(now + patience(limit)));
         }
         if watched.ends_within(until.since(now).min(STOP_CHECK)) {
             return true;

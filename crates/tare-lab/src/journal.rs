@@ -409,8 +409,10 @@ fn clean_journal(
     // Processes ended with the namespace that their numbers are of.
     let has_processes = same_boot && !elsewhere.contains(&Namespace::Pid);
     // Where servers have control groups, those find what a leader that is gone has left. Its number
-    // may be another group's by now, in the same session.
-    let has_groups = written.made.iter().any(|made| matches!(made, Made::Cgroup(_)));
+    // may be another group's by now, in the same session. A group that is named may never have been
+    // made: where it cannot be, the name stays.
+    let is_group = |made: &Made| matches!(made, Made::Cgroup(path) if path.is_dir());
+    let has_groups = written.made.iter().any(is_group);
     let leads = |birth: &Birth| Stat::of(birth.pid).is_some_and(|stat| birth.is_of(&stat));
     let still_there = |made: &Made| match made {
         Made::Processes(birth) => has_processes && (!has_groups || leads(birth)),

@@ -96,19 +96,26 @@ impl LocalServer {
             if left.is_empty() {
                 break;
             }
-            for pid in left {
-                let Ok(watched) = Watched::new(pid) else { continue };
-                // Workers end by themselves once their master has gone.
-                let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
-                if watched.ends_within(patience) || !stragglers().contains(&pid) {
-                    continue;
-                }
-                let _ = watched.signal(libc::SIGKILL);
-                watched.ends_within(KILLED_WITHIN);
+            let watched = left.iter().filter_map(|pid| Some((*pid, Watched::new(*pid).ok()?)));
+            let watched: Vec<(u32, Watched)> = watched.collect();
+            // Workers end by themselves once their master has gone.
+            let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
+            let alive = outlive(&watched, patience);
+            let members = stragglers();
+            for (pid, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
+                let _ = (pid, watched.signal(libc::SIGKILL));
             }
+            outlive(&watched, KILLED_WITHIN);
         }
         self.running.forget_if_gone();
     }
+}
+
+/// Those that live on after so long, which all of them have together.
+fn outlive(all: &[(u32, Watched)], patience: DurationNs) -> Vec<&(u32, Watched)> {
+    let until = monotonic_now() + patience;
+    let lives = |watched: &Watched| !watched.ends_within(until.since(monotonic_now()));
+    all.iter().filter(|(_, watched)| lives(watched)).collect()
 }
 
 /// Where root does not look, a program may be.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_io::DurationNs;
 use tare_io::owned::{self, TreeError};
 
-use crate::commands::{Outcome, run};
+use crate::commands::{self, Outcome, run};
 use crate::ending;
 use crate::filters::shared::SharedMemory;
 use crate::journal::{Made, PREFIX};
@@ -211,7 +211,7 @@ fn engine_container(engine: &str, name: &str) -> Removed {
     // Its processes were killed a moment ago; while they end, its mounts are busy.
     for _ in 0..BUSY_CHECKS {
         let removed = engine_container_once(&program, name);
-        if removed.is_ok() {
+        if removed.is_ok() || commands::is_stopped() {
             return removed;
         }
         std::thread::park_timeout(BUSY_CHECK);

@@ -1,6 +1,8 @@
 //! A round reduced to what inference needs: for each variant and metric one value, and one log
 //! ratio to the baseline.
 
+use std::collections::BTreeMap;
+
 use crate::distribution::Distribution;
 use crate::estimate::{trimmed_mean, trimmed_variance, variance};
 use crate::metric::{Basis, Metric};
@@ -178,12 +180,11 @@ fn slice_value(metric: Metric, slice: &Slice, launch: Option<&Launch>) -> Option
 /// The slices of a variant with the baseline's of the same cycle.
 fn pairs(round: &Round, variant: usize, baseline: usize) -> Vec<(&Slice, &Slice)> {
     let of = |variant: usize| round.slices.iter().filter(move |s| s.variant as usize == variant);
-    of(variant)
-        .filter_map(|slice| {
-            let other = of(baseline).find(|other| other.cycle == slice.cycle)?;
-            Some((slice, other))
-        })
-        .collect()
+    let mut others = BTreeMap::new();
+    for other in of(baseline) {
+        others.entry(other.cycle).or_insert(other);
+    }
+    of(variant).filter_map(|slice| Some((slice, *others.get(&slice.cycle)?))).collect()
 }
 
 fn log_ratio(

@@ -1,6 +1,7 @@
 //! Reading runs back.
 
 use rusqlite::{OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
 use tare_stats::plain;
 use tare_stats::samples::{Launch, Round, Series, Slice};
 
@@ -42,6 +43,17 @@ pub struct RunFilter {
     pub contains: Option<String>,
 }
 
+// What a stranger's store holds is held in memory: these are far beyond what tare writes.
+/// Runs in a list.
+pub const RUNS_MAX: usize = 100_000;
+/// Events of a run.
+const EVENTS_MAX: usize = 500_000;
+/// Slices of a round, and what their histograms hold together.
+const SLICES_MAX: usize = 20_000;
+const BUCKETS_MAX: usize = 4_000_000;
+/// Elements of a JSON value: each takes many times the memory of its text.
+const ELEMENTS_MAX: usize = 500_000;
+
 const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stopped_by, owner_pid,
     plan, machine,
     (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
@@ -49,11 +61,11 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
 
 impl Store {
-    /// Newest first; without their plans and machines, which may be long.
+    /// Newest first, at most [`RUNS_MAX`]; without their plans and machines, which may be long.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = || -> rusqlite::Result<Vec<RunRow>> {
             let columns = RUN_COLUMNS.replace("plan, machine,", "'', '',");
-            let sql = format!("SELECT {columns} FROM run ORDER BY id DESC");
+            let sql = format!("SELECT {columns} FROM run ORDER BY id DESC LIMIT {RUNS_MAX}");
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map([], run_row)?;
             rows.collect()
@@ -86,16 +98,21 @@ impl Store {
             id: text.to_owned(),
             path: self.path.display().to_string(),
         })?;
+        self.check_elements(&run.plan)?;
+        self.check_elements(&run.machine)?;
         run.variants = self.variants(run.id)?;
         Ok(run)
     }
 
     /// What other tools measured, as it was entered; `None` for a run of ours.
     pub fn import(&self, run: RunId) -> Result<Option<String>, StoreError> {
-        self.connection
+        let found: Option<String> = self
+            .connection
             .query_row("SELECT found FROM import WHERE run = ?1", params![run.0], |row| row.get(0))
             .optional()
-            .map_err(|error| self.failed(error))
+            .map_err(|error| self.failed(error))?;
+        found.iter().try_for_each(|text| self.check_elements(text))?;
+        Ok(found)
     }
 
     fn variants(&self, run: RunId) -> Result<Vec<String>, StoreError> {
@@ -149,13 +166,13 @@ impl Store {
                 })
             })
             .map_err(|error| self.failed(error))?;
-        let machine = machine.map(|text| serde_json::from_str(&text)).transpose();
+        let machine = machine.map(|text| self.json(&text)).transpose()?;
         Ok(Round {
             index: number,
             cycles,
             started_unix_ms: started as u64,
             elapsed_ns: elapsed.unwrap_or(0) as u64,
-            machine: machine.map_err(|error| self.damaged(error))?.unwrap_or_default(),
+            machine: machine.unwrap_or_default(),
             ..Round::default()
         })
     }
@@ -169,8 +186,7 @@ impl Store {
             rows.collect()
         };
         let details = query().map_err(|error| self.failed(error))?;
-        let launches = details.iter().map(|text| serde_json::from_str(text));
-        launches.collect::<Result<_, _>>().map_err(|error| self.damaged(error))
+        details.iter().map(|text| self.json(text)).collect()
     }
 
     fn slices(&self, run: RunId, number: u32) -> Result<Vec<Slice>, StoreError> {
@@ -178,25 +194,41 @@ impl Store {
         let query = || -> rusqlite::Result<Vec<Fields>> {
             let mut statement = self.connection.prepare_cached(
                 "SELECT id, cycle, position, variant, counts, server FROM slice
-                 WHERE run = ?1 AND round = ?2 ORDER BY cycle, position",
+                 WHERE run = ?1 AND round = ?2 ORDER BY cycle, position LIMIT ?3",
             )?;
-            let rows = statement.query_map(params![run.0, number], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
-            })?;
+            let rows =
+                statement.query_map(params![run.0, number, SLICES_MAX as i64 + 1], |row| {
+                    Ok((
+                        row.get(0)?,
+                        row.get(1)?,
+                        row.get(2)?,
+                        row.get(3)?,
+                        row.get(4)?,
+                        row.get(5)?,
+                    ))
+                })?;
             rows.collect()
         };
-        let mut slices = Vec::new();
-        for (id, cycle, position, variant, counts, server) in
-            query().map_err(|error| self.failed(error))?
-        {
-            let server = server.map(|text| serde_json::from_str(&text)).transpose();
+        let rows = query().map_err(|error| self.failed(error))?;
+        let (mut slices, mut buckets) = (Vec::new(), 0);
+        if rows.len() > SLICES_MAX {
+            return Err(self.damaged(format!("round {number} has over {SLICES_MAX} slices")));
+        }
+        for (id, cycle, position, variant, counts, server) in rows {
+            let latencies = self.latencies(id)?;
+            buckets += latencies.iter().map(|(_, latency)| latency.counts().len()).sum::<usize>();
+            if buckets > BUCKETS_MAX {
+                let text =
+                    format!("the histograms of round {number} hold over {BUCKETS_MAX} values");
+                return Err(self.damaged(text));
+            }
             let slice = Slice {
                 variant,
                 cycle,
                 position,
-                counts: serde_json::from_str(&counts).map_err(|error| self.damaged(error))?,
-                server: server.map_err(|error| self.damaged(error))?,
-                latencies: self.latencies(id)?,
+                counts: self.json(&counts)?,
+                server: server.map(|text| self.json(&text)).transpose()?,
+                latencies,
             };
             // Checked when it was written; again now that it is believed.
             if !slice.counts.are_possible() {
@@ -231,9 +263,9 @@ impl Store {
     pub fn events(&self, run: RunId) -> Result<Vec<LoggedEvent>, StoreError> {
         let query = || -> rusqlite::Result<Vec<LoggedEvent>> {
             let mut statement = self.connection.prepare(
-                "SELECT unix_ms, who, text FROM event WHERE run = ?1 ORDER BY unix_ms, id",
+                "SELECT unix_ms, who, text FROM event WHERE run = ?1 ORDER BY unix_ms, id LIMIT ?2",
             )?;
-            let rows = statement.query_map(params![run.0], |row| {
+            let rows = statement.query_map(params![run.0, EVENTS_MAX as i64], |row| {
                 let unix_ms = row.get::<_, i64>(0)? as u64;
                 Ok(LoggedEvent { unix_ms, who: row.get(1)?, text: row.get(2)? })
             })?;
@@ -241,6 +273,35 @@ impl Store {
         };
         query().map_err(|error| self.failed(error))
     }
+}
+
+impl Store {
+    fn json<T: DeserializeOwned>(&self, text: &str) -> Result<T, StoreError> {
+        self.check_elements(text)?;
+        serde_json::from_str(text).map_err(|error| self.damaged(error))
+    }
+
+    fn check_elements(&self, text: &str) -> Result<(), StoreError> {
+        if elements(text) > ELEMENTS_MAX {
+            return Err(self.damaged(format!("a value has over {ELEMENTS_MAX} elements")));
+        }
+        Ok(())
+    }
+}
+
+/// At least as many as a JSON text has, not counting what is in strings.
+fn elements(text: &str) -> usize {
+    let (mut found, mut in_string, mut escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => found += 1,
+            _ => {}
+        }
+    }
+    found
 }
 
 fn is_of_version(c: char) -> bool {
@@ -254,7 +315,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         seed: row.get::<_, i64>(2)? as u64,
         tare_version: row.get::<_, String>(3)?.chars().filter(|c| is_of_version(*c)).collect(),
         started_unix_ms: row.get::<_, i64>(4)? as u64,
-        stopped_by: row.get(5)?,
+        stopped_by: row.get::<_, Option<String>>(5)?.map(|text| plain::line(&text).into_owned()),
         owner_pid: row.get(6)?,
         plan: row.get(7)?,
         machine: row.get(8)?,

@@ -149,11 +149,25 @@ fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     let state = State::new("leaderless");
     let (mut child, birth) = process("sleep 1000 & echo");
     child.wait().unwrap();
-    let gone = PathBuf::from("/sys/fs/cgroup/tare-that-is-gone");
-    state.left_behind(&[Made::Cgroup(gone), Made::Processes(birth)]);
+    let made = state.0.join("tare-group");
+    std::fs::create_dir(&made).unwrap();
+    state.left_behind(&[Made::Cgroup(made), Made::Processes(birth)]);
     let cleaned = clean(&state.0);
-    assert!(cleaned.removed.is_empty() && cleaned.complaints.is_empty(), "{cleaned:?}");
+    assert!(cleaned.removed.is_empty(), "{cleaned:?}");
     assert_eq!(crate::ending::end_group(&birth), 1, "it lived");
+}
+
+/// As an ordinary user, or where groups can only be read: their names were written first.
+#[test]
+fn where_a_control_group_could_not_be_made_its_processes_are_ended_by_session() {
+    let state = State::new("groupless");
+    let (mut child, birth) = process("sleep 1000 & echo");
+    child.wait().unwrap();
+    let never = PathBuf::from("/sys/fs/cgroup/tare-that-never-was");
+    state.left_behind(&[Made::Cgroup(never), Made::Processes(birth)]);
+    let cleaned = clean(&state.0);
+    assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (1, 0), "{cleaned:?}");
+    assert_eq!(crate::ending::end_group(&birth), 0, "it was ended");
 }
 
 #[test]

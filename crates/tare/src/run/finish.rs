@@ -314,6 +314,9 @@ fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDiges
     Ok(digests)
 }
 
+/// A day of rounds takes less; a stranger's store may hold any number.
+const MEMORY_MAX: u64 = 1 << 30;
+
 /// The rounds that count, one at a time: together they would fill the memory.
 fn for_each_round(
     store: &Store,
@@ -321,7 +324,14 @@ fn for_each_round(
     plan: &Plan,
     mut see: impl FnMut(&Round),
 ) -> Result<(), Failure> {
-    for number in store.round_numbers(row.id)? {
+    for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
+        if tare_io::process::resident_bytes() > MEMORY_MAX {
+            return Err(Failure::Environment(format!(
+                "run {} does not fit: {seen} of its rounds take {}, and no more are read",
+                row.id,
+                tare_report::units::bytes(MEMORY_MAX as f64)
+            )));
+        }
         if let Some(round) = whole_cycles(store.round(row.id, number)?, plan.variants.len()) {
             see(&round);
         }

@@ -427,6 +427,17 @@ impl Plan {
         Ok(self)
     }
 
+    /// What a stored plan says, which a stranger may have written.
+    fn check_found(&self, found: &Found) -> Result<(), String> {
+        let Found { window, ramp, warmup, warm } = found;
+        let lengths = [window, ramp, warmup].into_iter().all(|time| time <= SLICE_LENGTHS.end());
+        let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == self.variants.len());
+        match lengths && is_whole {
+            true => Ok(()),
+            false => Err("slices.found: this is what a run finds, and does not fit it".into()),
+        }
+    }
+
     fn check_cold(&self) -> Result<(), String> {
         if self.slices.cold.is_none() {
             return Ok(());
@@ -467,6 +478,16 @@ impl Plan {
         within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
         if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
             return Err(format!("slices: {window} each: write 1ms to 60s"));
+        }
+        if let Some(found) = &self.slices.found {
+            self.check_found(found)?;
+        }
+        let longest = self.slices.sustained.max(self.slices.warmup_max);
+        if let Some(time) = longest.filter(|time| *time > self.stop.max_time) {
+            let most = self.stop.max_time;
+            return Err(format!(
+                "sustained or warmup_max of {time}: longer than the time for the run, {most}"
+            ));
         }
         if let Some(warmup) = self.slices.warmup.filter(|w| *w > self.stop.max_time) {
             let most = self.stop.max_time;

@@ -693,6 +693,22 @@ fn a_strangers_store_cannot_make_reports_compute_or_grow_without_end() {
         ),
         ("plan", "UPDATE run SET plan = zeroblob(300000000)".into(), "too big"),
         (
+            "elements",
+            "UPDATE run SET plan = '[' || replace(hex(zeroblob(1000000)), '00', '\"\",') || '0]'"
+                .into(),
+            "a value has over 500000 elements",
+        ),
+        (
+            "slices",
+            format!(
+                "INSERT INTO slice (run, round, cycle, position, variant, window_ns, started, \
+                 good, failed, counts) SELECT run, round, 100 + i, position, variant, window_ns, \
+                 started, good, failed, counts FROM slice, \
+                 ({endless} SELECT i FROM n LIMIT 20000) WHERE id = (SELECT min(id) FROM slice)"
+            ),
+            "has over 20000 slices",
+        ),
+        (
             "computed",
             "ALTER TABLE event ADD COLUMN more TEXT AS (printf('%.*c', 60000000, 'x'))".into(),
             "not a tare store",
@@ -708,6 +724,56 @@ fn a_strangers_store_cannot_make_reports_compute_or_grow_without_end() {
         let (_, peak_kb) = peak_of(&mut desk.command(&["runs", "--store", str(&path)]));
         assert!(peak_kb <= PEAK_KB_MAX, "{name}: {peak_kb} kB");
     }
+}
+
+#[test]
+fn how_a_strangers_run_ended_is_one_line() {
+    let desk = Desk::new("hostile-end");
+    let pair = launches("", "");
+    let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
+    args.extend(BRIEF);
+    desk.tare(&args).success();
+    let store = rusqlite::Connection::open(desk.folder.file("tare/tare.db")).unwrap();
+    store.execute_batch("UPDATE run SET stopped_by = 'x' || char(10) || 'forged'").unwrap();
+    let listed = desk.tare(&["runs"]).success().stdout;
+    assert!(listed.contains("x\\nforged") && !listed.contains("\nforged"), "{listed}");
+}
+
+/// What the first rounds find is no word of an experiment, and must fit its variants.
+#[test]
+fn findings_that_do_not_fit_are_refused() {
+    let desk = Desk::new("hostile-found");
+    let server = "[server.t]\ntarget = {}\n[[variant]]\nname = \"a\"\nserver = \"t\"\n[[variant]]\n\
+                  name = \"b\"\nserver = \"t\"\n";
+    for found in [
+        "window = \"20ms\", ramp = \"2ms\", warmup = \"20ms\", warm = []",
+        "window = \"9000h\", ramp = \"2ms\", warmup = \"20ms\"",
+    ] {
+        let toml = format!("name = \"x\"\n[slices]\nfound = {{ {found} }}\n{server}");
+        let path = desk.file("found.toml", &toml);
+        desk.tare(&["run", str(&path), "-q"]).fails(2, "slices.found");
+    }
+}
+
+/// Each in a session of its own; waiting for one after another took a tenth of a second each.
+#[test]
+fn many_children_of_a_server_are_ended_together() {
+    let desk = Desk::new("hostile-children");
+    let own = env!("CARGO_BIN_EXE_tare");
+    let server = |name: &str| {
+        format!(
+            "--launch={name}=for i in $(seq 100); do setsid sleep 1000 & done; exec {own} target \
+             --listen 127.0.0.1:{{port}}"
+        )
+    };
+    let (a, b) = (server("a"), server("b"));
+    let brief = ["--rounds", "2", "--slice", "5ms", "--cycles", "2"];
+    let args = [&["compare", &a, &b, "-q"], &brief[..]].concat();
+    let mut command = desk.command(&args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(30));
+    let _ = signal(child.id(), libc::SIGINT);
+    assert!(ended && child.wait().unwrap().success());
 }
 
 /// It says that it is longer than any disk.
