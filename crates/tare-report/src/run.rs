@@ -129,6 +129,14 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
+impl Comparison {
+    /// What sustained load says, where it is not known well enough to confirm slices.
+    pub fn unconfirmed(&self) -> Option<Bounds> {
+        let check = self.sustained.as_ref().filter(|check| check.agrees.is_none());
+        check.map(|check| check.overhead_percent)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SustainedCheck {

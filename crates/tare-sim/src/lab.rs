@@ -141,7 +141,12 @@ impl Lab {
         if server.on_these.is_multiple_of(LOOKED_AT) {
             let is_odd = match server.odd {
                 Odd::None => false,
-                Odd::Rate(share) | Odd::Connections(share) => self.random.chance(share),
+                Odd::Rate(share) => self.random.chance(share),
+                // One of them is, at least for this launch.
+                Odd::Connections(share) => {
+                    let odd = (server.connections as f64 * share).ceil() as u64;
+                    self.random.below(server.connections) < odd
+                }
                 Odd::After(n) => server.served >= n,
             };
             server.bodies[usize::from(is_odd)] += 1;

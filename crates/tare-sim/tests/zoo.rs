@@ -21,7 +21,7 @@ use tare_target::effort::Habit;
 const BASE: DurationNs = DurationNs::from_us(20);
 const CONNECTIONS: u64 = 20;
 const TOLERANCE: f64 = 0.02;
-const SUSTAINED: DurationNs = DurationNs::from_secs(3);
+const SUSTAINED: DurationNs = DurationNs::from_ms(3300);
 const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
 const ROUNDS_MAX: u32 = 60;
 const CHECKS_MIN: usize = 2;
@@ -43,9 +43,22 @@ struct Animal {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Truth {
-    More { more_us: f64 },
-    Away { away_ms: f64, every_ms: f64, burns: bool },
-    Periodic { every_ms: f64, slow_ms: f64, slow_us: f64 },
+    More {
+        more_us: f64,
+        #[serde(default)]
+        base_us: f64,
+        one_in: Option<f64>,
+    },
+    Away {
+        away_ms: f64,
+        every_ms: f64,
+        burns: bool,
+    },
+    Periodic {
+        every_ms: f64,
+        slow_ms: f64,
+        slow_us: f64,
+    },
 }
 
 impl Truth {
@@ -53,7 +66,10 @@ impl Truth {
     fn percent(&self) -> [f64; 2] {
         let own = BASE.as_ns() as f64 / 1000.0;
         match *self {
-            Self::More { more_us } => [more_us / (own + more_us) * 100.0, more_us / own * 100.0],
+            Self::More { more_us, base_us, one_in } => {
+                let log = (more_us / (own + base_us)).ln_1p() / one_in.unwrap_or(1.0);
+                [(1.0 - (-log).exp()) * 100.0, log.exp_m1() * 100.0]
+            }
             Self::Away { away_ms, every_ms, burns } => {
                 let cpu = if burns { away_ms / (every_ms - away_ms) * 100.0 } else { 0.0 };
                 [away_ms / every_ms * 100.0, cpu]
@@ -209,14 +225,14 @@ impl Run {
             }
             self.surveys.add(found);
             sustained = seen.into_iter().map(Some).collect();
-        } else if check {
-            // Warm, as in slices.
-            lab.measure(index, 0, &self.surveys.warm(), &given, &[]);
-            given = self.surveys.warm();
+        }
+        let is_surveyed = sustained[0].is_some();
+        let mut round = lab.measure(index, cycles, &self.surveys.warm(), &given, &sustained);
+        if check && !is_surveyed {
             sustained = lab.together(SUSTAINED, false).into_iter().map(Some).collect();
         }
-        let mut round = lab.measure(index, cycles, &self.surveys.warm(), &given, &sustained);
-        for launch in &mut round.launches {
+        for (launch, sustained) in round.launches.iter_mut().zip(sustained) {
+            launch.load.sustained = sustained;
             probed(launch);
         }
         round
@@ -252,6 +268,7 @@ fn judge(animal: &Animal, report: &RunReport) -> (Outcome, String) {
     let truths = animal.truth.as_ref().map(Truth::percent);
     for (at, metric) in [Metric::Throughput, Metric::ServerCpu].into_iter().enumerate() {
         let Some(comparison) = report.comparisons.iter().find(|c| c.metric == metric) else {
+            outcome = outcome.max(or_wrong);
             continue;
         };
         let bounds = &comparison.overhead_percent;
@@ -311,11 +328,41 @@ fn no_animal_is_believed_without_its_guard() {
         }
         println!("| {} | {} | {} | {} |", animal.name, outcomes[0], outcomes[1], outcomes[2]);
         let allowed = MISSES * runs as f64 + 3.0 * (MISSES * runs as f64).sqrt();
-        if outcomes[2] as f64 > if runs < 20 { 1.0 } else { allowed } {
+        // The few runs of every day are always the same.
+        if outcomes[2] as f64 > if runs < 20 { 0.0 } else { allowed } {
             wrong.push(format!("{}: {} of {runs}; {first}", animal.name, outcomes[2]));
         } else if !first.is_empty() {
             println!("  {first}");
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Identical servers, launches of which differ by 2 %: guards keep still, and the interval of
+/// sustained load covers the truth.
+#[test]
+fn guards_do_not_cry_wolf_and_sustained_load_covers() {
+    let runs: u64 =
+        std::env::var("TARE_SIMULATED_ZOO").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let (mut alarms, mut unconfirmed, mut checked, mut covered) = (0, 0, 0, 0);
+    for seed in 0..runs {
+        let twin = kind("").unwrap();
+        let noise = Noise { launch: 0.02, slice: 0.08 };
+        let report = Run::new([twin.clone(), twin], noise, 1000 + seed).report();
+        let spoke = |code: &str| report.guards.iter().any(|guard| guard.code == code);
+        alarms += u64::from(["not-steady", "deferred-work", "not-warm"].into_iter().any(spoke));
+        unconfirmed += u64::from(spoke("unconfirmed"));
+        let found =
+            report.comparisons.iter().filter(|c| c.asked).find_map(|c| c.sustained.as_ref());
+        let Some(found) = found else { continue };
+        checked += 1;
+        covered += u64::from(found.ratio.covers(1.0));
+    }
+    println!(
+        "{runs} runs: {alarms} alarms, {unconfirmed} unconfirmed, {covered} of {checked} covered"
+    );
+    let most = |share: f64| (share * runs as f64 + 3.0 * (share * runs as f64).sqrt()) as u64;
+    assert!(alarms <= most(0.01) && unconfirmed <= most(0.05), "{alarms} {unconfirmed}");
+    assert_eq!(checked, runs);
+    assert!(covered + most(0.05) >= checked, "{covered} of {checked}");
 }

@@ -67,12 +67,14 @@ impl VariantRound {
         self.latencies.iter().find(|(kind, _)| *kind == series).map(|(_, found)| found)
     }
 
-    /// The log ratio, with what its own cycles say of its precision; where they say nothing, all
-    /// rounds count alike.
+    /// The log ratio, with what its own cycles say of its precision; where they say nothing, it
+    /// counts as the median round does.
     pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
         let value = self.log_ratio(metric)?;
-        let scatter = self.scatter[metric as usize];
-        let variance = scatter.map_or(0.0, |scatter| scatter.of_mean(cycles));
+        let Some(scatter) = self.scatter[metric as usize] else {
+            return Some(weighted::Round { value, variance: 0.0, degrees: 0.0 });
+        };
+        let variance = scatter.of_mean(cycles);
         let kept = f64::from(cycles) * (1.0 - 2.0 * TRIM);
         let degrees = if f64::from(cycles) * TRIM >= 1.0 { kept } else { f64::from(cycles) } - 1.0;
         Some(weighted::Round { value, variance, degrees: degrees.max(1.0) })

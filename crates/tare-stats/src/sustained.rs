@@ -96,8 +96,9 @@ impl Sustained {
     /// From its beginning until cost and rate are what they are at its end.
     pub fn warm_up(&self) -> WarmUp {
         let series = [Bin::cost, |bin: Bin| positive(bin.ns as f64 / bin.answered as f64)];
-        let until = series.into_iter().map(|of| settles(&logs(&self.bins, of))).max().unwrap_or(0);
-        let before = sum(&self.bins[..until.min(self.bins.len())]);
+        let bins = whole(&self.bins);
+        let until = series.into_iter().map(|of| settles(&logs(&bins, of))).max().unwrap_or(0);
+        let before = sum(&bins[..until.min(bins.len())]);
         WarmUp { ns: before.ns, requests: before.answered }
     }
 
@@ -115,6 +116,19 @@ impl Sustained {
     fn ns(&self) -> u64 {
         sum(&self.bins).ns
     }
+}
+
+/// Bins in which there were no replies are told together with what follows: a server that stands
+/// still for one is dear there, and has a cost all the same.
+fn whole(bins: &[Bin]) -> Vec<Bin> {
+    let mut whole: Vec<Bin> = Vec::new();
+    for bin in bins {
+        match whole.last_mut() {
+            Some(last) if last.answered == 0 => *last = last.plus(*bin),
+            _ => whole.push(*bin),
+        }
+    }
+    whole
 }
 
 fn logs(bins: &[Bin], of: impl Fn(Bin) -> Option<f64>) -> Vec<f64> {
@@ -210,9 +224,12 @@ fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Cop
 /// a stretch of load, where it does: what the machine does to both is not seen.
 pub fn still_changes(base: &Sustained, mine: &Sustained) -> Option<f64> {
     let pairs = base.bins.iter().zip(&mine.bins);
-    let ratios: Option<Vec<f64>> =
-        pairs.map(|(base, mine)| Some((mine.cost()? / base.cost()?).ln())).collect();
-    let ratios = ratios.filter(|ratios| ratios.len() >= 4 * SPAN)?;
+    // Where one of them stood still there is nothing to compare.
+    let ratios: Vec<f64> =
+        pairs.filter_map(|(base, mine)| Some((mine.cost()? / base.cost()?).ln())).collect();
+    if ratios.len() < 4 * SPAN {
+        return None;
+    }
     let (early, late) = ratios[ratios.len() / 2..].split_at(ratios.len() / 4);
     let change = median(late) - median(early);
     let error = |part: &[f64]| spread(part) * 1.25 / (part.len() as f64).sqrt();
@@ -239,9 +256,9 @@ pub struct Check {
     pub ns: u64,
 }
 
-/// Standard errors that a difference must be beyond the tolerance: one in a hundred by chance would
-/// be called different if it were as large as the tolerance, none to speak of if it were nil.
-const SIGMAS: f64 = 2.6;
+/// How sure it must be that a difference is beyond the tolerance: one in a hundred would be called
+/// different by chance if it were as large as the tolerance, none to speak of if it were nil.
+const SURE: f64 = 0.98;
 /// Servers that share a CPU push each other's data out of its caches: so much of a difference may
 /// come of that.
 const OF_EFFECT: f64 = 0.15;
@@ -270,10 +287,11 @@ pub fn check(
         .zip(of_rounds(variant))
         .filter_map(|(base, mine)| see(sustained(base)?, sustained(mine)?, of))
         .collect();
-    let pair = [baseline, variant];
-    if seen.is_empty() || pair.iter().all(|v| shift(of_rounds(*v)).abs() > APART) {
+    if seen.is_empty() {
         return None;
     }
+    let shifts = [baseline, variant].map(|v| shift(of_rounds(v)));
+    let are_apart = shifts.iter().all(|shift| shift.abs() > APART);
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
     let n = seen.len() as f64;
@@ -282,7 +300,7 @@ pub fn check(
     let differ = variance(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let of_one = (EXPECTED * expected + (n - 1.0) * differ) / (EXPECTED + n - 1.0);
     let error = (of_one / n).sqrt();
-    let degrees = (digests.len() as f64 - 1.0).max(1.0);
+    let degrees = EXPECTED + n - 1.0;
     let level = question.level;
     let half = t_quantile(degrees, level) * error;
     let log = Estimate { point, lower: point - half, upper: point + half, level, n: n as u32 };
@@ -291,9 +309,10 @@ pub fn check(
     let error_of_slices = (slices.upper.ln() - slices.lower.ln()) / 4.0;
     let apart = (point - of_slices).abs();
     let allowed = question.tolerance + OF_EFFECT * of_slices.abs();
+    let sigmas = t_quantile(degrees, SURE);
     let agreement = if apart <= allowed {
         Agreement::Agrees
-    } else if apart > allowed + SIGMAS * error.hypot(error_of_slices) {
+    } else if apart > allowed + sigmas * error.hypot(error_of_slices) && !are_apart {
         Agreement::Disagrees
     } else {
         Agreement::Unclear
@@ -307,7 +326,8 @@ fn sustained(round: &VariantRound) -> Option<&Sustained> {
 }
 
 /// Where both cost so much more or less (of a logarithm) than in slices, servers that share a CPU
-/// are not what they are alone: busy polling, for one, takes all that it gets.
+/// may not be what they are alone: busy polling, for one, takes all that it gets. What they differ
+/// by then is not clear.
 const APART: f64 = 0.2;
 
 /// What sustained load adds to the logarithm of a request's cost, beside the same launch's slices.

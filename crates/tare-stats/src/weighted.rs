@@ -71,9 +71,10 @@ fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
 }
 
 fn moderated(rounds: &[Round]) -> Vec<f64> {
-    let mut all: Vec<f64> = rounds.iter().map(|round| round.variance).collect();
+    let known = rounds.iter().filter(|round| round.degrees > 0.0);
+    let mut all: Vec<f64> = known.map(|round| round.variance).collect();
     all.sort_by(f64::total_cmp);
-    let middle = all[all.len() / 2];
+    let middle = all.get(all.len() / 2).copied().unwrap_or(0.0);
     let of = |round: &Round| {
         (PRIOR_DEGREES * middle + round.degrees * round.variance) / (PRIOR_DEGREES + round.degrees)
     };

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_load::Edges;
 
 use super::plan::SLICE_LENGTHS;
 use super::window::Window;
@@ -33,13 +34,15 @@ impl Cold {
         found.ok_or_else(allowed)
     }
 
-    /// From its first request on.
-    pub fn window(self, first: Window) -> Window {
+    /// From its first request on, but for those that saw that it was up and what it answers.
+    pub fn window(self) -> Window {
         let (length, requests) = match self {
             Self::For(time) => (time, None),
             Self::Requests(requests) => (*SLICE_LENGTHS.end(), Some(requests)),
         };
-        Window { length, requests, ramp: DurationNs::ZERO, warmup: DurationNs::ZERO, ..first }
+        // Edges on replies would leave out the first of them.
+        let (ramp, warmup) = (DurationNs::ZERO, DurationNs::ZERO);
+        Window { length, requests, ramp, warmup, edges: Edges::Clock }
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Judged {
     pub overhead_percent: Bounds,
     pub ratio: Estimate,
     pub verdict: Verdict,
+    /// What sustained load says, where it does not confirm that.
+    pub unconfirmed: Option<Bounds>,
 }
 
 /// `Err` where a gate fails; the first kind that does decides the exit code.
@@ -119,6 +121,7 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
         overhead_percent: c.overhead_percent,
         ratio: c.ratio,
         verdict: c.verdict,
+        unconfirmed: c.unconfirmed(),
     });
     judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
 }
@@ -173,6 +176,7 @@ pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> R
         overhead_percent: c.overhead_percent,
         ratio: c.ratio,
         verdict: c.verdict,
+        unconfirmed: None,
     });
     let all: Vec<Judged> = all.collect();
     let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
@@ -219,7 +223,8 @@ fn judge_all(
     }
     let is_wide = |judged: &Judged| {
         let few = judged.ratio.n < tare_stats::verdict::ROUNDS_MIN;
-        few || relative_half_width(&judged.ratio) > precision
+        let is_confirmed = judged.unconfirmed.is_none();
+        few || relative_half_width(&judged.ratio) > precision || !is_confirmed
     };
     let is_unknown = |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
@@ -234,7 +239,7 @@ fn judge_all(
 /// In words, where the whole interval is on the forbidden side; and where no verdict is allowed,
 /// for a gate that cannot judge must not pass.
 fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
-    let Judged { variant, metric, overhead_percent, verdict, .. } = judged;
+    let Judged { variant, metric, overhead_percent, verdict, unconfirmed, .. } = judged;
     if *verdict == Verdict::Void {
         return Some(format!("{variant}: no verdict on {} is allowed (void)", metric.word()));
     }
@@ -243,6 +248,17 @@ fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
         false => overhead_percent.upper < percent,
     };
     let sign = if above { '>' } else { '<' };
+    if let Some(sustained) = unconfirmed
+        && !beyond
+        && (if above { sustained.point > percent } else { sustained.point < percent })
+    {
+        let (slices, sustained) = (overhead(overhead_percent), overhead(sustained));
+        let metric = metric.word();
+        return Some(format!(
+            "{variant}: {metric} {slices} in slices is not {sign} {percent} %, but {sustained} \
+             under sustained load would be (unconfirmed)"
+        ));
+    }
     beyond.then(|| {
         let shown = overhead(overhead_percent);
         format!("{variant}: {} {shown} is {sign} {percent} %", metric.word())

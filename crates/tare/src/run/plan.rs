@@ -432,6 +432,7 @@ impl Plan {
         let Found { window, ramp, warmup, warm } = found;
         let lengths = [window, ramp, warmup].into_iter().all(|time| time <= SLICE_LENGTHS.end());
         let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == self.variants.len());
+        // Longer than it may be, a warm-up is cut.
         match lengths && is_whole {
             true => Ok(()),
             false => Err("slices.found: this is what a run finds, and does not fit it".into()),
@@ -441,6 +442,9 @@ impl Plan {
     fn check_cold(&self) -> Result<(), String> {
         if self.slices.cold.is_none() {
             return Ok(());
+        }
+        if !self.cell.is_empty() {
+            return Err("cold: a sweep's values share launches, which are cold for one only".into());
         }
         let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
         let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);

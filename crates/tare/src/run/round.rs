@@ -133,7 +133,8 @@ impl Runner<'_> {
                 self.cells[*cell].stopped.get_or_insert(Stopped::MaxTime);
                 continue;
             }
-            let (own, measured) = self.measure_cell(*cell, lane, &mut up, round);
+            let is_first = measuring == DurationNs::ZERO;
+            let (own, measured) = self.measure_cell(*cell, (lane, is_first), &mut up, round);
             if self.interrupted() {
                 return measured;
             }
@@ -180,18 +181,15 @@ impl Runner<'_> {
     fn measure_cell(
         &mut self,
         cell: usize,
-        lane: usize,
+        (lane, is_first): (usize, bool),
         up: &mut [Up],
         round: &mut Round,
     ) -> (Vec<LaneLife>, Result<(), Failure>) {
         let (before, places_before) = (Reading::take(), self.lab.cpu_of_places());
         let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
-        let measured = self.survey(cell, lane, up).and_then(|()| {
-            self.measure(cell, lane, up, round)?;
-            Ok(())
-        });
-        let mut machine = Reading::take().since(&before);
-        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
+        // Only launches that no other cell has loaded yet can tell how long they take to be warm.
+        let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
+        let measured = surveyed.and_then(|()| self.measure(cell, lane, up, round));
         let lives = self.clients(cell).close();
         // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));
@@ -199,6 +197,8 @@ impl Runner<'_> {
             let used = up.used().zip(before).map(|(after, before)| after.since(before).cpu_ns);
             up.lanes[lane].cpu_ns = used.unwrap_or(0);
         }
+        let mut machine = Reading::take().since(&before);
+        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         // Clients and runtimes in places are ours as well as servers are.
         let placed = up.iter().filter(|up| self.lab.place_starts(up.variant) > 0);
         let of_servers: u64 = placed.map(|up| up.lanes[lane].cpu_ns).sum();

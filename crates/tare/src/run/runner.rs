@@ -187,7 +187,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Cells that are still measured.
-    fn active(&self) -> Vec<usize> {
+    pub(super) fn active(&self) -> Vec<usize> {
         (0..self.cells.len()).filter(|cell| self.cells[*cell].stopped.is_none()).collect()
     }
 

@@ -62,6 +62,9 @@ impl Runner<'_> {
             (None, Some(window)) => window,
             (None, None) => {
                 let (slowest, longest) = self.trial(cell, lane, up)?;
+                if self.interrupted() {
+                    return Ok(());
+                }
                 self.settle_window(cell, slowest, longest)?
             }
         };
@@ -111,7 +114,7 @@ impl Runner<'_> {
     }
 
     fn cold_window(&mut self, cell: usize, cold: Cold) -> Window {
-        let window = cold.window(Window::first(self.cells[cell].plan));
+        let window = cold.window();
         self.cells[cell].window = Some(window);
         window
     }
@@ -126,16 +129,23 @@ impl Runner<'_> {
         window: Window,
     ) -> Result<(), Failure> {
         let Cell { plan, warm, .. } = &self.cells[cell];
-        let needed = match (plan.slices.warmup, warm) {
+        let mut needed = match (plan.slices.warmup, warm) {
             (None, Some(warm)) if up.launched.is_some() => warm[up.variant],
             _ => Default::default(),
         };
+        // Another cell of a sweep has loaded the same launch before.
+        let others = up.lanes.iter().enumerate().filter(|(other, _)| *other != lane);
+        for (_, other) in others {
+            needed.ns = needed.ns.saturating_sub(other.load.warmup.ns);
+            needed.requests = needed.requests.saturating_sub(other.load.warmup.requests);
+        }
         let most = plan.slices.warmup_max();
         let mut left = window.warmup;
         let LanePlan { plan, load, .. } = &mut up.lanes[lane];
         loop {
             let ns = needed.ns.saturating_sub(load.warmup.ns);
-            left = left.max(DurationNs::from_ns(ns));
+            let room = most.as_ns().saturating_sub(load.warmup.ns);
+            left = left.max(DurationNs::from_ns(ns.min(room)));
             let stretch = Window { warmup: left, ..window }.warmup();
             let measured = self.clients(cell).slice(at, plan, stretch)?;
             load.warmup.ns += left.as_ns();
@@ -220,6 +230,9 @@ impl Runner<'_> {
             }
             self.open_lanes(cell, 0, &up)?;
             let (per_s, mean) = self.trial(cell, 0, &up)?;
+            if self.interrupted() {
+                return Ok(());
+            }
             slowest = slowest.min(per_s);
             longest = longest.max(mean);
             self.clients(cell).close()?;

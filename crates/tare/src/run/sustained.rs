@@ -20,16 +20,18 @@ use crate::failure::Failure;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
+/// Changes are looked for in so many bins at least, however many variants there are.
+const BINS_MIN: u64 = 50;
 
 impl Runner<'_> {
     /// How long sustained load is, where this round's launches are to have it from their start.
     fn survey_length(&self, cell: usize) -> Option<DurationNs> {
         let plan = self.cells[cell].plan;
         let length = plan.sustained()?;
-        if plan.slices.warmup.is_some() || cell != self.active_first() {
+        if plan.slices.warmup.is_some() {
             return None;
         }
-        let Cell { surveys, warm, .. } = &self.cells[cell];
+        let Cell { surveys, warm, .. } = &self.cells[self.active_first()];
         // A resumed run knows from its first part.
         let again = surveys.wants_another() && (surveys.any() || warm.is_none());
         again.then_some(length)
@@ -74,9 +76,11 @@ impl Runner<'_> {
             let all = bins.iter().copied().fold(Bin::default(), Bin::plus);
             up.lanes[lane].load.warmup = WarmUp { ns: all.ns, requests: all.answered };
         }
-        let own = &mut self.cells[cell];
-        own.surveys.add(by_variant);
-        let (found, given) = (own.surveys.found(), own.surveys.warm());
+        // Of a sweep, all cells are measured on the same launches.
+        let first = self.active_first();
+        let surveys = &mut self.cells[first].surveys;
+        surveys.add(by_variant);
+        let (found, given) = (surveys.found(), surveys.warm());
         let names = self.plan().variants.iter().map(|variant| &variant.name);
         let words: Vec<String> = names
             .zip(&found)
@@ -85,9 +89,12 @@ impl Runner<'_> {
                 format!("{name} warm after {ns} and {} requests", warm.requests)
             })
             .collect();
-        self.cells[cell].warm = Some(given);
         self.note(self.cells[cell].run, words.join(", "))?;
-        self.write_found(cell)
+        for cell in self.active() {
+            self.cells[cell].warm = Some(given.clone());
+            self.write_found(cell)?;
+        }
+        Ok(())
     }
 
     /// Loads all warm variants at once, where this round is to.
@@ -124,6 +131,7 @@ impl Runner<'_> {
             up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
         }
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
+        let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));
         let stretch = Stretch {
             ramp: DurationNs::ZERO,
             window: length,
