@@ -9,7 +9,7 @@ use crate::guards::Severity;
 use crate::run::{Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
 use crate::run_build::Evidence;
 use crate::run_guards::guard;
-use crate::run_words::{overhead, time};
+use crate::run_words::{overhead, overhead_of, time};
 use crate::units::{count, duration, percent};
 
 /// Rests that were cut short, as a share.
@@ -332,7 +332,7 @@ pub fn placed(report: &RunReport) -> Option<String> {
 /// What sustained load says of the metrics asked for, where it agrees.
 pub(crate) fn confirmed(comparison: &Comparison) -> Option<String> {
     let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
-    let shown = overhead(&check.overhead_percent);
+    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
     Some(match check.agrees {
         Some(_) => format!("sustained load says {shown}"),
         None => format!("sustained load says {shown}, which is too little known to confirm it"),

@@ -227,28 +227,7 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
     let Bounds { point, lower, upper } = comparison.overhead_percent;
     let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
     match comparison.verdict {
-        Verdict::Slower | Verdict::Faster => {
-            let is_worse = comparison.verdict == Verdict::Slower;
-            let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
-            let tail = tail(report, variant, comparison.metric);
-            match times(comparison.metric, comparison.ratio) {
-                Some(worse) => {
-                    let times = if is_worse { worse } else { worse.map(f64::recip) };
-                    let by = format!(
-                        "{} times ({} to {})",
-                        factor(times.point),
-                        factor(times.lower),
-                        factor(times.upper)
-                    );
-                    format!("{name} {} {baseline}{tail}", words(comparison.metric, is_worse, &by))
-                }
-                None => {
-                    let [point, low, high] = [point.abs(), low, high].map(digits);
-                    let by = format!("{point} % ({low} to {high})");
-                    format!("{name} {} {baseline}{tail}", words(comparison.metric, is_worse, &by))
-                }
-            }
-        }
+        Verdict::Slower | Verdict::Faster => apart(report, variant, comparison, baseline),
         Verdict::Same => format!(
             "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
             noun(comparison.metric),
@@ -272,6 +251,32 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
             None => format!("{name}: no verdict"),
         },
     }
+}
+
+/// By how much they differ, where they do.
+fn apart(report: &RunReport, variant: &Variant, comparison: &Comparison, baseline: &str) -> String {
+    let (name, metric) = (variant.name.as_str(), comparison.metric);
+    let is_worse = comparison.verdict == Verdict::Slower;
+    let by = match times(metric, comparison.ratio) {
+        Some(worse) => {
+            let times = if is_worse { worse } else { worse.map(f64::recip) };
+            let [point, low, high] = [times.point, times.lower, times.upper].map(factor);
+            let by = format!("{point} times ({low} to {high})");
+            if is_use(metric) {
+                let (more, less) = if is_worse { (name, baseline) } else { (baseline, name) };
+                return format!("{more} costs {by} the {} of {less}", noun(metric));
+            }
+            by
+        }
+        None => {
+            let Bounds { point, lower, upper } = comparison.overhead_percent;
+            let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
+            let [point, low, high] = [point.abs(), low, high].map(digits);
+            format!("{point} % ({low} to {high})")
+        }
+    };
+    let tail = tail(report, variant, metric);
+    format!("{name} {} {baseline}{tail}", words(metric, is_worse, &by))
 }
 
 /// `; a verdict would take …`

@@ -342,8 +342,8 @@ fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>) -> f64 {
     if shifts.is_empty() { 0.0 } else { mean(&shifts) }
 }
 
-/// More idle under sustained load than in slices by this share: something else than the server,
-/// such as the client, holds it up.
+/// Both more idle under sustained load than in slices by this share: something else than servers,
+/// such as the CPU of their clients, holds them up. One alone stalls by itself.
 const MORE_IDLE: f64 = 0.10;
 /// From this share of its CPUs on, the CPU is what limits a server.
 const CPU_BOUND: f64 = 0.85;
@@ -351,7 +351,7 @@ const CPU_BOUND: f64 = 0.85;
 /// What tells how much a server can do: replies in the time that it could run, or, where that
 /// cannot be known and the CPU is its limit, the cost of a request.
 fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Option<f64>> {
-    let (mut by_rate, mut is_bound) = (true, true);
+    let (mut by_rate, mut is_bound, mut more_idle) = (true, true, f64::INFINITY);
     for variant in pair {
         let rounds = digests.iter().map(|digest| &digest.variants[variant]);
         let (mut busy, mut n, mut all, mut cpus) = (0.0, 0.0, Bin::default(), 1.0);
@@ -375,10 +375,11 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Optio
             return None;
         }
         let busy: f64 = busy / n;
-        by_rate &= one_thread && all.idle() <= (1.0 - busy).max(0.0) + MORE_IDLE;
+        by_rate &= one_thread;
+        more_idle = more_idle.min(all.idle() - (1.0 - busy).max(0.0));
         is_bound &= busy >= CPU_BOUND * if one_thread { 1.0 } else { cpus };
     }
-    match (by_rate, is_bound) {
+    match (by_rate && more_idle <= MORE_IDLE, is_bound) {
         (true, _) => Some(Bin::rate),
         (false, true) => Some(Bin::yields),
         (false, false) => None,

@@ -173,7 +173,7 @@ fn nearest(message: &str) -> Option<String> {
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    let text = String::deserialize(from)?;
+    let text = text::OfUnit::deserialize(from)?.text("%")?;
     percent(&text).map(Some).map_err(serde::de::Error::custom)
 }
 

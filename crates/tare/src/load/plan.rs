@@ -129,5 +129,6 @@ pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure>
 pub fn random_seed() -> u64 {
     // Hash keys are seeded by the system; no crate is needed for one number.
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    // 53 bits: JavaScript's numbers, and jq's, hold no more.
+    RandomState::new().hash_one(0) >> 11
 }

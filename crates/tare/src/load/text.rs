@@ -13,7 +13,8 @@ pub mod duration {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DurationNs, D::Error> {
-        positive(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+        let text = super::OfUnit::deserialize(from)?.text("s")?;
+        positive(&text).map_err(serde::de::Error::custom)
     }
 
     pub fn positive(text: &str) -> Result<DurationNs, String> {
@@ -36,9 +37,27 @@ pub mod optional_duration {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<DurationNs>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
+        let written = Option::<super::OfUnit>::deserialize(from)?;
+        let text = written.map(|written| written.text("s")).transpose()?;
         let parsed = text.map(|text| super::duration::positive(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
+    }
+}
+
+/// What has a unit, and may have been written without.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum OfUnit {
+    Text(String),
+    Number(f64),
+}
+
+impl OfUnit {
+    pub fn text<E: serde::de::Error>(self, unit: &str) -> Result<String, E> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Number(n) => Err(E::custom(format!("{n} has no unit: write \"{n}{unit}\""))),
+        }
     }
 }
 

@@ -755,6 +755,19 @@ fn findings_that_do_not_fit_are_refused() {
     }
 }
 
+#[test]
+fn numbers_without_their_unit_are_told_so() {
+    let desk = Desk::new("units");
+    for (table, wanted) in [
+        ("[stop]\nmax_time = 20", "20 has no unit: write \"20s\""),
+        ("[stop]\nprecision = 3", "3 has no unit: write \"3%\""),
+        ("[slices]\nwarmup = 1.5", "1.5 has no unit: write \"1.5s\""),
+    ] {
+        let toml = format!("name = \"x\"\n{table}\n[[variant]]\nname = \"a\"\nserver = \"a\"\n");
+        desk.tare(&["run", str(&desk.file("unit.toml", &toml))]).fails(2, wanted);
+    }
+}
+
 /// Each in a session of its own; waiting for one after another took a tenth of a second each.
 #[test]
 fn many_children_of_a_server_are_ended_together() {
