@@ -6,7 +6,7 @@ use tare_stats::samples::LaunchLoad;
 use tare_stats::sustained::{Agreement, Check, Sustained, still_changes};
 
 use crate::guards::Severity;
-use crate::run::{Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
+use crate::run::{Bounds, Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
 use crate::run_build::Evidence;
 use crate::run_guards::guard;
 use crate::run_words::{overhead, overhead_of, time};
@@ -329,12 +329,17 @@ pub fn placed(report: &RunReport) -> Option<String> {
     Some(format!("each server may use {}, the load {}", in_words(&servers), in_words(&load)))
 }
 
+/// Tolerances that an interval which confirms anything may be wide.
+const WIDE: f64 = 8.0;
+
 /// What sustained load says of the metrics asked for, where it agrees.
-pub(crate) fn confirmed(comparison: &Comparison) -> Option<String> {
+pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
     let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
     let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
+    let Bounds { lower, upper, .. } = check.overhead_percent;
+    let is_known = upper - lower <= WIDE * tolerance * 100.0;
     Some(match check.agrees {
-        Some(_) => format!("sustained load says {shown}"),
-        None => format!("sustained load says {shown}, which is too little known to confirm it"),
+        Some(_) if is_known => format!("sustained load says {shown}"),
+        _ => format!("sustained load says {shown}, which is too little known to confirm it"),
     })
 }

@@ -212,7 +212,7 @@ fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
 
 /// The verdict on one metric, with what sustained load says of it.
 fn sentence(report: &RunReport, variant: &Variant, comparison: &Comparison) -> String {
-    match confirmed(comparison) {
+    match confirmed(comparison, report.run.tolerance) {
         Some(words) if comparison.verdict != Verdict::Void => {
             format!("{}; {words}", of_slices(report, variant, comparison))
         }

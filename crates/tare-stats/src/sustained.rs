@@ -259,6 +259,9 @@ pub struct Check {
 /// How sure it must be that a difference is beyond the tolerance: one in a hundred would be called
 /// different by chance if it were as large as the tolerance, none to speak of if it were nil.
 const SURE: f64 = 0.98;
+/// And how sure that they differ at all, to be worth a word: of many variants each has little of
+/// the CPU, and what they show then differs by more than any tolerance.
+const MAYBE: f64 = 0.9;
 /// Servers that share a CPU push each other's data out of its caches: so much of a difference may
 /// come of that.
 const OF_EFFECT: f64 = 0.15;
@@ -309,10 +312,11 @@ pub fn check(
     let error_of_slices = (slices.upper.ln() - slices.lower.ln()) / 4.0;
     let apart = (point - of_slices).abs();
     let allowed = question.tolerance + OF_EFFECT * of_slices.abs();
-    let sigmas = t_quantile(degrees, SURE);
-    let agreement = if apart <= allowed {
+    let error_of_both = error.hypot(error_of_slices);
+    let sure = allowed + t_quantile(degrees, SURE) * error_of_both;
+    let agreement = if apart <= allowed.max(t_quantile(degrees, MAYBE) * error_of_both) {
         Agreement::Agrees
-    } else if apart > allowed + sigmas * error.hypot(error_of_slices) && !are_apart {
+    } else if apart > sure && !are_apart {
         Agreement::Disagrees
     } else {
         Agreement::Unclear
