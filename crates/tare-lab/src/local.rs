@@ -102,8 +102,8 @@ impl LocalServer {
             let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
             let alive = outlive(&watched, patience);
             let members = stragglers();
-            for (pid, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
-                let _ = (pid, watched.signal(libc::SIGKILL));
+            for (_, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
+                let _ = watched.signal(libc::SIGKILL);
             }
             outlive(&watched, KILLED_WITHIN);
         }

@@ -128,26 +128,30 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
 
 /// What becomes of each gate, for the report.
 pub fn results(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Vec<GateResult> {
-    let seen = |gate: &Gate| {
-        let all = report.comparisons.iter();
-        let own = all.filter(|c| gate.is_about(&c.variant, c.metric, asked));
-        let seen = own.map(|c| shown(&c.variant, c.metric, &c.overhead_percent));
-        seen.collect::<Vec<_>>().join(", ")
-    };
-    let judge = |gate: &Gate| judge(std::slice::from_ref(gate), asked, report);
-    gates.iter().map(|gate| gate.result(judge(gate), seen(gate))).collect()
+    let all = report.comparisons.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
+    each(gates, asked, &all.collect::<Vec<_>>(), |gate| judge(gate, asked, report))
 }
 
 /// The same of a change.
 pub fn results_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Vec<GateResult> {
+    let all = pair.changes.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
+    each(gates, asked, &all.collect::<Vec<_>>(), |gate| judge_changes(gate, asked, pair))
+}
+
+fn each(
+    gates: &[Gate],
+    asked: &[Metric],
+    all: &[(&str, Metric, Bounds)],
+    judge: impl Fn(&[Gate]) -> Result<(), Failure>,
+) -> Vec<GateResult> {
     let seen = |gate: &Gate| {
-        let all = pair.changes.iter();
-        let own = all.filter(|c| gate.is_about(&c.variant, c.metric, asked));
-        let seen = own.map(|c| shown(&c.variant, c.metric, &c.overhead_percent));
+        let own = all.iter().filter(|(name, metric, _)| gate.is_about(name, *metric, asked));
+        let seen = own.map(|(name, metric, bounds)| shown(name, *metric, bounds));
         seen.collect::<Vec<_>>().join(", ")
     };
-    let judge = |gate: &Gate| judge_changes(std::slice::from_ref(gate), asked, pair);
-    gates.iter().map(|gate| gate.result(judge(gate), seen(gate))).collect()
+    let judged =
+        gates.iter().map(|gate| gate.result(judge(std::slice::from_ref(gate)), seen(gate)));
+    judged.collect()
 }
 
 fn shown(variant: &str, metric: Metric, bounds: &Bounds) -> String {

@@ -130,7 +130,10 @@ impl Runner<'_> {
     ) -> Result<(), Failure> {
         let Cell { plan, warm, .. } = &self.cells[cell];
         let mut needed = match (plan.slices.warmup, warm) {
-            (None, Some(warm)) if up.launched.is_some() => warm[up.variant],
+            // A stored plan may say anything.
+            (None, Some(warm)) if up.launched.is_some() => {
+                warm.get(up.variant).copied().unwrap_or_default()
+            }
             _ => Default::default(),
         };
         // Another cell of a sweep has loaded the same launch before.
