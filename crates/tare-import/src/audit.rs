@@ -9,7 +9,8 @@ mod shape;
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
-use tare_stats::{Metric, Severity};
+use tare_model::Metric;
+use tare_stats::Severity;
 
 use crate::import::Import;
 use crate::sample::Sample;

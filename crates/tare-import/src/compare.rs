@@ -2,9 +2,10 @@
 //! two numbers, and why there is no verdict.
 
 use serde::{Deserialize, Serialize};
+use tare_model::Metric;
 use tare_stats::estimate::{mean, sidak};
 use tare_stats::welch::{Difference, corrected};
-use tare_stats::{Estimate, Metric, Severity, Verdict};
+use tare_stats::{Estimate, Severity, Verdict};
 
 use crate::audit::Finding;
 use crate::import::Import;

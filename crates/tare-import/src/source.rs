@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read};
 
-use tare_stats::plain;
+use tare_model::plain;
 
 use crate::sample::{Draft, Unread};
 use crate::{formats, text};

@@ -5,7 +5,8 @@
 use tare_import::audit::{Finding, audit};
 use tare_import::compare::compare;
 use tare_import::{FileDrafts, Import, assemble, read};
-use tare_stats::{Metric, Severity};
+use tare_model::Metric;
+use tare_stats::Severity;
 
 fn import(text: &str) -> Import {
     let (drafts, unread) = read("x.md", text.as_bytes()).unwrap();

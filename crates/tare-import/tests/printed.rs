@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 use tare_import::{Draft, read};
-use tare_stats::Metric;
+use tare_model::Metric;
 
 fn drafts(text: &str) -> Vec<Draft> {
     read("x.md", text.as_bytes()).unwrap().0

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_stats::plain;
+use tare_model::plain;
 
 use crate::commands;
 use crate::error::LabError;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tare_io::process::{Watched, end_with_starter, signal_group};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_stats::plain;
+use tare_model::plain;
 
 use crate::error::LabError;
 use crate::programs;

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use tare_io::time::wall_unix_ms;
-use tare_stats::plain;
+use tare_model::plain;
 
 use crate::launch::Event;
 

@@ -34,3 +34,9 @@ impl LabError {
         }
     }
 }
+
+impl From<tare_model::Invalid> for LabError {
+    fn from(invalid: tare_model::Invalid) -> Self {
+        Self::Usage(invalid.0)
+    }
+}

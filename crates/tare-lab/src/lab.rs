@@ -8,19 +8,22 @@ use std::sync::mpsc::Sender;
 
 use tare_io::DurationNs;
 use tare_io::process::{self, Watched, adopt_orphans, reap};
-use tare_stats::samples::Proof;
+use tare_model::filters::FilterSpec;
+use tare_model::places::{ClientSpec, Limits, PlaceFacts, PlaceSpec};
+use tare_model::samples::Proof;
+use tare_model::servers::ServerSpec;
 
 use crate::agent::{Agent, PlacedServer};
 use crate::error::LabError;
-use crate::filters::FilterSpec;
+use crate::filters;
 use crate::journal::{Journal, PREFIX};
 use crate::launch::{Event, Launched};
 use crate::local::{LocalServer, Site};
-use crate::meter::{Cgroup, Limits};
+use crate::meter::Cgroup;
 use crate::places::network::{Network, PLACES_MAX};
-use crate::places::{ClientSpec, Ground, PlaceSpec, Spot};
+use crate::places::{self, Ground, Spot};
 use crate::processes::{self, Stat};
-use crate::servers::{Kitchen, Ports, ServerSpec};
+use crate::servers::{self, Kitchen, Ports};
 use crate::standing::Standing;
 use crate::temporary;
 
@@ -64,13 +67,13 @@ impl Placed {
     /// Whether tare's network is what its server and client meet on.
     fn needs_network(&self) -> bool {
         let client = match &self.client {
-            ClientSpec::Place(place) => place.needs_network(),
+            ClientSpec::Place(place) => place.is_on_bridge(),
             ClientSpec::SameAsServer => false,
         };
         let on_host = matches!(self.place, PlaceSpec::Host(_));
         let has_address = self.fixed.is_some() || self.ip.is_some();
         let reached = on_host && self.has_client_elsewhere() && !has_address;
-        client || self.place.needs_network() || reached
+        client || self.place.is_on_bridge() || reached
     }
 }
 
@@ -158,9 +161,9 @@ impl Lab {
         let is_up = placed.server == ServerSpec::Up;
         let cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
         let mut needs = Vec::new();
-        if placed.place.has_our_programs() {
-            needs.extend(placed.server.needs()?);
-            let filter = placed.filter.as_ref().map(FilterSpec::needs).transpose()?;
+        if placed.place.facts().has_our_programs() {
+            needs.extend(servers::needs(&placed.server)?);
+            let filter = placed.filter.as_ref().map(filters::needs).transpose()?;
             needs.extend(filter.unwrap_or_default());
         }
         let same = placed.client == ClientSpec::SameAsServer;
@@ -256,7 +259,7 @@ impl Lab {
         launches: u32,
     ) -> Result<Option<Standing>, LabError> {
         let (folder, cgroup) = (spot.folder.clone(), spot.cgroup.clone());
-        let Some(place) = place.place(spot) else { return Ok(None) };
+        let Some(place) = places::place(place, spot) else { return Ok(None) };
         // Copies of programs and what they are given: nobody else's to read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
@@ -291,7 +294,7 @@ impl Lab {
         let own_folder = seat.server.as_ref().and_then(|standing| standing.place.folder());
         let kitchen = Kitchen {
             folder: own_folder.as_deref().unwrap_or(&seat.folder),
-            our_programs: seat.placed.place.has_our_programs(),
+            our_programs: seat.placed.place.facts().has_our_programs(),
             ip,
             ports: seat.ports,
             root: agent.as_ref().map_or_else(process::is_root, |agent| agent.hello.uid == 0),
@@ -300,7 +303,8 @@ impl Lab {
             fixed: seat.placed.fixed,
             filter: seat.placed.filter.as_ref(),
         };
-        let recipe = seat.placed.server.recipe(&kitchen).map_err(|error| error.named(&who))?;
+        let recipe =
+            servers::recipe(&seat.placed.server, &kitchen).map_err(|error| error.named(&who))?;
         let site = &seat.site;
         let metered = seat.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
         let numbered = seat.server.as_ref().is_some_and(|s| s.place.has_our_cpus());

@@ -34,4 +34,3 @@ pub mod temporary;
 pub use error::LabError;
 pub use lab::{Lab, LabPlan};
 pub use launch::{Event, Launched};
-pub use servers::ServerSpec;

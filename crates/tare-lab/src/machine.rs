@@ -7,7 +7,7 @@ use tare_io::process::own_cpu_time;
 use tare_io::system::allowed_cpus;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_stats::samples::MachineUse;
+use tare_model::samples::MachineUse;
 
 use crate::processes::TICKS_PER_S;
 

@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tare_stats::samples::ServerUse;
+use tare_model::places::Limits;
+use tare_model::samples::ServerUse;
 
 use crate::agent::Agent;
 use crate::error::LabError;
@@ -32,14 +33,6 @@ pub struct Cgroup {
 enum Version {
     V1,
     V2,
-}
-
-/// What a place may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
-    /// CPUs' worth of time.
-    pub cpus: Option<f64>,
-    pub memory_bytes: Option<u64>,
 }
 
 /// Of CPU quotas; the kernel's own default.

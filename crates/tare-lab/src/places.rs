@@ -2,7 +2,8 @@
 //!
 //! A place is a command that ends in an agent on its standard input and output, and what must be
 //! made before that: `prepare → start → prove → stop`, and removal by the journal. A new kind of
-//! place is a new file here and a line in [`PlaceSpec::place`].
+//! place is a new file here, which implements [`PlaceKind`] for its settings
+//! (`tare_model::places`), and a line in `kind`.
 
 pub mod agent_file;
 pub mod container;
@@ -13,7 +14,6 @@ pub mod network;
 pub mod oci;
 pub mod qemu;
 pub mod root;
-pub mod spec;
 pub mod ssh;
 pub mod vm;
 
@@ -27,7 +27,11 @@ use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_stats::samples::Proof;
+use tare_model::places::{
+    Confidential, ContainerSpec, HostSpec, Limits, NetnsSpec, OciSpec, PlaceFacts, PlaceSpec,
+    VmSpec,
+};
+use tare_model::samples::Proof;
 
 use crate::agent::Agent;
 use crate::error::LabError;
@@ -37,7 +41,60 @@ use crate::meter::Cgroup;
 use crate::running::Start;
 use network::Network;
 
-pub use spec::{ClientSpec, PlaceSpec};
+/// What this machine knows of a kind of place.
+pub trait PlaceKind {
+    /// Whether it can be had here, and how; else why not.
+    fn check_machine(&self) -> Result<String, LabError>;
+
+    /// What takes long at its first start.
+    fn to_wait_for(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// One of its kind for a variant; `None` is this very place.
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>>;
+}
+
+/// The registry: a line for each kind.
+fn kind(spec: &PlaceSpec) -> &dyn PlaceKind {
+    match spec {
+        PlaceSpec::Host(spec) => spec,
+        PlaceSpec::Netns(spec) => spec,
+        PlaceSpec::Oci(spec) => spec,
+        PlaceSpec::Container(spec) => spec,
+        PlaceSpec::Vm(spec) => spec,
+        PlaceSpec::Ssh(spec) => spec,
+    }
+}
+
+/// Whether it can be had here; else why not.
+pub fn check(spec: &PlaceSpec) -> Result<(), LabError> {
+    spec.check()?;
+    kind(spec).check_machine().map(drop)
+}
+
+/// What takes long at its first start.
+pub fn to_wait_for(spec: &PlaceSpec) -> Option<&'static str> {
+    kind(spec).to_wait_for()
+}
+
+/// One of its kind for a variant; `None` is this very place.
+pub fn place(spec: &PlaceSpec, spot: Spot) -> Option<Box<dyn Place>> {
+    kind(spec).place(spot)
+}
+
+impl PlaceKind for HostSpec {
+    fn check_machine(&self) -> Result<String, LabError> {
+        if self.limits() != Limits::default() {
+            need_root("a limit of CPU or memory")?;
+        }
+        Ok("yes".into())
+    }
+
+    fn place(&self, _: Spot) -> Option<Box<dyn Place>> {
+        None
+    }
+}
 
 /// One place of one variant, for its server or its client.
 pub trait Place: Debug {
@@ -206,23 +263,23 @@ fn once_running(ask: impl Fn() -> String) -> String {
 
 /// Whether a kind of place can be had on this machine, for `tare doctor`.
 pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
-    let words = |done: Result<String, LabError>| done.map_err(|error| error.to_string());
-    let oci = |runtime: &str| words(oci::OciSpec::plain(runtime).check());
+    let words = |kind: &dyn PlaceKind| kind.check_machine().map_err(|error| error.to_string());
+    let oci = |runtime: &str| words(&OciSpec::plain(runtime));
     vec![
-        ("host", Ok("yes".to_owned())),
-        ("netns", words(netns::NetnsSpec::default().check())),
+        ("host", words(&HostSpec::default())),
+        ("netns", words(&NetnsSpec::default())),
         ("runc", oci("runc")),
         ("crun", oci("crun")),
         ("runsc", oci("runsc")),
         ("kata", oci("kata-runtime")),
         ("youki", oci("youki")),
-        ("podman", words(container::ContainerSpec::podman_here().check())),
-        ("docker", words(container::ContainerSpec::of_engine("docker").check())),
-        ("nerdctl", words(container::ContainerSpec::of_engine("nerdctl").check())),
-        ("vm", words(vm::VmSpec::default().check())),
-        ("tdx", words(vm::VmSpec::confidential(vm::Confidential::Tdx).check())),
-        ("sev-snp", words(vm::VmSpec::confidential(vm::Confidential::SevSnp).check())),
-        ("ssh", words(ssh::SshSpec::check_program())),
+        ("podman", words(&container::podman_here())),
+        ("docker", words(&ContainerSpec::of_engine("docker"))),
+        ("nerdctl", words(&ContainerSpec::of_engine("nerdctl"))),
+        ("vm", words(&VmSpec::default())),
+        ("tdx", words(&VmSpec::confidential(Confidential::Tdx))),
+        ("sev-snp", words(&VmSpec::confidential(Confidential::SevSnp))),
+        ("ssh", ssh::check_program().map_err(|error| error.to_string())),
     ]
 }
 

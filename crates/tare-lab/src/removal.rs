@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::owned::{self, TreeError};
+use tare_model::places::ENGINES;
 
 use crate::commands::{self, Outcome, run};
 use crate::ending;
 use crate::filters::shared::SharedMemory;
 use crate::journal::{Made, PREFIX};
-use crate::places::container::ENGINES;
 use crate::places::network::BLOCKED_METRIC;
 use crate::processes::{self, Birth, Stat};
 use crate::programs;

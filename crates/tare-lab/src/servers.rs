@@ -1,5 +1,5 @@
-//! Kinds of servers: each says how it is started. A new kind is a new file here and a line in
-//! [`ServerSpec::recipe`].
+//! Kinds of servers: how each is started. A new kind is a file here that implements [`ServerKind`]
+//! for its settings (`tare_model::servers`), and a line in `kind`.
 
 mod command;
 mod httpd;
@@ -14,31 +14,64 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_model::filters::FilterSpec;
+use tare_model::servers::ServerSpec;
 
 use crate::error::LabError;
-use crate::filters::FilterSpec;
 use crate::launch::{PlacedFile, Recipe};
-use crate::programs;
 
-pub use command::CommandSpec;
-pub use httpd::HttpdSpec;
-pub use net::NetSpec;
-pub use nginx::NginxSpec;
-pub use target::TargetSpec;
+/// How one kind of server is started.
+pub trait ServerKind {
+    /// What it will start, in words; what this machine lacks for it is an error.
+    fn describe(&self) -> Result<String, LabError>;
 
-/// The program that answers, as the plan keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerSpec {
-    /// It is up already; tare can neither start nor restart it.
-    Up,
-    Command(CommandSpec),
-    Nginx(NginxSpec),
-    Httpd(HttpdSpec),
-    Target(Box<TargetSpec>),
-    Net(NetSpec),
+    /// The same for a place with programs of its own.
+    fn describe_elsewhere(&self) -> String {
+        String::new()
+    }
+
+    /// The programs and files that it needs where it runs, by their absolute paths.
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError>;
+
+    /// What to start, made anew for each launch.
+    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError>;
+}
+
+/// The registry: a line for each kind that tare starts.
+fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
+    Some(match spec {
+        ServerSpec::Up => return None,
+        ServerSpec::Command(spec) => spec,
+        ServerSpec::Nginx(spec) => spec,
+        ServerSpec::Httpd(spec) => spec,
+        ServerSpec::Target(spec) => spec,
+        ServerSpec::Net(spec) => spec,
+    })
+}
+
+/// Checks what can be checked before anything starts; what it will create, in words.
+pub fn describe(spec: &ServerSpec) -> Result<String, LabError> {
+    spec.facts().check()?;
+    kind(spec).map_or(Ok("already up".into()), ServerKind::describe)
+}
+
+/// What a place with programs of its own must have for it; an error where tare cannot tell.
+pub fn describe_elsewhere(spec: &ServerSpec) -> Result<String, LabError> {
+    spec.facts().check()?;
+    spec.facts().can_start_elsewhere()?;
+    Ok(kind(spec).map_or("already up".into(), ServerKind::describe_elsewhere))
+}
+
+/// The programs and files that it needs where it runs, by their absolute paths.
+pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, LabError> {
+    kind(spec).map_or(Ok(Vec::new()), ServerKind::needs)
+}
+
+/// What to start, made anew for each launch.
+pub fn recipe(spec: &ServerSpec, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    let up = || LabError::Usage("a server that is already up is not started".into());
+    kind(spec).ok_or_else(up)?.recipe(kitchen)
 }
 
 /// What a recipe may know of the place it is made for.
@@ -62,90 +95,6 @@ pub struct Kitchen<'a> {
     pub fixed: Option<SocketAddr>,
     /// What nginx puts in the path of its requests.
     pub filter: Option<&'a FilterSpec>,
-}
-
-impl ServerSpec {
-    /// What to start, made anew for each launch.
-    pub fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        match self {
-            Self::Up => Err(LabError::Usage("a server that is already up is not started".into())),
-            Self::Command(spec) => spec.recipe(kitchen),
-            Self::Nginx(spec) => spec.recipe(kitchen),
-            Self::Httpd(spec) => spec.recipe(kitchen),
-            Self::Target(spec) => spec.recipe(kitchen),
-            Self::Net(spec) => spec.recipe(kitchen),
-        }
-    }
-
-    /// What a place with programs of its own must have for it; an error where tare cannot tell.
-    pub fn describe_elsewhere(&self) -> Result<String, LabError> {
-        match self {
-            Self::Up => Ok("already up".into()),
-            Self::Command(spec) => Ok(format!("starts there: {}", spec.command)),
-            Self::Nginx(spec) if spec.config.is_none() => Ok("starts the place's nginx".into()),
-            Self::Nginx(_) => Err(LabError::Usage(
-                "nginx's own config is a file of this machine; in a place with programs of its \
-                 own, write a command"
-                    .into(),
-            )),
-            Self::Net(spec) => spec.check().map(|()| "its agent is the endpoint".into()),
-            Self::Httpd(_) | Self::Target(_) => Err(LabError::Usage(
-                "a place with programs of its own (an image, another machine) runs nginx or a \
-                 command"
-                    .into(),
-            )),
-        }
-    }
-
-    /// Checks what can be checked before anything starts; what it will create, in words.
-    pub fn describe(&self) -> Result<String, LabError> {
-        match self {
-            Self::Up => Ok("already up".into()),
-            Self::Command(spec) => Ok(format!("starts: {}", spec.command)),
-            Self::Nginx(spec) => spec.describe(),
-            Self::Httpd(spec) => spec.describe(),
-            Self::Target(spec) => {
-                check_body(spec.body_bytes.unwrap_or(0))?;
-                Ok(format!("starts: tare target {}", spec.flags().join(" ")))
-            }
-            Self::Net(spec) => {
-                spec.check()?;
-                Ok(format!("starts: tare net --serve {}", spec.flags().join(" ")))
-            }
-        }
-    }
-
-    /// The programs and files that it needs where it runs, by their absolute paths.
-    pub fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
-        match self {
-            Self::Up => Ok(Vec::new()),
-            Self::Command(spec) => Ok(spec.needs()),
-            Self::Nginx(spec) => spec.needs(),
-            Self::Httpd(spec) => spec.needs(),
-            Self::Target(_) => Ok(vec![programs::own()?]),
-            // What `exec` executes.
-            Self::Net(_) => Ok(vec![programs::own()?, "/bin/true".into()]),
-        }
-    }
-
-    /// Whether a filter can be put in its path; else why not.
-    pub fn takes_filters(&self) -> Result<(), String> {
-        match self {
-            Self::Nginx(spec) if spec.config.is_none() => Ok(()),
-            Self::Nginx(_) => Err("a filter goes into a configuration made by tare, not into \
-                                   one's own: leave out config"
-                .into()),
-            _ => Err("a filter needs a server of kind nginx".into()),
-        }
-    }
-
-    pub fn tls(&self) -> bool {
-        match self {
-            Self::Nginx(spec) => spec.tls,
-            Self::Target(spec) => spec.tls,
-            _ => false,
-        }
-    }
 }
 
 impl Kitchen<'_> {
@@ -258,18 +207,6 @@ fn utf8(path: &Path) -> Result<&str, LabError> {
     path.to_str().ok_or_else(|| {
         LabError::Environment(format!("{} is not UTF-8, which servers need", path.display()))
     })
-}
-
-/// Pages are made in memory, here and in the server.
-pub const BODY_BYTES_MAX: u32 = 64 << 20;
-
-fn check_body(bytes: u32) -> Result<(), LabError> {
-    match bytes <= BODY_BYTES_MAX {
-        true => Ok(()),
-        false => Err(LabError::Usage(format!(
-            "body_bytes = {bytes}: at most {BODY_BYTES_MAX} (64 MiB) are supported"
-        ))),
-    }
 }
 
 /// A static page of so many bytes.

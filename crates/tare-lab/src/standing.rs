@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tare_stats::samples::Proof;
+use tare_model::samples::Proof;
 
 use crate::agent::Agent;
 use crate::error::LabError;

@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 use tare_lab::lab::Placed;
 use tare_lab::launch::Launched;
-use tare_lab::places::spec::HostSpec;
-use tare_lab::places::{ClientSpec, PlaceSpec};
-use tare_lab::servers::{CommandSpec, HttpdSpec, NginxSpec, ServerSpec};
 use tare_lab::{Event, Lab, LabError, LabPlan, processes};
+use tare_model::places::HostSpec;
+use tare_model::places::{ClientSpec, PlaceSpec};
+use tare_model::servers::{CommandSpec, HttpdSpec, NginxSpec, ServerSpec};
 
 struct Bench {
     lab: Lab,

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tare_io::DurationNs;
+use tare_model::status::StatusSet;
 
-use crate::engine::StatusSet;
 use crate::http1::{Capture, Reply, Wanted};
 use crate::source::{Asked, Source};
 

@@ -15,13 +15,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
 use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, SocketOptions, Wait};
+use tare_model::net::Protocol;
+use tare_model::status::StatusSet;
 
 use crate::deadlines::Deadlines;
 use crate::failure::Failure;
 use crate::http1::{HeadMemo, ReplyParser};
-use crate::net::Protocol;
 use crate::net::messages::{MessageReader, Messages};
 use crate::pacer::Pacer;
 use crate::source::Source;
@@ -77,39 +77,6 @@ pub struct WaitPolicy {
     pub linger: DurationNs,
     /// Open loop: poll this long before a request is due.
     pub spin: DurationNs,
-}
-
-/// A set of status codes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusSet {
-    ranges: Vec<(u16, u16)>,
-}
-
-impl StatusSet {
-    pub fn success() -> Self {
-        Self { ranges: vec![(200, 299)] }
-    }
-
-    pub fn any() -> Self {
-        Self { ranges: vec![(100, 999)] }
-    }
-
-    /// Reads `200`, `2xx`, `200-399` and lists of them.
-    pub fn parse(text: &str) -> Option<Self> {
-        let code = |text: &str| text.parse().ok().filter(|code| (100..=999).contains(code));
-        let ranges = text.split(',').map(|part| match part.split_once('-') {
-            Some((low, high)) => Some((code(low)?, code(high)?)).filter(|(low, high)| low <= high),
-            None => match part.strip_suffix("xx") {
-                Some(hundreds) => code(&format!("{hundreds}00")).map(|low| (low, low + 99)),
-                None => code(part).map(|code| (code, code)),
-            },
-        });
-        Some(Self { ranges: ranges.collect::<Option<_>>()? })
-    }
-
-    pub fn contains(&self, status: u16) -> bool {
-        self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&status))
-    }
 }
 
 /// One stretch of load: the ramp is thrown away, the window counts, the drain does not.

@@ -16,6 +16,7 @@ pub mod measured;
 pub mod net;
 pub mod order;
 pub mod pacer;
+pub mod plan;
 pub mod probe;
 pub mod request;
 pub mod run;
@@ -25,7 +26,7 @@ pub mod tally;
 pub mod tls;
 mod worker;
 
-pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, StatusSet, Stretch, WaitPolicy};
+pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, Stretch, WaitPolicy};
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
 pub use run::{

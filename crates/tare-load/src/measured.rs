@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint};
-use tare_stats::samples::{Counts, NUMBER_MAX, Series};
-use tare_stats::{Distribution, plain};
+use tare_model::net::Protocol;
+use tare_model::samples::{Counts, NUMBER_MAX, Series};
+use tare_model::{Distribution, plain};
 
-use crate::net::Protocol;
 use crate::run::LoadPlan;
 use crate::session::{Recorded, SliceReport};
 use crate::tally::Tally;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint, ReactorKind, SocketOptions};
+use tare_model::net::Protocol;
+use tare_model::status::StatusSet;
 
-use crate::engine::{Edges, EngineConfig, Lifetime, StatusSet, Stretch, WaitPolicy};
-use crate::net::Protocol;
+use crate::engine::{Edges, EngineConfig, Lifetime, Stretch, WaitPolicy};
 use crate::pacer::RateProfile;
 use crate::run::{LoadPlan, PlannedSource};
 use crate::source::FixedRequest;

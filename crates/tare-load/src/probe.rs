@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tare_io::DurationNs;
-use tare_stats::samples::Probe;
+use tare_model::net::Protocol;
+use tare_model::samples::Probe;
 
 use crate::engine::{Edges, Lifetime, Stretch};
 use crate::http1::{Capture, Reply, Wanted};
-use crate::net::Protocol;
 use crate::run::{LoadError, LoadPlan, PlannedSource};
 use crate::session::{Session, SliceReport};
 use crate::source::{Asked, Source};

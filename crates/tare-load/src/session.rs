@@ -19,11 +19,11 @@ use tare_io::uring::UringReactor;
 use tare_io::{
     Buffers, DurationNs, Endpoint, Instant, Random, Reactor, ReactorKind, SetupError, Tuning,
 };
+use tare_model::net::Protocol;
 
 use crate::bodies::Seen;
 use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Stretch};
 use crate::histogram::Histogram;
-use crate::net::Protocol;
 use crate::net::calls::CallsLane;
 use crate::net::stream::{StreamLane, Who};
 use crate::run::{LoadError, LoadPlan, plan_of};

@@ -166,7 +166,7 @@ impl TlsSession {
         let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
         let state = self.connection.process_new_packets().map_err(|error| {
             // A certificate has as many names as it likes.
-            tare_stats::plain::short(&error.to_string(), WHY_CHARS_MAX)
+            tare_model::plain::short(&error.to_string(), WHY_CHARS_MAX)
         })?;
         self.said_goodbye |= state.peer_has_closed();
         if read == 0 && !input.is_empty() && !self.said_goodbye {

@@ -1,7 +1,7 @@
 //! The forms that reports come in. What measures makes a [`Document`]; what writes asks it for a
 //! [`Form`]; a new form is a line here and an arm in the documents that have it.
 
-use tare_stats::plain;
+use tare_model::plain;
 
 /// A form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

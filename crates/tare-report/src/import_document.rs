@@ -5,13 +5,14 @@ use serde::Serialize;
 use tare_import::audit::{Finding, audit};
 use tare_import::compare::{Compared, compare, values};
 use tare_import::{Group, Import, Sample, Tool};
+use tare_model::Metric;
 use tare_stats::estimate::mean;
-use tare_stats::{Metric, Severity, Verdict};
+use tare_stats::{Severity, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
-use crate::run_words::{Table, noun, signed};
-use crate::units::{bytes, duration, rate};
+use crate::run_words::{Table, noun, number, signed};
+use crate::units::bytes;
 
 mod csv;
 mod text;
@@ -65,14 +66,14 @@ impl Document for ImportDocument {
 }
 
 /// What is shown of each variant, where any has it.
-const COLUMNS: [(Metric, &str); 7] = [
-    (Metric::Throughput, "requests/s"),
-    (Metric::Bandwidth, "bandwidth"),
-    (Metric::LatencyMean, "mean"),
-    (Metric::LatencyP50, "p50"),
-    (Metric::LatencyP90, "p90"),
-    (Metric::LatencyP99, "p99"),
-    (Metric::LatencyP999, "p99.9"),
+const COLUMNS: [Metric; 7] = [
+    Metric::Throughput,
+    Metric::Bandwidth,
+    Metric::LatencyMean,
+    Metric::LatencyP50,
+    Metric::LatencyP90,
+    Metric::LatencyP99,
+    Metric::LatencyP999,
 ];
 
 /// Stands at a value that is void.
@@ -89,16 +90,16 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let import = &document.import;
     let samples = &import.samples;
     let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
-    let columns: Vec<(Metric, &str)> = COLUMNS.into_iter().filter(|(m, _)| has(*m)).collect();
+    let columns: Vec<Metric> = COLUMNS.into_iter().filter(|metric| has(*metric)).collect();
     let has_replies = samples.iter().any(|sample| sample.reply_bytes().is_some());
     let all_bodies = samples.iter().all(|sample| sample.seen.bytes_are_bodies);
     let has_index = samples.iter().any(|sample| sample.seen.other.contains_key("index"));
     let mut header = vec![String::new()];
     // UnixBench counts loops, not requests.
     let loops = samples.iter().all(|sample| sample.tool == Tool::Unixbench);
-    header.extend(columns.iter().map(|(metric, title)| match (metric, loops) {
+    header.extend(columns.iter().map(|metric| match (metric, loops) {
         (Metric::Throughput, true) => "a second".to_owned(),
-        _ => (*title).to_owned(),
+        _ => metric.row().title.to_owned(),
     }));
     header.extend(has_index.then(|| "index".to_owned()));
     header.extend(has_replies.then(|| "bytes/reply".to_owned()));
@@ -106,7 +107,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let mut rows = Vec::new();
     for Group { case, variant, samples: own } in import.groups() {
         let mut row = vec![place_name(document, case, variant)];
-        row.extend(columns.iter().map(|(metric, _)| {
+        row.extend(columns.iter().map(|metric| {
             let mark = if document.is_void(case, variant, *metric) { VOID } else { "" };
             cell(&own, *metric) + mark
         }));
@@ -119,7 +120,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
             has_replies
                 .then(|| reply.map_or("–".into(), |reply| format!("{}{what}", bytes(reply)))),
         );
-        let runs = columns.iter().map(|(metric, _)| values(&own, *metric).len()).max();
+        let runs = columns.iter().map(|metric| values(&own, *metric).len()).max();
         row.push(runs.unwrap_or(0).to_string());
         let compared = document.asked(case, variant);
         row.push(match compared {
@@ -147,12 +148,7 @@ fn cell(samples: &[&Sample], metric: Metric) -> String {
     if values.is_empty() {
         return "–".into();
     }
-    let value = mean(&values);
-    match metric {
-        Metric::Throughput => rate(value),
-        Metric::Bandwidth => format!("{}/s", bytes(value)),
-        _ => duration(value.round() as u64),
-    }
+    number(metric, mean(&values))
 }
 
 pub(crate) fn overhead(compared: &Compared) -> String {

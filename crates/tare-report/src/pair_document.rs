@@ -4,8 +4,9 @@ mod guards;
 mod words;
 
 use serde::Serialize;
+use tare_model::Metric;
 use tare_stats::change::{ChangeQuestion, Match, changes};
-use tare_stats::{Estimate, Metric, Verdict};
+use tare_stats::{Estimate, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;

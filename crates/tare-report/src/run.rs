@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_stats::samples::Probe;
-use tare_stats::{Estimate, Metric, Verdict};
+use tare_model::Metric;
+use tare_model::samples::Probe;
+use tare_stats::{Estimate, Verdict};
 
 use crate::guards::Severity;
 

@@ -1,6 +1,6 @@
 //! From digested rounds to the report: the same rounds give the same report, to the byte.
 
-use tare_stats::samples::{Counts, Launch, MachineUse};
+use tare_model::samples::{Counts, Launch, MachineUse};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 

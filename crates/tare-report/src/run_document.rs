@@ -1,7 +1,8 @@
 //! A run with all that its reports are made from, and the forms it has.
 
-use tare_stats::samples::{Counts, Series};
-use tare_stats::{Distribution, RoundDigest};
+use tare_model::Distribution;
+use tare_model::samples::{Counts, Series};
+use tare_stats::RoundDigest;
 
 use crate::exports::Part;
 use crate::form::{Document, Form};

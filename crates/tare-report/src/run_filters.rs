@@ -1,8 +1,9 @@
 //! Filters in a report: what proves that they were there, and what their calls alone would cost.
 
+use tare_model::Metric;
+use tare_model::samples::Launch;
 use tare_stats::estimate::sidak;
-use tare_stats::samples::Launch;
-use tare_stats::{Comparison, Estimate, Metric};
+use tare_stats::{Comparison, Estimate};
 
 use crate::guards::Severity;
 use crate::run::RunGuard;

@@ -1,8 +1,8 @@
 //! What a run says against itself: each guard looks at one thing, in one sentence.
 
+use tare_model::samples::{Probe, Series};
 use tare_stats::Verdict;
 use tare_stats::estimate::mean;
-use tare_stats::samples::{Probe, Series};
 use tare_stats::shape::{trend, two_modes};
 
 use crate::guards::Severity;
@@ -278,7 +278,7 @@ fn rate_missed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 }
 
 fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
-    let mut merged = tare_stats::Distribution::default();
+    let mut merged = tare_model::Distribution::default();
     for digest in evidence.digests {
         if let Some(lag) = digest.variants[variant].latency(Series::SendLag) {
             merged.merge(lag);

@@ -1,7 +1,8 @@
 //! What a run's intervals are made of, for who wants to make them himself: a row a round, variant
 //! and metric.
 
-use tare_stats::{Metric, analyse};
+use tare_model::Metric;
+use tare_stats::analyse;
 
 use crate::exports::csv::quote;
 use crate::run_document::RunDocument;

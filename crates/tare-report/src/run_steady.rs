@@ -1,9 +1,10 @@
 //! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
 //! exposed to.
 
+use tare_model::samples::LaunchLoad;
+use tare_model::sustained::Sustained;
 use tare_stats::estimate::{Estimate, mean};
-use tare_stats::samples::LaunchLoad;
-use tare_stats::sustained::{Agreement, Check, Sustained, still_changes};
+use tare_stats::sustained::{Agreement, Check, still_changes};
 
 use crate::guards::Severity;
 use crate::run::{Bounds, Comparison, Exposure, RunGuard, RunReport, SustainedCheck};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_stats::{Estimate, Metric, Verdict};
+use tare_model::Metric;
+use tare_stats::{Estimate, Verdict};
 
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
 use crate::run_sweep::{Sweep, SweepCell};

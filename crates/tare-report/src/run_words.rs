@@ -1,21 +1,23 @@
 //! A run in words and cells: what the terminal and Markdown share.
 
-use tare_stats::{Estimate, Metric, Verdict};
+use tare_model::Metric;
+use tare_model::metric::{Phrase, Unit};
+use tare_stats::{Estimate, Verdict};
 
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::run_steady::{confirmed, exposed, placed};
 use crate::units::{bytes, duration, rate};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [(Metric, &str); 8] = [
-    (Metric::Bandwidth, "bandwidth"),
-    (Metric::SystemCall, "a call"),
-    (Metric::Throughput, "requests/s"),
-    (Metric::LatencyP50, "p50"),
-    (Metric::LatencyP99, "p99"),
-    (Metric::ServerCpu, "CPU/request"),
-    (Metric::ServerRss, "memory"),
-    (Metric::FilterCall, "call"),
+const COLUMNS: [Metric; 8] = [
+    Metric::Bandwidth,
+    Metric::SystemCall,
+    Metric::Throughput,
+    Metric::LatencyP50,
+    Metric::LatencyP99,
+    Metric::ServerCpu,
+    Metric::ServerRss,
+    Metric::FilterCall,
 ];
 
 /// The table: a header, then a row a variant, all as text.
@@ -28,7 +30,7 @@ pub fn table(report: &RunReport) -> Table {
     let asked: Vec<Metric> = asked(report);
     let columns = columns(report);
     let mut header = vec![String::new()];
-    header.extend(columns.iter().map(|(_, title)| (*title).to_owned()));
+    header.extend(columns.iter().map(|metric| metric.row().title.to_owned()));
     for metric in &asked {
         header.push(match asked.as_slice() {
             [_] => "overhead".to_owned(),
@@ -41,7 +43,7 @@ pub fn table(report: &RunReport) -> Table {
     }
     let rows = report.variants.iter().map(|variant| {
         let mut row = vec![variant.name.clone()];
-        row.extend(columns.iter().map(|(metric, _)| cell(*metric, variant.metric(*metric))));
+        row.extend(columns.iter().map(|metric| cell(*metric, variant.metric(*metric))));
         for metric in &asked {
             let comparison = report.asked_of(&variant.name).find(|c| c.metric == *metric);
             match comparison {
@@ -59,17 +61,19 @@ pub fn table(report: &RunReport) -> Table {
     Table { rows: rows.collect(), header }
 }
 
-/// What is shown of each variant, with its title.
-pub(crate) fn columns(report: &RunReport) -> Vec<(Metric, &'static str)> {
+/// What is shown of each variant.
+pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
     let asked = asked(report);
-    COLUMNS.into_iter().filter(|(m, _)| has(*m) && tells(*m, &asked)).collect()
+    let mut columns = COLUMNS.to_vec();
+    columns.extend(asked.iter().filter(|metric| !COLUMNS.contains(metric)));
+    columns.retain(|metric| has(*metric) && tells(*metric, &asked));
+    columns
 }
 
 /// Of the columns of what was asked for.
 pub fn titles_of_asked(report: &RunReport) -> Vec<&'static str> {
-    let asked = asked(report);
-    COLUMNS.into_iter().filter(|(metric, _)| asked.contains(metric)).map(|(_, t)| t).collect()
+    asked(report).into_iter().map(|metric| metric.row().title).collect()
 }
 
 /// Whether a column says anything where these are compared.
@@ -119,14 +123,7 @@ pub fn verdict_word(metric: Metric, verdict: Verdict) -> &'static str {
 }
 
 fn is_use(metric: Metric) -> bool {
-    matches!(
-        metric,
-        Metric::ServerRss
-            | Metric::ServerSwitches
-            | Metric::ServerCpu
-            | Metric::ServerCpuUser
-            | Metric::ServerCpuSystem
-    )
+    metric.row().phrase == Phrase::Costs
 }
 
 /// From here on people count in times, not in percent.
@@ -173,15 +170,18 @@ pub(crate) const BEYOND: f64 = 99_999.0;
 
 /// A metric's value for people.
 pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
-    let Some(Estimate { point, .. }) = value else { return "–".into() };
-    match metric {
-        Metric::Throughput => rate(*point),
-        Metric::Bandwidth => format!("{}/s", bytes(*point)),
-        Metric::ServerRss => bytes(*point),
-        Metric::FilterCall => format!("{point:.1}ns"),
-        Metric::SystemCall if *point < 1000.0 => format!("{point:.1}ns"),
-        Metric::ServerSwitches => format!("{point:.3}"),
-        _ => duration(point.round() as u64),
+    value.map_or("–".into(), |value| number(metric, value.point))
+}
+
+/// A number of that metric for people.
+pub fn number(metric: Metric, value: f64) -> String {
+    match metric.row().unit {
+        Unit::Rate => rate(value),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+        Unit::Bytes => bytes(value),
+        Unit::ShortTime if value < 1000.0 => format!("{value:.1}ns"),
+        Unit::Number => format!("{value:.3}"),
+        Unit::Time | Unit::ShortTime => duration(value.round() as u64),
     }
 }
 
@@ -330,35 +330,17 @@ const ROOM: f64 = 0.95;
 /// "is slower by 3 % than", and the like; `by` is how much.
 fn words(metric: Metric, worse: bool, by: &str) -> String {
     let pick = |a: &'static str, b: &'static str| if worse { a } else { b };
-    match metric {
-        Metric::Throughput => format!("is {by} {} than", pick("slower", "faster")),
-        Metric::Bandwidth => format!("carries {by} {} than", pick("less", "more")),
-        metric if is_use(metric) => {
-            format!("costs {by} {} {} than", pick("more", "less"), noun(metric))
-        }
-        _ => format!("is {by} {} in {} than", pick("slower", "faster"), noun(metric)),
+    let noun = noun(metric);
+    match metric.row().phrase {
+        Phrase::Slower => format!("is {by} {} than", pick("slower", "faster")),
+        Phrase::Carries => format!("carries {by} {} than", pick("less", "more")),
+        Phrase::Costs => format!("costs {by} {} {noun} than", pick("more", "less")),
+        Phrase::SlowerIn => format!("is {by} {} in {noun} than", pick("slower", "faster")),
     }
 }
 
 pub fn noun(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Throughput => "throughput",
-        Metric::Bandwidth => "bandwidth",
-        Metric::LatencyMean => "mean latency",
-        Metric::LatencyP50 => "p50 latency",
-        Metric::LatencyP90 => "p90 latency",
-        Metric::LatencyP99 => "p99 latency",
-        Metric::LatencyP999 => "p99.9 latency",
-        Metric::ConnectP50 => "connecting (p50)",
-        Metric::HandshakeP50 => "the TLS handshake (p50)",
-        Metric::ServerCpu => "server CPU a request",
-        Metric::ServerCpuUser => "user CPU a request",
-        Metric::ServerCpuSystem => "system CPU a request",
-        Metric::ServerSwitches => "context switches a request",
-        Metric::ServerRss => "memory",
-        Metric::FilterCall => "one call of the filter",
-        Metric::SystemCall => "one call",
-    }
+    metric.row().noun
 }
 
 /// With its first letter large, for the beginning of a line.

@@ -1,7 +1,9 @@
 //! Slices in the order they ran, reduced to what a picture of the whole run needs.
 
-use tare_stats::Metric;
-use tare_stats::samples::{Round, Series, Slice};
+use tare_model::Metric;
+use tare_model::metric::Basis;
+use tare_model::samples::{Round, Series, Slice};
+use tare_stats::digest::observed;
 
 /// Every slice of a run, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,17 +32,13 @@ impl Timeline {
     }
 }
 
-/// What a single slice can say of a metric: a rate, or the mean of its latencies.
+/// What a single slice shows of a metric: a rate, or the mean of its latencies.
 fn value(slice: &Slice, metric: Metric) -> Option<f64> {
-    let counts = &slice.counts;
-    let seconds = counts.window_ns as f64 / 1e9;
-    match metric {
-        Metric::Throughput => Some(counts.good as f64 / seconds),
-        Metric::Bandwidth => Some(counts.body_bytes as f64 / seconds),
-        Metric::SystemCall => {
-            (counts.calls > 0).then(|| counts.window_ns as f64 / counts.calls as f64)
-        }
-        _ => slice.latency(Series::Headline)?.mean_ns(),
+    match metric.basis() {
+        // Without a good reply the rate is 0, which is worth a mark.
+        Basis::Cycle if slice.counts.good == 0 && metric.more_is_better() => Some(0.0),
+        Basis::Cycle => metric.number(&observed(slice, None)),
+        Basis::Quantile(..) | Basis::Total => slice.latency(Series::Headline)?.mean_ns(),
     }
 }
 
@@ -56,6 +54,5 @@ pub fn metric_of(asked: &[Metric]) -> Metric {
 }
 
 fn is_latency(metric: Metric) -> bool {
-    matches!(metric.basis(), tare_stats::metric::Basis::Quantile(..))
-        || metric == Metric::LatencyMean
+    matches!(metric.basis(), Basis::Quantile(..)) || metric == Metric::LatencyMean
 }

@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
+use tare_model::samples::{
+    Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
+};
+use tare_model::sustained::{Bin, Sustained, WarmUp};
+use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
 use tare_report::guards::Severity;
 use tare_report::import_document::ImportDocument;
@@ -19,11 +24,7 @@ use tare_report::run_sweep::MissingCell;
 use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_report::{run_csv, run_markdown, run_text};
-use tare_stats::samples::{
-    Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
-};
-use tare_stats::sustained::{Bin, Sustained, WarmUp};
-use tare_stats::{Distribution, Metric, Question, RoundDigest, Verdict, digest};
+use tare_stats::{Question, RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
     let variant = |name: &str| VariantFacts {

@@ -2,8 +2,8 @@
 //! with rests between them, and under load that does not let up.
 
 use tare_io::{DurationNs, Instant, Random};
-use tare_stats::samples::{Counts, Launch, Ramps, Round, ServerUse, Slice};
-use tare_stats::sustained::{Bin, Sustained, WarmUp};
+use tare_model::samples::{Counts, Launch, Ramps, Round, ServerUse, Slice};
+use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_target::effort::{Effort, Habit};
 
 /// What a server does.

@@ -10,9 +10,8 @@ use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
 use tare_load::request::RequestParts;
 use tare_load::session::Session;
-use tare_load::{
-    EngineConfig, Lifetime, LoadError, LoadPlan, PlannedSource, StatusSet, Stretch, WaitPolicy,
-};
+use tare_load::{EngineConfig, Lifetime, LoadError, LoadPlan, PlannedSource, Stretch, WaitPolicy};
+use tare_model::status::StatusSet;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::stats::Counter;

@@ -6,16 +6,19 @@
 
 use serde::Deserialize;
 use tare_io::DurationNs;
+use tare_model::Metric;
+use tare_model::samples::{Launch, Probe, Round};
+use tare_model::sustained::{Sustained, WarmUp};
 use tare_report::run::RunReport;
 use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
-use tare_stats::samples::{Launch, Probe, Round};
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
 use tare_stats::surveys::{Surveys, are_over};
-use tare_stats::sustained::{Agreement, Sustained, WarmUp};
-use tare_stats::{Metric, Question, RoundDigest, Verdict, analyse, digest};
+use tare_stats::sustained::Agreement;
+use tare_stats::sustained::warm_up;
+use tare_stats::{Question, RoundDigest, Verdict, analyse, digest};
 use tare_target::effort::Habit;
 
 const BASE: DurationNs = DurationNs::from_us(20);
@@ -210,7 +213,7 @@ impl Run {
         let mut given = vec![WarmUp::default(); 2];
         if self.surveys.wants_another() {
             let mut seen = lab.together(SUSTAINED, true);
-            let warm = |seen: &[Sustained]| seen.iter().map(Sustained::warm_up).collect();
+            let warm = |seen: &[Sustained]| seen.iter().map(warm_up).collect();
             let mut found: Vec<WarmUp> = warm(&seen);
             if !are_over(&found, SUSTAINED.as_ns()) {
                 let more = DurationNs::from_ns(WARMUP_MAX.as_ns() - SUSTAINED.as_ns());

@@ -1,8 +1,11 @@
 //! From digested rounds to estimates and verdicts.
 
+use tare_model::Metric;
+use tare_model::metric::{Basis, Observed};
+use tare_model::samples::{Counts, ServerUse};
+
 use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
-use crate::metric::{Basis, Metric};
 use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 use crate::weighted;
@@ -95,6 +98,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             }
         }
     }
+    let totals: Vec<Total> = (0..variants).map(|variant| Total::of(digests, variant)).collect();
     let asked = |metric: &Metric| question.metrics.contains(metric);
     let family = |wanted: bool| found.iter().filter(|(_, m, _)| asked(m) == wanted).count();
     let levels = [sidak(question.level, family(false)), sidak(question.level, family(true))];
@@ -106,7 +110,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let ratio = Estimate { level, ..with_systematic(ratio).from_log() };
         let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
         let verdict = Verdict::of(&overhead_percent, question.tolerance);
-        let ratio_of_totals = totals_ratio(digests, variant, question.baseline, metric);
+        let ratio_of_totals = totals[variant].ratio_to(&totals[question.baseline], metric);
         let pair = [question.baseline, variant];
         let sustained = sustained::check(digests, metric, pair, &ratio, question);
         let verdict = match sustained.map(|check| check.agreement) {
@@ -149,34 +153,44 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
     Metric::ALL.into_iter().filter_map(of).collect()
 }
 
-fn totals_ratio(
-    digests: &[RoundDigest],
-    variant: usize,
-    baseline: usize,
-    metric: Metric,
-) -> Option<f64> {
-    if metric.basis() != Basis::Cycle {
-        return None;
+/// All rounds of a variant as one.
+#[derive(Default)]
+struct Total {
+    counts: Counts,
+    server: Option<ServerUse>,
+    paid: u64,
+}
+
+impl Total {
+    fn of(digests: &[RoundDigest], variant: usize) -> Self {
+        digests.iter().fold(Self::default(), |mut total, digest| {
+            let round = &digest.variants[variant];
+            total.counts.add(&round.counts);
+            total.paid += round.paid;
+            total.server = match (total.server, round.server) {
+                (Some(sum), Some(more)) => Some(sum.plus(more)),
+                (sum, more) => sum.or(more),
+            };
+            total
+        })
     }
-    let total = |variant: usize| {
-        let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-        let sum =
-            |f: fn(&crate::digest::VariantRound) -> u64| rounds.clone().map(f).sum::<u64>() as f64;
-        match metric {
-            Metric::Throughput => sum(|r| r.counts.good) / sum(|r| r.counts.window_ns),
-            Metric::Bandwidth => sum(|r| r.counts.body_bytes) / sum(|r| r.counts.window_ns),
-            Metric::SystemCall => sum(|r| r.counts.window_ns) / sum(|r| r.counts.calls),
-            _ => sum(|r| r.server.map_or(0, |s| s.cpu_ns)) / sum(|r| r.paid),
-        }
-    };
-    Some(total(variant) / total(baseline)).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+
+    /// Of this variant's value to the baseline's, for metrics that are compared within cycles.
+    fn ratio_to(&self, base: &Self, metric: Metric) -> Option<f64> {
+        let number = |total: &Self| {
+            let Self { counts, server, paid } = total;
+            let (latencies, launch) = (&[][..], None);
+            metric.number(&Observed { counts, server: *server, paid: *paid, latencies, launch })
+        };
+        (metric.basis() == Basis::Cycle).then(|| Some(number(self)? / number(base)?))?
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::digest::digest;
-    use crate::samples::{Counts, Round, Slice};
+    use tare_model::samples::{Counts, Round, Slice};
 
     fn round(index: u32, good: &[[u64; 3]; 2]) -> RoundDigest {
         let slices = good.iter().enumerate().flat_map(|(variant, cycles)| {

@@ -4,10 +4,11 @@
 //! is not in the ratio to the baseline that ran beside it. So a variant's change is that of its
 //! ratio, and only a baseline's change is that of its values.
 
+use tare_model::Metric;
+
 use crate::analysis::{PRICE_OF_LOOKING, with_systematic};
 use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
-use crate::metric::Metric;
 use crate::verdict::Verdict;
 use crate::welch::Difference;
 
@@ -83,8 +84,8 @@ pub fn changes(
 mod tests {
     use super::*;
     use crate::digest::digest;
-    use crate::samples::{Counts, Round, Slice};
     use tare_io::Random;
+    use tare_model::samples::{Counts, Round, Slice};
 
     /// A run whose machine has a speed, and whose second variant has a cost.
     fn run(random: &mut Random, rounds: u32, speed: f64, cost: f64) -> Vec<RoundDigest> {

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::distribution::Distribution;
+use tare_model::metric::{Basis, Observed};
+use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, ServerUse, Slice};
+use tare_model::{Distribution, Metric};
+
 use crate::estimate::{trimmed_mean, trimmed_variance, variance};
-use crate::metric::{Basis, Metric};
-use crate::samples::{Counts, Launch, MachineUse, Round, Series, ServerUse, Slice};
 use crate::weighted;
 
 /// The share of cycles cut off at each end before their mean is taken.
@@ -61,6 +62,16 @@ impl VariantRound {
 
     pub fn log_ratio(&self, metric: Metric) -> Option<f64> {
         self.log_ratios[metric as usize]
+    }
+
+    pub fn observed(&self) -> Observed<'_> {
+        Observed {
+            counts: &self.counts,
+            server: self.server,
+            paid: self.paid,
+            latencies: &self.latencies,
+            launch: self.launch.as_ref(),
+        }
     }
 
     pub fn latency(&self, series: Series) -> Option<&Distribution> {
@@ -124,31 +135,8 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
             }
         }
     }
-    total.values = Metric::ALL.into_iter().map(|metric| value(metric, &total)).collect();
+    total.values = Metric::ALL.map(|metric| metric.number(&total.observed())).to_vec();
     total
-}
-
-/// The round's value of a metric; `None` where it was not measured, or is zero, which has no ratio.
-fn value(metric: Metric, round: &VariantRound) -> Option<f64> {
-    let counts = &round.counts;
-    let per_request = |n: u64| n as f64 / round.paid as f64;
-    let value = match metric.basis() {
-        Basis::Quantile(series, quantile) => round.latency(series)?.quantile(quantile)? as f64,
-        _ => match metric {
-            Metric::Throughput => counts.good as f64 / (counts.window_ns as f64 / 1e9),
-            Metric::Bandwidth => counts.body_bytes as f64 / (counts.window_ns as f64 / 1e9),
-            Metric::SystemCall => counts.window_ns as f64 / counts.calls as f64,
-            Metric::LatencyMean => round.latency(Series::Headline)?.mean_ns()?,
-            Metric::ServerCpu => per_request(round.server?.cpu_ns),
-            Metric::ServerCpuUser => per_request(round.server?.user_ns),
-            Metric::ServerCpuSystem => per_request(round.server?.system_ns),
-            Metric::ServerSwitches => per_request(round.server?.switches?),
-            Metric::ServerRss => round.launch.as_ref()?.rss_bytes? as f64,
-            Metric::FilterCall => round.launch.as_ref()?.call_ns?,
-            _ => return None,
-        },
-    };
-    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 /// What a slice's window used, and the replies that paid for.
@@ -164,19 +152,10 @@ fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<ServerUse>, u64) {
     }
 }
 
-/// The value of one slice, for metrics that are compared within cycles.
-fn slice_value(metric: Metric, slice: &Slice, launch: Option<&Launch>) -> Option<f64> {
-    let value = match metric {
-        Metric::Throughput => slice.throughput_per_s(),
-        Metric::Bandwidth => slice.counts.body_bytes as f64 / slice.counts.window_ns as f64,
-        Metric::SystemCall => slice.counts.window_ns as f64 / slice.counts.calls as f64,
-        Metric::ServerCpu => {
-            let (server, paid) = use_of(slice, launch);
-            server?.cpu_ns as f64 / paid as f64
-        }
-        _ => return None,
-    };
-    (value.is_finite() && value > 0.0).then_some(value)
+/// What a slice counted, for metrics that are compared within cycles.
+pub fn observed<'a>(slice: &'a Slice, launch: Option<&'a Launch>) -> Observed<'a> {
+    let (server, paid) = use_of(slice, launch);
+    Observed { counts: &slice.counts, server, paid, latencies: &slice.latencies, launch }
 }
 
 /// The slices of a variant with the baseline's of the same cycle.
@@ -199,8 +178,8 @@ fn log_ratio(
         let ratios: Option<Vec<f64>> = pairs
             .iter()
             .map(|(a, b)| {
-                let a = slice_value(metric, a, mine.launch.as_ref())?;
-                Some((a / slice_value(metric, b, base.launch.as_ref())?).ln())
+                let a = metric.number(&observed(a, mine.launch.as_ref()))?;
+                Some((a / metric.number(&observed(b, base.launch.as_ref()))?).ln())
             })
             .collect();
         // A slice without one good reply has no logarithm, and must not be dropped: the whole

@@ -1,6 +1,7 @@
 //! The method: samples to estimates to verdicts. Pure: no clock, no I/O, no randomness.
 //!
-//! [`samples`] is what was measured; [`digest`] reduces a round to one number a variant and metric;
+//! `tare_model::samples` is what was measured; [`digest`] reduces a round to one number a variant
+//! and metric;
 //! [`analysis`] turns rounds into estimates with intervals and verdicts; [`stopping`] says when to
 //! stop and how many slices a launch is worth. The why is in docs/method.md.
 
@@ -9,11 +10,7 @@
 pub mod analysis;
 pub mod change;
 pub mod digest;
-pub mod distribution;
 pub mod estimate;
-pub mod metric;
-pub mod plain;
-pub mod samples;
 pub mod shape;
 pub mod stopping;
 pub mod surveys;
@@ -24,7 +21,5 @@ pub mod welch;
 
 pub use analysis::{Analysis, Comparison, Question, analyse};
 pub use digest::{RoundDigest, digest};
-pub use distribution::Distribution;
 pub use estimate::Estimate;
-pub use metric::Metric;
 pub use verdict::{Severity, Verdict};

@@ -1,8 +1,9 @@
 //! When to stop, and how many slices a launch is worth.
 
+use tare_model::Metric;
+
 use crate::digest::{Scatter, TRIM};
 use crate::estimate::{Estimate, t_quantile};
-use crate::metric::Metric;
 use crate::verdict::ROUNDS_MIN;
 use crate::weighted;
 use crate::{Analysis, RoundDigest};

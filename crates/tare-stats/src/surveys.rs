@@ -1,7 +1,7 @@
 //! How long variants take to warm up, by what their first launches showed under load that does not
 //! let up.
 
-use crate::sustained::WarmUp;
+use tare_model::sustained::WarmUp;
 
 /// A warm-up that takes more than this share of the load is not known to be over.
 const OVER_SHARE: f64 = 0.6;

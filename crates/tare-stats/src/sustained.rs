@@ -5,48 +5,23 @@
 //! launches get seconds of load, all variants at the same time: they share the machine's weather,
 //! and what each costs is read from its own CPU time. See docs/method.md.
 
-use serde::{Deserialize, Serialize};
+use tare_model::Metric;
+use tare_model::samples::Launch;
+use tare_model::sustained::{Bin, Sustained, WarmUp};
 
 use crate::analysis::Question;
 use crate::digest::{RoundDigest, Scatter, VariantRound};
 use crate::estimate::{Estimate, mean, t_quantile, variance};
-use crate::metric::Metric;
-use crate::samples::Launch;
 
-/// One variant's part of a stretch of such load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sustained {
-    /// It began with the launch's first request.
-    pub cold: bool,
-    pub bins: Vec<Bin>,
-    /// Nearly all of its CPU time is one thread's: how long that waited for a CPU is then how long
-    /// the server did.
-    pub one_thread: bool,
+/// What a bin of load says of a server.
+trait Costs {
+    fn cost(self) -> Option<f64>;
+    fn yields(self) -> Option<f64>;
+    fn rate(self) -> Option<f64>;
+    fn idle(self) -> f64;
 }
 
-/// A piece of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bin {
-    pub ns: u64,
-    pub answered: u64,
-    /// Zero throughout where the server is not metered.
-    pub cpu_ns: u64,
-    /// Time that its busiest thread was ready to run, and was not running.
-    pub delay_ns: u64,
-}
-
-impl Bin {
-    pub fn plus(self, more: Self) -> Self {
-        Self {
-            ns: self.ns + more.ns,
-            answered: self.answered + more.answered,
-            cpu_ns: self.cpu_ns + more.cpu_ns,
-            delay_ns: self.delay_ns + more.delay_ns,
-        }
-    }
-
+impl Costs for Bin {
     fn cost(self) -> Option<f64> {
         positive(self.cpu_ns as f64 / self.answered as f64)
     }
@@ -75,14 +50,6 @@ fn sum(bins: &[Bin]) -> Bin {
     bins.iter().copied().fold(Bin::default(), Bin::plus)
 }
 
-/// How long a launch took until it did not change any more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WarmUp {
-    pub ns: u64,
-    pub requests: u64,
-}
-
 /// Bins that are looked at together.
 const SPAN: usize = 5;
 /// Changes up to this share (of a logarithm) are not looked for.
@@ -92,30 +59,24 @@ const STEADY_SIGMAS: f64 = 4.5;
 /// Compilers warm up in a few tiers.
 const STEPS_MAX: usize = 8;
 
-impl Sustained {
-    /// From its beginning until cost and rate are what they are at its end.
-    pub fn warm_up(&self) -> WarmUp {
-        let series = [Bin::cost, |bin: Bin| positive(bin.ns as f64 / bin.answered as f64)];
-        let bins = whole(&self.bins);
-        let until = series.into_iter().map(|of| settles(&logs(&bins, of))).max().unwrap_or(0);
-        let before = sum(&bins[..until.min(bins.len())]);
-        WarmUp { ns: before.ns, requests: before.answered }
-    }
+/// From the beginning until cost and rate are what they are at the end.
+pub fn warm_up(load: &Sustained) -> WarmUp {
+    let series = [Bin::cost, |bin: Bin| positive(bin.ns as f64 / bin.answered as f64)];
+    let bins = whole(&load.bins);
+    let until = series.into_iter().map(|of| settles(&logs(&bins, of))).max().unwrap_or(0);
+    let before = sum(&bins[..until.min(bins.len())]);
+    WarmUp { ns: before.ns, requests: before.answered }
+}
 
-    /// What comes after so long a warm-up.
-    fn after(&self, warm_ns: u64) -> &[Bin] {
-        let mut ns = 0;
-        let from = self.bins.iter().position(|bin| {
-            let is_after = ns >= warm_ns;
-            ns += bin.ns;
-            is_after
-        });
-        &self.bins[from.unwrap_or(self.bins.len())..]
-    }
-
-    fn ns(&self) -> u64 {
-        sum(&self.bins).ns
-    }
+/// What comes after so long a warm-up.
+fn after(load: &Sustained, warm_ns: u64) -> &[Bin] {
+    let mut ns = 0;
+    let from = load.bins.iter().position(|bin| {
+        let is_after = ns >= warm_ns;
+        ns += bin.ns;
+        is_after
+    });
+    &load.bins[from.unwrap_or(load.bins.len())..]
 }
 
 /// Bins in which there were no replies are told together with what follows: a server that stands
@@ -201,11 +162,11 @@ const BLOCKS: usize = 8;
 const LEFT_MIN: f64 = 0.3;
 
 fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Copy) -> Option<Seen> {
-    let warm = [base, mine].into_iter().filter(|s| s.cold).map(|s| s.warm_up().ns).max();
-    let (base, own) = (base.after(warm.unwrap_or(0)), mine.after(warm.unwrap_or(0)));
+    let warm = [base, mine].into_iter().filter(|s| s.cold).map(|s| warm_up(s).ns).max();
+    let (base, own) = (after(base, warm.unwrap_or(0)), after(mine, warm.unwrap_or(0)));
     let n = base.len().min(own.len());
     let (base, own) = (&base[..n], &own[..n]);
-    if n == 0 || (sum(own).ns as f64) < mine.ns() as f64 * LEFT_MIN {
+    if n == 0 || (sum(own).ns as f64) < sum(&mine.bins).ns as f64 * LEFT_MIN {
         return None;
     }
     let ratio = |range: std::ops::Range<usize>| {
@@ -338,9 +299,9 @@ const APART: f64 = 0.2;
 fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>) -> f64 {
     let of = |round: &VariantRound| {
         let load = sustained(round)?;
-        let warm_ns = if load.cold { load.warm_up().ns } else { 0 };
+        let warm_ns = if load.cold { warm_up(load).ns } else { 0 };
         let in_slices = round.server?.cpu_ns as f64 / round.paid as f64;
-        Some((sum(load.after(warm_ns)).cost()? / positive(in_slices)?).ln())
+        Some((sum(after(load, warm_ns)).cost()? / positive(in_slices)?).ln())
     };
     let shifts: Vec<f64> = rounds.filter_map(of).collect();
     if shifts.is_empty() { 0.0 } else { mean(&shifts) }
@@ -430,7 +391,7 @@ mod tests {
     #[test]
     fn warm_ups_are_found_where_there_are_any() {
         let warm_ms = |noise: f64, cost: &dyn Fn(f64) -> f64| -> Vec<u64> {
-            let found = (0..40).map(|seed| load(noise, seed, cost).warm_up().ns / 1_000_000);
+            let found = (0..40).map(|seed| warm_up(&load(noise, seed, cost)).ns / 1_000_000);
             let mut found: Vec<u64> = found.collect();
             found.sort_unstable();
             found

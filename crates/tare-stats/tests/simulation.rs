@@ -6,12 +6,13 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 use tare_io::Random;
-use tare_stats::samples::{Counts, Round, Slice};
+use tare_model::Metric;
+use tare_model::samples::{Counts, Round, Slice};
 use tare_stats::stopping::{
     CYCLES_MIN, PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
 use tare_stats::weighted::mean_of;
-use tare_stats::{Estimate, Metric, Question, RoundDigest, Verdict, analyse, digest};
+use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digest};
 
 /// What the machine does to measurements: as seen on two shared cores.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
-use tare_stats::Distribution;
+use tare_model::Distribution;
 
 /// The range and precision of the load engine's histograms, so that nothing is lost.
 const LOWEST_NS: u64 = 1;

@@ -2,8 +2,8 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
-use tare_stats::plain;
-use tare_stats::samples::{Launch, Round, Series, Slice};
+use tare_model::plain;
+use tare_model::samples::{Launch, Round, Series, Slice};
 
 use crate::{RunId, Store, StoreError, blob};
 
@@ -239,7 +239,7 @@ impl Store {
         Ok(slices)
     }
 
-    fn latencies(&self, slice: i64) -> Result<Vec<(Series, tare_stats::Distribution)>, StoreError> {
+    fn latencies(&self, slice: i64) -> Result<Vec<(Series, tare_model::Distribution)>, StoreError> {
         let query = || -> rusqlite::Result<Vec<(String, String, Vec<u8>)>> {
             let mut statement = self
                 .connection

@@ -1,7 +1,7 @@
 //! Writing: one transaction for each thing that was measured.
 
 use rusqlite::params;
-use tare_stats::samples::{Launch, MachineUse, Slice};
+use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;
 use crate::{RunId, Store, StoreError};

@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tare_stats::Distribution;
-use tare_stats::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
+use tare_model::Distribution;
+use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
 
 fn folder(name: &str) -> PathBuf {

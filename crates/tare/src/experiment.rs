@@ -1,6 +1,7 @@
 //! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
 
 mod place;
+mod server;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -10,19 +11,18 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_io::files::open_input;
-use tare_lab::ServerSpec;
-use tare_lab::filters::FilterSpec;
-use tare_lab::servers::{CommandSpec, HttpdSpec, NetSpec, NginxSpec, TargetSpec};
-use tare_stats::Metric;
+use tare_model::Metric;
+use tare_model::filters::FilterSpec;
+use tare_model::load::LoadSpec;
+use tare_model::plan::{PlanParts, Slices, Stop};
+use tare_model::text;
+use tare_model::variant::{Difference, Layer, Variant};
 use toml::Spanned;
 
 use crate::failure::Failure;
 use crate::load::plan::random_seed;
-use crate::load::spec::LoadSpec;
-use crate::load::text;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
 use crate::run::places::divide_cpus;
-use crate::run::plan::{Difference, Layer, Plan, Slices, Stop, Variant};
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ struct Written {
     #[serde(default)]
     cpus: CpuTable,
     #[serde(default)]
-    server: BTreeMap<String, Spanned<ServerTable>>,
+    server: BTreeMap<String, Spanned<server::Table>>,
     variant: Vec<VariantTable>,
     #[serde(default)]
     sweep: BTreeMap<String, Spanned<sweep::Values>>,
@@ -67,23 +67,6 @@ struct CpuTable {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ServerTable {
-    command: Option<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    #[serde(default, with = "text::optional_duration")]
-    ready_within: Option<DurationNs>,
-    access_log: Option<String>,
-    nginx: Option<NginxSpec>,
-    httpd: Option<HttpdSpec>,
-    target: Option<TargetSpec>,
-    net: Option<NetSpec>,
-    /// Where it answers; of a server without anything above: where it is up already.
-    url: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct VariantTable {
     name: String,
     server: Spanned<String>,
@@ -104,13 +87,11 @@ struct VariantTable {
     optional: bool,
 }
 
-const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-
 /// Experiments are short; a device has no end.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
-pub fn read(path: &Path) -> Result<Vec<Plan>, Failure> {
+pub fn read(path: &Path) -> Result<Vec<PlanParts>, Failure> {
     let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
     let file = open_input(path).map_err(|error| in_file(error.to_string()))?;
     let mut text = String::new();
@@ -177,7 +158,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     percent(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Plan>, Failure> {
+fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<PlanParts>, Failure> {
     let values = std::mem::take(&mut file.sweep);
     // What decides depends on the test, which may be swept.
     let chooses = file.stop.metrics.is_empty();
@@ -188,7 +169,7 @@ fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Plan>, Failure> {
     Ok(cells)
 }
 
-fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
+fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
     let servers = file.server;
     let path = file.load.path.clone().unwrap_or_else(|| "/".into());
     if !path.starts_with('/') {
@@ -209,7 +190,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
         true => default_metrics(&load),
         false => file.stop.metrics,
     };
-    Ok(Plan {
+    Ok(PlanParts {
         name: file.name,
         seed: file.seed.unwrap_or_else(random_seed),
         stop: Stop {
@@ -231,7 +212,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<Plan, Failure> {
 
 fn variant(
     table: VariantTable,
-    servers: &BTreeMap<String, Spanned<ServerTable>>,
+    servers: &BTreeMap<String, Spanned<server::Table>>,
     path: &str,
     source: &Source<'_>,
 ) -> Result<Variant, Failure> {
@@ -250,8 +231,8 @@ fn variant(
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(source.at(at, &format!("there is no server '{name}'; there are: {known}")));
     };
-    let spec = server_spec(&name, server, source)?;
-    let scheme = if spec.tls() { "https" } else { "http" };
+    let spec = server::spec(&name, server, source)?;
+    let scheme = if spec.facts().tls() { "https" } else { "http" };
     let own = table.url.or_else(|| server.get_ref().url.clone());
     Ok(Variant {
         name: table.name,
@@ -266,60 +247,6 @@ fn variant(
         client,
         optional: table.optional,
     })
-}
-
-fn server_spec(
-    name: &str,
-    table: &Spanned<ServerTable>,
-    source: &Source<'_>,
-) -> Result<ServerSpec, Failure> {
-    let at = table.span().start;
-    let table = table.get_ref();
-    let command = table.command.as_ref().map(|command| {
-        ServerSpec::Command(CommandSpec {
-            command: command.clone(),
-            env: table.env.clone(),
-            ready_within_ms: table.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
-            access_log: table.access_log.clone(),
-        })
-    });
-    let nginx = table.nginx.clone().map(|mut spec| {
-        spec.config = spec.config.map(|path| source.whole(&path));
-        spec.program = spec.program.map(|path| source.whole(&path));
-        ServerSpec::Nginx(spec)
-    });
-    let kinds = [
-        command,
-        nginx,
-        table.httpd.clone().map(ServerSpec::Httpd),
-        table.target.clone().map(|target| ServerSpec::Target(Box::new(target))),
-        table.net.clone().map(ServerSpec::Net),
-    ];
-    let mut kinds = kinds.into_iter().flatten();
-    match (kinds.next(), kinds.next(), &table.url) {
-        (Some(spec), None, _) => {
-            let of_commands =
-                !table.env.is_empty() || table.ready_within.is_some() || table.access_log.is_some();
-            if of_commands && !matches!(spec, ServerSpec::Command(_)) {
-                let text =
-                    format!("server '{name}': env, ready_within and access_log go with command");
-                return Err(source.at(at, &text));
-            }
-            Ok(spec)
-        }
-        (None, _, Some(_)) => Ok(ServerSpec::Up),
-        (None, _, None) => {
-            let text = format!(
-                "server '{name}' needs one of command, nginx, httpd, target or net, or the url of one \
-                 that is up already"
-            );
-            Err(source.at(at, &text))
-        }
-        (Some(_), Some(_), _) => {
-            let text = format!("server '{name}' is of two kinds; choose one");
-            Err(source.at(at, &text))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::fmt;
 use tare_io::SetupError;
 use tare_lab::LabError;
 use tare_load::LoadError;
+use tare_load::plan::PlanError;
+use tare_model::Invalid;
 use tare_store::StoreError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,21 @@ impl fmt::Display for Failure {
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         Self::Environment(error.to_string())
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        Self::Usage(invalid.0)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Usage(text) => Self::Usage(text),
+            PlanError::Environment(text) => Self::Environment(text),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
 mod commands;
 mod experiment;
 mod failure;
@@ -11,7 +12,6 @@ mod load;
 mod net;
 mod qperf;
 mod run;
-mod url;
 
 use std::process::ExitCode;
 

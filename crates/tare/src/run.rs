@@ -8,7 +8,6 @@
 pub mod cell;
 pub mod choices;
 mod clients;
-pub mod cold;
 pub mod command;
 pub mod filter_memory;
 pub mod finish;

@@ -1,6 +1,7 @@
 //! Mistakes in what was asked: of whom, how much, and whether it was the same for all.
 
-use tare_stats::{Metric, Severity};
+use tare_model::Metric;
+use tare_stats::Severity;
 
 use super::Finding;
 use crate::import::Import;

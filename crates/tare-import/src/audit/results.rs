@@ -1,6 +1,7 @@
 //! Mistakes that the results themselves show.
 
-use tare_stats::{Metric, Severity};
+use tare_model::Metric;
+use tare_stats::Severity;
 
 use super::{Finding, LATENCIES};
 use crate::import::Import;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tare_stats::{Metric, Severity};
+use tare_model::Metric;
+use tare_stats::Severity;
 
 use super::Finding;
 use crate::compare::values;

@@ -1,6 +1,6 @@
 //! ApacheBench's key and value lines.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::{TextFormat, needed};
 use crate::numbers::{plain, rate, whole};

@@ -1,7 +1,7 @@
 //! The result file of bpftime's nginx benchmark: every iteration's numbers, a variant a key.
 
 use serde_json::Value;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::json::{number, text};
 use crate::sample::{Draft, Tool};

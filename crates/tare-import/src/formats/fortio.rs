@@ -1,7 +1,7 @@
 //! fortio's JSON: seconds, and nanoseconds for the run's own time.
 
 use serde_json::Value;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::json::{needed, number, text};
 use crate::numbers::{plain, seconds};

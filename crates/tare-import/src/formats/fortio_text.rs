@@ -1,6 +1,6 @@
 //! What fortio prints: its head, one histogram after another, status codes. Times are in seconds.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::fortio::codes;
 use super::{TextFormat, needed, through};

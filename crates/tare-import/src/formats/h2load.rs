@@ -1,6 +1,6 @@
 //! h2load's text: the table with and without percentiles.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::{TextFormat, needed, through};
 use crate::numbers::{binary_bytes, duration_ns, rate, whole};

@@ -1,6 +1,6 @@
 //! hey's summary. Its percentages are printed with two percent signs.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::{TextFormat, needed};
 use crate::numbers::{duration_ns, plain, rate, whole};

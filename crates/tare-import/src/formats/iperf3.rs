@@ -1,7 +1,7 @@
 //! iperf3's JSON: how much went over the streams; nothing of latency.
 
 use serde_json::Value;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::json::{number, text};
 use crate::sample::{Draft, Tool};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::json::number;
 use crate::numbers::plain;

@@ -2,7 +2,7 @@
 //! in none of its numbers but the errors.
 
 use serde_json::Value;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::json::{needed, number};
 use crate::numbers::plain;

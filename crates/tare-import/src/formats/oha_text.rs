@@ -1,6 +1,6 @@
 //! oha's printed summary: hey's, with units at each time.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::oha::forgive_the_deadline;
 use super::{TextFormat, hey, needed};

@@ -1,6 +1,6 @@
 //! qperf: a block a test, in it a line a number. Its latency is the mean of half a round trip.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::TextFormat;
 use crate::numbers::{duration_ns, qperf_rate, whole};

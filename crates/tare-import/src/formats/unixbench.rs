@@ -1,6 +1,6 @@
 //! UnixBench: raw lines with their counts of samples, and the table of indices.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::TextFormat;
 use crate::numbers::{plain, whole};

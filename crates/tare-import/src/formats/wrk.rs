@@ -1,6 +1,6 @@
 //! wrk and wrk2.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::{TextFormat, needed, through};
 use crate::numbers::{binary_bytes, count, duration_ns, plain, rate, whole};

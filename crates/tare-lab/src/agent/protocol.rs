@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tare_load::order::{LoadOrder, StretchOrder};
-use tare_stats::samples::ServerUse;
+use tare_model::samples::ServerUse;
 
 use crate::launch::{Event, Recipe};
 
@@ -183,7 +183,7 @@ pub struct LaneLife {
 /// What a probe saw, or why it saw nothing; and the requests that it sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probed {
-    pub probe: Option<tare_stats::samples::Probe>,
+    pub probe: Option<tare_model::samples::Probe>,
     pub why: String,
     pub sent: u64,
 }

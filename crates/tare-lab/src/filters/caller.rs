@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::process::{Watched, readable_within, signal};
+use tare_model::filters::FilterSpec;
 
-use super::FilterSpec;
 use crate::error::LabError;
 
 /// What the process is told, one a line.
@@ -58,7 +58,7 @@ impl Caller {
     ) -> Result<Self, LabError> {
         let program = std::env::current_exe()
             .map_err(|error| LabError::Environment(format!("where is tare? {error}")))?;
-        let library = spec.library_path()?;
+        let library = super::library_path(spec)?;
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
         let mut child = Command::new(program)
             .args(["filter", "caller", "--prefix", &spec.prefix, "--library"])

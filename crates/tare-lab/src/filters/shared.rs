@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use tare_io::process::{lock, unlock};
+use tare_model::filters::PREFIX_MAX;
 
-use super::PREFIX_MAX;
 use crate::error::LabError;
 use crate::journal::{Journal, Made, PREFIX};
 use crate::processes::Stat;

@@ -4,88 +4,43 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_stats::samples::Proof;
+use tare_model::places::{ContainerSpec, PlaceFacts};
+use tare_model::samples::Proof;
 
 use super::oci::{CAPABILITIES, Kernel, is_hybrid};
-use super::spec::Bytes;
-use super::{Ground, Here, Place, RUNNING, Spot, agent_file, once_running, proof};
+use super::{Ground, Here, Place, PlaceKind, RUNNING, Spot, agent_file, once_running, proof};
 use crate::agent::Agent;
 use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Made;
 use crate::programs;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ContainerSpec {
-    pub image: String,
-    /// `podman`, `docker` or `nerdctl`.
-    #[serde(default = "podman")]
-    pub engine: String,
-    /// Of the engine: `runc`, `runsc`, `kata`; its own choice where left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
-    /// Of the engine: its own choice where left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Bytes>,
-}
-
-fn podman() -> String {
-    "podman".into()
-}
-
-pub const ENGINES: [&str; 3] = ["podman", "docker", "nerdctl"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
 const PATIENCE: DurationNs = DurationNs::from_secs(30);
 const ADDRESS_CHECKS: u32 = 30;
 const ADDRESS_CHECK: Duration = Duration::from_millis(100);
 const INSIDE: &str = "/run/tare-agent";
 
-impl ContainerSpec {
-    pub fn of_engine(engine: &str) -> Self {
-        let engine = engine.to_owned();
-        let image = String::new();
-        Self { image, engine, runtime: None, network: None, cpus: None, memory: None }
-    }
+/// podman with a runtime that works with this machine's control groups.
+pub fn podman_here() -> ContainerSpec {
+    let runtime = is_hybrid().then(|| "runc".to_owned());
+    ContainerSpec { runtime, ..ContainerSpec::of_engine("podman") }
+}
 
-    /// podman with a runtime that works with this machine's control groups.
-    pub fn podman_here() -> Self {
-        let runtime = is_hybrid().then(|| "runc".to_owned());
-        Self { runtime, ..Self::of_engine("podman") }
-    }
+fn program(spec: &ContainerSpec) -> Result<PathBuf, LabError> {
+    let package = match spec.engine.as_str() {
+        "docker" => "docker.io",
+        "nerdctl" => "containerd, and nerdctl from github.com/containerd/nerdctl",
+        other => other,
+    };
+    programs::need(&[&spec.engine], package)
+}
 
-    pub fn name(&self) -> String {
-        match &self.runtime {
-            Some(runtime) => format!("{} {runtime}", self.engine),
-            None => self.engine.clone(),
-        }
-    }
-
-    fn program(&self) -> Result<PathBuf, LabError> {
-        if !ENGINES.contains(&self.engine.as_str()) {
-            return Err(LabError::Usage(format!(
-                "container: engine '{}' is not known; {} are",
-                self.engine,
-                ENGINES.join(", ")
-            )));
-        }
-        let package = match self.engine.as_str() {
-            "docker" => "docker.io",
-            "nerdctl" => "containerd, and nerdctl from github.com/containerd/nerdctl",
-            other => other,
-        };
-        programs::need(&[&self.engine], package)
-    }
-
-    /// Whether it can be had here: the engine answers, and has the image.
-    pub fn check(&self) -> Result<String, LabError> {
-        let program = self.program()?;
+impl PlaceKind for ContainerSpec {
+    /// The engine answers, and has the image.
+    fn check_machine(&self) -> Result<String, LabError> {
+        let program = program(self)?;
         let program_text = program.display().to_string();
         let answered = run(&[&program_text, "info"], PATIENCE);
         if !answered.worked {
@@ -95,12 +50,7 @@ impl ContainerSpec {
             )));
         }
         agent_file::find()?;
-        let plain = |c: char| !c.is_control() && !c.is_whitespace();
-        if self.image.starts_with('-') || !self.image.chars().all(plain) {
-            let text = format!("container: {:?} is not the name of an image", self.image);
-            return Err(LabError::Usage(text));
-        }
-        self.check_runtime(&program_text)?;
+        check_runtime(self, &program_text)?;
         let image = run(&[&program_text, "image", "inspect", &self.image], PATIENCE);
         if !self.image.is_empty() && !image.worked {
             return Err(LabError::Environment(format!(
@@ -112,23 +62,36 @@ impl ContainerSpec {
         let with = self.runtime.as_ref().map_or(String::new(), |r| format!(" (runtime = \"{r}\")"));
         Ok(format!("yes: {version}{with}"))
     }
+
+    fn to_wait_for(&self) -> Option<&'static str> {
+        Some("containers start")
+    }
+
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+        Some(Box::new(Container {
+            spec: self.clone(),
+            spot,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            starts: 0,
+            program: String::new(),
+            groups_are_ours: false,
+        }))
+    }
 }
 
-impl ContainerSpec {
-    /// podman's own choice is crun, which refuses what some machines have.
-    fn check_runtime(&self, program: &str) -> Result<(), LabError> {
-        if self.engine != "podman" || self.runtime.is_some() || !is_hybrid() {
-            return Ok(());
-        }
-        let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
-        match run(&argv, PATIENCE).out.trim() {
-            "crun" => Err(LabError::Environment(
-                "container: podman's crun refuses the control groups of this machine (versions 1 \
-                 and 2 at once): say runtime = \"runc\""
-                    .into(),
-            )),
-            _ => Ok(()),
-        }
+/// podman's own choice is crun, which refuses what some machines have.
+fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), LabError> {
+    if spec.engine != "podman" || spec.runtime.is_some() || !is_hybrid() {
+        return Ok(());
+    }
+    let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
+    match run(&argv, PATIENCE).out.trim() {
+        "crun" => Err(LabError::Environment(
+            "container: podman's crun refuses the control groups of this machine (versions 1 \
+             and 2 at once): say runtime = \"runc\""
+                .into(),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -144,11 +107,6 @@ pub struct Container {
 }
 
 impl Container {
-    pub fn new(spec: ContainerSpec, spot: Spot) -> Self {
-        let address = Ipv4Addr::UNSPECIFIED.into();
-        Self { spec, spot, address, starts: 0, program: String::new(), groups_are_ours: false }
-    }
-
     fn container(&self) -> String {
         format!("{}-{}", self.spot.tag, self.starts)
     }
@@ -241,7 +199,7 @@ fn hard_limit(name: &str) -> Option<u64> {
 
 impl Place for Container {
     fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
-        self.program = self.spec.program()?.display().to_string();
+        self.program = program(&self.spec)?.display().to_string();
         self.starts += 1;
         let key = match self.spec.engine.as_str() {
             "podman" => "{{.Host.CgroupManager}}",

@@ -2,54 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_stats::samples::Proof;
+use tare_model::places::NetnsSpec;
+use tare_model::samples::Proof;
 
 use super::network::Shape;
-use super::spec::Bytes;
-use super::{Ground, Here, Place, Restarts, Spot, agent_file, own_namespace, proof};
+use super::{Ground, Here, Place, PlaceKind, Restarts, Spot, agent_file, own_namespace, proof};
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::programs;
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NetnsSpec {
-    /// What its link carries: `1gbit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<String>,
-    /// What its link adds, each way: `1ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Bytes>,
-}
-
-const RATE_UNITS: [&str; 4] = ["bit", "kbit", "mbit", "gbit"];
-const DELAY_UNITS: [&str; 3] = ["us", "ms", "s"];
-
-fn is_amount(text: &str, units: &[&str]) -> bool {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let number = text[..at].parse::<f64>();
-    number.is_ok_and(|n| n > 0.0 && n < 1e6) && units.contains(&&text[at..])
-}
-
-impl NetnsSpec {
-    /// Whether it can be had here.
-    pub fn check(&self) -> Result<String, LabError> {
-        for (key, value, units) in
-            [("rate", &self.rate, &RATE_UNITS[..]), ("delay", &self.delay, &DELAY_UNITS[..])]
-        {
-            if let Some(text) = value.as_ref().filter(|text| !is_amount(text, units)) {
-                return Err(LabError::Usage(format!(
-                    "netns: {key} = {text:?}: write it as tc does, a number above 0 and one of {}",
-                    units.join(", ")
-                )));
-            }
-        }
+impl PlaceKind for NetnsSpec {
+    fn check_machine(&self) -> Result<String, LabError> {
         if self.rate.is_some() || self.delay.is_some() {
             programs::need(&["tc"], "iproute2")?;
         }
@@ -57,6 +21,10 @@ impl NetnsSpec {
         programs::need(&["ip"], "iproute2")?;
         agent_file::find()?;
         Ok("yes".into())
+    }
+
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+        Some(Box::new(Netns { spec: self.clone(), spot, address: Ipv4Addr::UNSPECIFIED.into() }))
     }
 }
 
@@ -68,12 +36,6 @@ pub struct Netns {
 }
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(10);
-
-impl Netns {
-    pub fn new(spec: NetnsSpec, spot: Spot) -> Self {
-        Self { spec, spot, address: Ipv4Addr::UNSPECIFIED.into() }
-    }
-}
 
 impl Place for Netns {
     fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {

@@ -4,16 +4,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tare_io::DurationNs;
-use tare_stats::samples::Proof;
+use tare_model::places::{OciSpec, PlaceFacts};
+use tare_model::samples::Proof;
 
 use super::network::Shape;
 use super::root::{AGENT, Root};
-use super::spec::Bytes;
 use super::{
-    Ground, Here, Place, RUNNING, Restarts, Spot, agent_file, once_running, own_namespace, proof,
+    Ground, Here, Place, PlaceKind, RUNNING, Restarts, Spot, agent_file, once_running,
+    own_namespace, proof,
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
@@ -21,27 +21,6 @@ use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Made;
 use crate::programs;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OciSpec {
-    /// `runc`, `crun`, `runsc`, `kata-runtime`, `youki`, or the path of another.
-    pub runtime: String,
-    /// Of runsc: `systrap`, `kvm`, `ptrace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub platform: Option<String>,
-    /// CPUs' worth of time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Bytes>,
-    /// A folder, or an unpacked image, instead of a root made of this machine's own programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<PathBuf>,
-    /// Further programs and files of this machine in the root that tare makes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<PathBuf>,
-}
 
 /// What servers need of root, and no more: to give up root, to end their workers, low ports.
 pub const CAPABILITIES: [&str; 5] =
@@ -106,66 +85,11 @@ impl Kernel {
     }
 }
 
-impl OciSpec {
-    pub fn plain(runtime: &str) -> Self {
-        Self {
-            runtime: runtime.to_owned(),
-            platform: None,
-            cpus: None,
-            memory: None,
-            root: None,
-            programs: Vec::new(),
-        }
-    }
-
-    pub fn name(&self) -> String {
-        let file = Path::new(&self.runtime).file_name().unwrap_or_default();
-        file.to_string_lossy().into_owned()
-    }
-
-    fn program(&self) -> Result<PathBuf, LabError> {
-        let path = Path::new(&self.runtime);
-        if path.components().count() > 1 {
-            if !path.is_file() {
-                return Err(LabError::Usage(format!("oci: {} is not a file", path.display())));
-            }
-            // tare clean must be able to start it, too.
-            return tare_io::owned::check(path)
-                .map_err(|error| LabError::Environment(format!("oci: {error}")));
-        }
-        let hint = match self.runtime.as_str() {
-            "runc" | "crun" => {
-                return programs::need(&[&self.runtime], &self.runtime);
-            }
-            "runsc" => "make runsc builds it",
-            "kata-runtime" => "see katacontainers.io; it also needs virtual machines by hardware",
-            "youki" => "see github.com/youki-dev/youki",
-            _ => "runc, crun, runsc, kata-runtime and youki are known, a path goes too",
-        };
-        programs::find(&[&self.runtime]).ok_or_else(|| {
-            let text = format!("oci: no runtime '{}' is installed ({hint})", self.runtime);
-            LabError::Environment(text)
-        })
-    }
-
-    /// Whether it can be had here.
-    pub fn check(&self) -> Result<String, LabError> {
-        if self.runtime.is_empty() || self.runtime.chars().any(char::is_control) {
-            let text = format!("oci: runtime {:?}: write its name or path", self.runtime);
-            return Err(LabError::Usage(text));
-        }
-        let plain = |text: &String| !text.is_empty() && text.chars().all(char::is_alphanumeric);
-        if let Some(platform) = self.platform.as_ref().filter(|platform| !plain(platform)) {
-            let text = format!("oci: platform {platform:?}: write systrap, kvm or ptrace");
-            return Err(LabError::Usage(text));
-        }
+impl PlaceKind for OciSpec {
+    fn check_machine(&self) -> Result<String, LabError> {
         super::check_files("oci", &self.programs)?;
-        if self.root.as_deref() == Some(Path::new("/")) {
-            let text = "oci: root \"/\" is this machine itself: leave it out, or name a folder";
-            return Err(LabError::Usage(text.into()));
-        }
-        let program = self.program()?;
-        if self.platform.is_some() && self.kernel() != Kernel::Gvisor {
+        let program = program(self)?;
+        if self.platform.is_some() && kernel(self) != Kernel::Gvisor {
             return Err(LabError::Usage("oci: platform goes with the runtime runsc".into()));
         }
         if let Some(root) = self.root.as_ref().filter(|root| !root.is_dir()) {
@@ -186,11 +110,11 @@ impl OciSpec {
             let text = format!("oci: root has no folder {} to mount on", path.display());
             return Err(LabError::Usage(text));
         }
-        if self.kernel() == Kernel::Machine && !Path::new("/dev/kvm").exists() {
+        if kernel(self) == Kernel::Machine && !Path::new("/dev/kvm").exists() {
             let text = format!("{} needs /dev/kvm, which is not here", self.name());
             return Err(LabError::Environment(text));
         }
-        if self.kernel() == Kernel::Machine {
+        if kernel(self) == Kernel::Machine {
             let help = run(&[&program.display().to_string(), "--help"], PATIENCE);
             if !help.out.lines().any(|line| line.trim_start().starts_with("run ")) {
                 return Err(LabError::Environment(format!(
@@ -211,19 +135,54 @@ impl OciSpec {
         Ok(format!("yes: {}, {version}", program.display()))
     }
 
-    fn kernel(&self) -> Kernel {
-        Kernel::of(&self.name())
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+        Some(Box::new(Oci {
+            spec: self.clone(),
+            spot,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            starts: 0,
+            program: PathBuf::new(),
+        }))
     }
+}
 
-    /// The runtime's own flags.
-    fn flags(&self) -> Vec<String> {
-        match (self.kernel(), &self.platform) {
-            // Stands without hardware virtualisation; the others do not everywhere.
-            (Kernel::Gvisor, platform) => {
-                vec![format!("--platform={}", platform.as_deref().unwrap_or("systrap"))]
-            }
-            _ => Vec::new(),
+fn program(spec: &OciSpec) -> Result<PathBuf, LabError> {
+    let path = Path::new(&spec.runtime);
+    if path.components().count() > 1 {
+        if !path.is_file() {
+            return Err(LabError::Usage(format!("oci: {} is not a file", path.display())));
         }
+        // tare clean must be able to start it, too.
+        return tare_io::owned::check(path)
+            .map_err(|error| LabError::Environment(format!("oci: {error}")));
+    }
+    let hint = match spec.runtime.as_str() {
+        "runc" | "crun" => {
+            return programs::need(&[&spec.runtime], &spec.runtime);
+        }
+        "runsc" => "make runsc builds it",
+        "kata-runtime" => "see katacontainers.io; it also needs virtual machines by hardware",
+        "youki" => "see github.com/youki-dev/youki",
+        _ => "runc, crun, runsc, kata-runtime and youki are known, a path goes too",
+    };
+    programs::find(&[&spec.runtime]).ok_or_else(|| {
+        let text = format!("oci: no runtime '{}' is installed ({hint})", spec.runtime);
+        LabError::Environment(text)
+    })
+}
+
+fn kernel(spec: &OciSpec) -> Kernel {
+    Kernel::of(&spec.name())
+}
+
+/// The runtime's own flags.
+fn flags(spec: &OciSpec) -> Vec<String> {
+    match (kernel(spec), &spec.platform) {
+        // Stands without hardware virtualisation; the others do not everywhere.
+        (Kernel::Gvisor, platform) => {
+            vec![format!("--platform={}", platform.as_deref().unwrap_or("systrap"))]
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -268,11 +227,6 @@ pub struct Oci {
 }
 
 impl Oci {
-    pub fn new(spec: OciSpec, spot: Spot) -> Self {
-        let address = Ipv4Addr::UNSPECIFIED.into();
-        Self { spec, spot, address, starts: 0, program: PathBuf::new() }
-    }
-
     fn bundle(&self) -> PathBuf {
         self.spot.folder.join("bundle")
     }
@@ -302,7 +256,7 @@ impl Oci {
 
     /// Once: the root, and what the journal must know.
     fn prepare(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
-        self.program = self.spec.program()?;
+        self.program = program(&self.spec)?;
         let root = self.bundle().join("rootfs");
         std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
         let mut needs = self.spot.needs.clone();
@@ -435,7 +389,7 @@ impl Place for Oci {
         })?;
         let (state, bundle) = (state.display().to_string(), self.bundle().display().to_string());
         let mut arguments = vec!["--root", &state];
-        let flags = self.spec.flags();
+        let flags = flags(&self.spec);
         arguments.extend(flags.iter().map(String::as_str));
         arguments.extend(["run", "--bundle", &bundle, &id]);
         let argv = wrapped(&program, &arguments);
@@ -446,8 +400,8 @@ impl Place for Oci {
         let (hello, here) = (&agent.hello, Here::look());
         let mut wrong = Vec::new();
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
-        wrong.extend(self.spec.kernel().complain(hello, &here));
-        if self.spec.kernel() == Kernel::Shared {
+        wrong.extend(kernel(&self.spec).complain(hello, &here));
+        if kernel(&self.spec) == Kernel::Shared {
             for kind in ["net", "pid", "mnt"] {
                 if hello.namespaces.get(kind) == own_namespace(kind).as_ref() {
                     wrong.push(format!("it shares this machine's {kind} namespace"));
@@ -458,7 +412,7 @@ impl Place for Oci {
         if status != RUNNING {
             wrong.push(format!("its runtime says '{status}' of it"));
         }
-        let kernel = self.spec.kernel().words(is_ours);
+        let kernel = kernel(&self.spec).words(is_ours);
         let seen = format!(
             "container {} is {status}, under {kernel} ({}), capabilities {}",
             self.id(),
@@ -484,7 +438,7 @@ impl Place for Oci {
     }
 
     fn has_our_cpus(&self) -> bool {
-        self.spec.kernel() != Kernel::Machine
+        kernel(&self.spec) != Kernel::Machine
     }
 
     fn restarts(&self) -> Restarts {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::vm::Confidential;
+use tare_model::places::Confidential;
 
 /// A machine, everything resolved.
 #[derive(Clone, Debug)]

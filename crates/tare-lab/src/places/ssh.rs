@@ -3,32 +3,19 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_stats::plain;
-use tare_stats::samples::Proof;
+use tare_model::places::SshSpec;
+use tare_model::plain;
+use tare_model::samples::Proof;
 
-use super::{Ground, Here, Place, Spot, agent_file, proof};
+use super::{Ground, Here, Place, PlaceKind, Spot, agent_file, proof};
 use crate::agent::Agent;
 use crate::agent::protocol::{Clock, Request};
 use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Made;
 use crate::programs;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SshSpec {
-    /// As ssh knows it; its own configuration holds.
-    pub host: String,
-    /// Where servers there listen and are reached; found out where left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
-    /// Further words for ssh: `-p`, `2222`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<String>,
-}
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const PATIENCE: DurationNs = DurationNs::from_secs(60);
@@ -56,23 +43,18 @@ pub fn command(host: &str, options: &[String], remote: &str) -> Vec<String> {
     argv
 }
 
-impl SshSpec {
-    pub fn check_program() -> Result<String, LabError> {
-        let program = programs::need(&["ssh"], "openssh-client")?;
-        agent_file::find()?;
-        let version = programs::version(&program, "-V").unwrap_or_default();
-        Ok(format!("yes: {version}; whether a host answers shows when it is named"))
-    }
+pub fn check_program() -> Result<String, LabError> {
+    let program = programs::need(&["ssh"], "openssh-client")?;
+    agent_file::find()?;
+    let version = programs::version(&program, "-V").unwrap_or_default();
+    Ok(format!("yes: {version}; whether a host answers shows when it is named"))
+}
 
-    /// Whether it can be had: the host is asked.
-    pub fn check(&self) -> Result<String, LabError> {
-        let plain = |c: char| !c.is_control() && !c.is_whitespace();
-        if self.host.is_empty() || self.host.starts_with('-') || !self.host.chars().all(plain) {
-            let text = format!("ssh: '{}' is not the name of a host", self.host.escape_debug());
-            return Err(LabError::Usage(text));
-        }
-        Self::check_program()?;
-        let machine = self.run("uname -sm")?;
+impl PlaceKind for SshSpec {
+    /// The host is asked.
+    fn check_machine(&self) -> Result<String, LabError> {
+        check_program()?;
+        let machine = ask(self, "uname -sm")?;
         match machine.trim() {
             "Linux x86_64" => Ok("yes".into()),
             other => Err(LabError::Environment(format!(
@@ -83,17 +65,26 @@ impl SshSpec {
         }
     }
 
-    fn run(&self, remote: &str) -> Result<String, LabError> {
-        let argv = command(&self.host, &self.options, remote);
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let done = run(&argv, PATIENCE);
-        match done.worked {
-            true => Ok(done.out),
-            false => Err(LabError::Environment(format!(
-                "ssh {}: cannot run a command there: {} (try: ssh {} true)",
-                self.host, done.said, self.host
-            ))),
-        }
+    fn to_wait_for(&self) -> Option<&'static str> {
+        Some("the agent is copied to other machines")
+    }
+
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+        let address = Ipv4Addr::UNSPECIFIED.into();
+        Some(Box::new(Ssh { spec: self.clone(), spot, address, copied: false }))
+    }
+}
+
+fn ask(spec: &SshSpec, remote: &str) -> Result<String, LabError> {
+    let argv = command(&spec.host, &spec.options, remote);
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let done = run(&argv, PATIENCE);
+    match done.worked {
+        true => Ok(done.out),
+        false => Err(LabError::Environment(format!(
+            "ssh {}: cannot run a command there: {} (try: ssh {} true)",
+            spec.host, done.said, spec.host
+        ))),
     }
 }
 
@@ -106,10 +97,6 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    pub fn new(spec: SshSpec, spot: Spot) -> Self {
-        Self { spec, spot, address: Ipv4Addr::UNSPECIFIED.into(), copied: false }
-    }
-
     /// One name for the same place on both sides.
     fn remote_folder(&self) -> String {
         format!("/tmp/{}", self.spot.tag)
@@ -139,7 +126,7 @@ impl Ssh {
             return Ok(address);
         }
         // "client port server port", as sshd sets it.
-        let said = self.spec.run("echo $SSH_CONNECTION")?;
+        let said = ask(&self.spec, "echo $SSH_CONNECTION")?;
         let found = said.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         found.ok_or_else(|| {
             LabError::Environment(format!(

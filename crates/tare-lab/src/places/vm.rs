@@ -8,178 +8,72 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_stats::samples::Proof;
+use tare_model::places::{Accel, Confidential, PlaceFacts, VmSpec};
+use tare_model::samples::Proof;
 
 use super::guest_kernel::{self, GuestKernel};
 use super::network::Network;
 use super::qemu::Machine;
 use super::root::Root;
-use super::spec::Bytes;
-use super::{Ground, Here, Place, Spot, agent_file, cpio, proof};
+use super::{Ground, Here, Place, PlaceKind, Spot, agent_file, cpio, proof};
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::journal::Journal;
 use crate::programs;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct VmSpec {
-    pub cpus: u32,
-    pub memory: Bytes,
-    pub accel: Accel,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confidential: Option<Confidential>,
-    /// Another kernel than the distribution's for clouds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<PathBuf>,
-    /// With `kernel`: the folder that holds its `lib/modules`; left out where it needs none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub modules: Option<PathBuf>,
-    /// Of confidential machines: OVMF built for them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub firmware: Option<PathBuf>,
-    /// Further words for the guest's kernel.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub append: String,
-    /// Another QEMU than the one in the path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<PathBuf>,
-    /// Further programs and files of this machine in the guest.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<PathBuf>,
-    /// How long the guest may take to its first word.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub boot_within_s: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Accel {
-    /// By the hardware where a guest boots that way, else emulated, and said so.
-    #[default]
-    Auto,
-    Kvm,
-    Tcg,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Confidential {
-    Tdx,
-    SevSnp,
-}
-
-impl Default for VmSpec {
-    fn default() -> Self {
-        Self {
-            cpus: 1,
-            memory: Bytes(1 << 30),
-            accel: Accel::Auto,
-            confidential: None,
-            kernel: None,
-            modules: None,
-            firmware: None,
-            append: String::new(),
-            program: None,
-            programs: Vec::new(),
-            boot_within_s: None,
-        }
-    }
-}
-
-/// Memory below which a guest with an initramfs does not start.
-const MEMORY_MIN: u64 = 256 << 20;
 /// A guest by the hardware speaks in a second or two.
 const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);
 const TCG_WITHIN: DurationNs = DurationNs::from_secs(120);
 /// Whether a guest was seen to boot by the hardware of this machine, once it was tried.
 static KVM_BOOTS: Mutex<Option<bool>> = Mutex::new(None);
 
-impl Confidential {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tdx => "tdx",
-            Self::SevSnp => "sev-snp",
-        }
-    }
-
-    /// What this machine lacks for it.
-    fn missing(self) -> Option<String> {
-        let (parameter, what) = match self {
-            Self::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
-            Self::SevSnp => ("/sys/module/kvm_amd/parameters/sev_snp", "SEV-SNP"),
+/// What this machine lacks for it.
+fn missing(kind: Confidential) -> Option<String> {
+    let (parameter, what) = match kind {
+        Confidential::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
+        Confidential::SevSnp => ("/sys/module/kvm_amd/parameters/sev_snp", "SEV-SNP"),
+    };
+    let on = std::fs::read_to_string(parameter);
+    if !on.as_ref().is_ok_and(|text| matches!(text.trim(), "Y" | "1")) {
+        let hint = match kind {
+            Confidential::Tdx => "a Xeon with TDX on in its firmware, and kvm_intel.tdx=1",
+            Confidential::SevSnp => "an EPYC with SNP on in its firmware, and kvm_amd.sev_snp=1",
         };
-        let on = std::fs::read_to_string(parameter);
-        if !on.as_ref().is_ok_and(|text| matches!(text.trim(), "Y" | "1")) {
-            let hint = match self {
-                Self::Tdx => "a Xeon with TDX on in its firmware, and kvm_intel.tdx=1",
-                Self::SevSnp => "an EPYC with SNP on in its firmware, and kvm_amd.sev_snp=1",
-            };
-            return Some(format!("{what} is not on here: {parameter} is not Y; it takes {hint}"));
-        }
-        match self {
-            Self::SevSnp if !Path::new("/dev/sev").exists() => {
-                Some("SEV-SNP: /dev/sev is not here".into())
-            }
-            _ => None,
-        }
+        return Some(format!("{what} is not on here: {parameter} is not Y; it takes {hint}"));
     }
-
-    /// What only such a guest sees.
-    fn seen_inside(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Tdx => ("tdx_guest", "/dev/tdx_guest"),
-            Self::SevSnp => ("sev_snp", "/dev/sev-guest"),
+    match kind {
+        Confidential::SevSnp if !Path::new("/dev/sev").exists() => {
+            Some("SEV-SNP: /dev/sev is not here".into())
         }
+        _ => None,
     }
 }
 
-impl VmSpec {
-    pub fn confidential(kind: Confidential) -> Self {
-        Self { confidential: Some(kind), ..Self::default() }
+/// What only such a guest sees.
+fn seen_inside(kind: Confidential) -> (&'static str, &'static str) {
+    match kind {
+        Confidential::Tdx => ("tdx_guest", "/dev/tdx_guest"),
+        Confidential::SevSnp => ("sev_snp", "/dev/sev-guest"),
     }
+}
 
-    pub fn name(&self) -> String {
-        self.confidential.map_or("vm", Confidential::name).to_owned()
+fn program(spec: &VmSpec) -> Result<PathBuf, LabError> {
+    match &spec.program {
+        Some(path) if path.is_file() => Ok(path.clone()),
+        Some(path) => Err(LabError::Usage(format!("vm: program {} is not a file", path.display()))),
+        None => programs::need(&["qemu-system-x86_64"], "qemu-system-x86"),
     }
+}
 
-    fn program(&self) -> Result<PathBuf, LabError> {
-        match &self.program {
-            Some(path) if path.is_file() => Ok(path.clone()),
-            Some(path) => {
-                Err(LabError::Usage(format!("vm: program {} is not a file", path.display())))
-            }
-            None => programs::need(&["qemu-system-x86_64"], "qemu-system-x86"),
-        }
-    }
-
-    /// Whether it can be had here.
-    pub fn check(&self) -> Result<String, LabError> {
+impl PlaceKind for VmSpec {
+    fn check_machine(&self) -> Result<String, LabError> {
         let usage = |text: String| Err(LabError::Usage(format!("vm: {text}")));
-        if !(1..=1024).contains(&self.cpus) {
-            return usage(format!("cpus = {}: write 1 to 1024", self.cpus));
-        }
-        if self.memory.0 < MEMORY_MIN {
-            return usage("memory: a guest needs 256M".into());
-        }
-        if self.confidential.is_some() && self.accel == Accel::Tcg {
-            return usage("a confidential guest cannot be emulated: leave out accel".into());
-        }
-        if self.boot_within_s == Some(0) {
-            return usage("boot_within_s = 0: write a number of seconds".into());
-        }
-        if self.append.chars().any(char::is_control) {
-            return usage("append: write printable characters".into());
-        }
         super::check_files("vm", &self.programs)?;
-        if self.modules.is_some() && self.kernel.is_none() {
-            return usage("modules goes with kernel".into());
-        }
         let mut files = self.kernel.iter().chain(&self.firmware);
         if let Some(path) = files.find(|path| !path.is_file()) {
             return usage(format!("{} is not a file", path.display()));
         }
-        if let Some(why) = self.confidential.and_then(Confidential::missing) {
+        if let Some(why) = self.confidential.and_then(missing) {
             return Err(LabError::Environment(why));
         }
         if self.confidential.is_some() && self.firmware.is_none() {
@@ -191,7 +85,7 @@ impl VmSpec {
                         Debian's for clouds is not";
             return Err(LabError::Environment(text.into()));
         }
-        let program = self.program()?;
+        let program = program(self)?;
         let kvm = open_kvm();
         if let (Accel::Kvm, Err(why)) = (self.accel, &kvm) {
             return Err(LabError::Environment(format!("vm: {why}; accel = \"tcg\" emulates")));
@@ -207,6 +101,23 @@ impl VmSpec {
             Err(why) => format!("emulated: {why}"),
         };
         Ok(format!("yes: {version}; {how}"))
+    }
+
+    fn to_wait_for(&self) -> Option<&'static str> {
+        Some(match self.kernel.is_none() && GuestKernel::kept().is_none() {
+            true => "the kernel for virtual machines is downloaded, once",
+            false => "virtual machines boot",
+        })
+    }
+
+    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+        Some(Box::new(Vm {
+            spec: self.clone(),
+            spot,
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            kernel: None,
+            emulated: false,
+        }))
     }
 }
 
@@ -238,11 +149,6 @@ pub const GUEST_PLAN: &str = "/tare-guest.json";
 const MODULES: &str = "/lib/tare-modules";
 
 impl Vm {
-    pub fn new(spec: VmSpec, spot: Spot) -> Self {
-        let address = Ipv4Addr::UNSPECIFIED.into();
-        Self { spec, spot, address, kernel: None, emulated: false }
-    }
-
     fn initramfs(&self) -> PathBuf {
         self.spot.folder.join("initramfs")
     }
@@ -311,7 +217,7 @@ impl Vm {
     ) -> Result<Agent, LabError> {
         // The last of a word holds: a guest that ends must not linger.
         let append = format!("console=ttyS0 quiet {} panic=-1", self.spec.append);
-        let program = self.spec.program()?;
+        let program = program(&self.spec)?;
         let (initramfs, console, script) = (self.initramfs(), self.console(), self.tap_script());
         let machine = Machine {
             program: &program,
@@ -418,7 +324,7 @@ impl Place for Vm {
         }
         let mut confidential = String::new();
         if let Some(kind) = self.spec.confidential {
-            let (flag, device) = kind.seen_inside();
+            let (flag, device) = seen_inside(kind);
             let has_flag = hello.cpu_flags.iter().any(|seen| seen == flag);
             let has_device = hello.devices.iter().any(|seen| seen == device);
             if !has_flag && !has_device {

@@ -1,43 +1,36 @@
 //! Any command.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_model::servers::CommandSpec;
 
-use super::Kitchen;
+use super::{Kitchen, ServerKind};
 use crate::count::CountSource;
 use crate::error::LabError;
 use crate::launch::Recipe;
 use crate::programs;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandSpec {
-    /// For the shell; `{port}` stands for a port that tare chooses, `{address}` for the address
-    /// to listen on, `{folder}` for a folder of the server's own.
-    pub command: String,
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    pub ready_within_ms: u64,
-    /// A file that gets a line with each request; `{folder}` and `{port}` as in the command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub access_log: Option<String>,
-}
+impl ServerKind for CommandSpec {
+    fn describe(&self) -> Result<String, LabError> {
+        Ok(format!("starts: {}", self.command))
+    }
 
-impl CommandSpec {
+    fn describe_elsewhere(&self) -> String {
+        format!("starts there: {}", self.command)
+    }
+
     /// The shell, and the programs that the command's words name.
-    pub(super) fn needs(&self) -> Vec<PathBuf> {
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
         let words = self.command.split_whitespace().filter(|word| !word.contains(['=', '{', '$']));
         let found = words.filter_map(|word| match Path::new(word) {
             path if path.is_absolute() => path.is_file().then(|| path.to_owned()),
             _ => programs::find(&[word]),
         });
-        std::iter::once(PathBuf::from("/bin/sh")).chain(found).collect()
+        Ok(std::iter::once(PathBuf::from("/bin/sh")).chain(found).collect())
     }
 
-    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
         let address = kitchen.address()?;
         let folder = super::utf8(kitchen.folder)?;
         let fill = |text: &str| {

@@ -2,31 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_model::servers::HttpdSpec;
 
-use super::{Kitchen, page, utf8};
+use super::{Kitchen, ServerKind, page, utf8};
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
 use crate::launch::Recipe;
 use crate::programs;
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpdSpec {
-    /// Worker processes of the event model, and threads of each.
-    pub processes: u32,
-    pub threads: u32,
-    /// Of the page that every path answers with.
-    pub body_bytes: u32,
-    pub access_log: bool,
-}
-
-impl Default for HttpdSpec {
-    fn default() -> Self {
-        Self { processes: 1, threads: 64, body_bytes: 612, access_log: false }
-    }
-}
 
 const NAMES: [&str; 2] = ["apache2", "httpd"];
 /// Where distributions keep its modules.
@@ -39,29 +22,29 @@ const MODULE_FOLDERS: [&str; 4] = [
 const MODULES: [&str; 6] = ["mpm_event", "authz_core", "dir", "status", "unixd", "log_config"];
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-impl HttpdSpec {
-    fn program(&self) -> Result<(PathBuf, &'static str), LabError> {
-        let program = programs::need(&NAMES, "apache2-bin")?;
-        let folder = MODULE_FOLDERS.into_iter().find(|folder| Path::new(folder).is_dir());
-        let folder = folder.ok_or_else(|| {
-            LabError::Environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
-        })?;
-        Ok((program, folder))
-    }
+/// The server, and the folder of its modules.
+fn program() -> Result<(PathBuf, &'static str), LabError> {
+    let program = programs::need(&NAMES, "apache2-bin")?;
+    let folder = MODULE_FOLDERS.into_iter().find(|folder| Path::new(folder).is_dir());
+    let folder = folder.ok_or_else(|| {
+        LabError::Environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
+    })?;
+    Ok((program, folder))
+}
 
-    pub(super) fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
-        let (program, modules) = self.program()?;
+impl ServerKind for HttpdSpec {
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        let (program, modules) = program()?;
         let modules = MODULES.map(|name| Path::new(modules).join(format!("mod_{name}.so")));
         Ok(std::iter::once(program)
             .chain(modules.into_iter().filter(|path| path.is_file()))
             .collect())
     }
 
-    pub(super) fn describe(&self) -> Result<String, LabError> {
-        super::check_body(self.body_bytes)?;
+    fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
             "starts: {} with {} × {} threads, {} bytes a reply, access log {}",
-            self.program()?.0.display(),
+            program()?.0.display(),
             self.processes,
             self.threads,
             self.body_bytes,
@@ -69,8 +52,8 @@ impl HttpdSpec {
         ))
     }
 
-    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        let (program, modules) = self.program()?;
+    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+        let (program, modules) = program()?;
         let folder = utf8(kitchen.folder)?.to_owned();
         let (address, status) = (kitchen.address()?, kitchen.status_address()?);
         kitchen.write("html/index.html", &page(self.body_bytes));

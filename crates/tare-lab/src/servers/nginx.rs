@@ -3,70 +3,42 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_model::filters::FilterKind;
+use tare_model::servers::NginxSpec;
 
-use super::{Kitchen, page, utf8};
+use super::{Kitchen, ServerKind, page, utf8};
 use crate::companion::CompanionRecipe;
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
-use crate::filters::FilterKind;
+use crate::filters;
 use crate::filters::status::FilterStatus;
 use crate::launch::Recipe;
 use crate::programs;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NginxSpec {
-    pub workers: u32,
-    /// Of the page that every path answers with.
-    pub body_bytes: u32,
-    pub access_log: bool,
-    pub tls: bool,
-    /// Requests after which nginx closes a connection; without limit by default, where nginx's own
-    /// default is 1000.
-    pub keepalive_requests: u64,
-    /// The user's configuration instead; nothing above then applies.
-    pub config: Option<PathBuf>,
-    /// Another nginx than the one in the path.
-    pub program: Option<PathBuf>,
-}
-
-impl Default for NginxSpec {
-    fn default() -> Self {
-        Self {
-            workers: 1,
-            body_bytes: 612,
-            access_log: false,
-            tls: false,
-            keepalive_requests: NO_LIMIT,
-            config: None,
-            program: None,
-        }
-    }
-}
-
-const NO_LIMIT: u64 = 1_000_000_000_000;
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-impl NginxSpec {
-    fn program(&self) -> Result<PathBuf, LabError> {
-        match &self.program {
-            Some(path) if path.is_file() => Ok(path.clone()),
-            Some(path) => {
-                Err(LabError::Usage(format!("nginx program {} is not a file", path.display())))
-            }
-            None => programs::need(&["nginx"], "nginx"),
+fn program(spec: &NginxSpec) -> Result<PathBuf, LabError> {
+    match &spec.program {
+        Some(path) if path.is_file() => Ok(path.clone()),
+        Some(path) => {
+            Err(LabError::Usage(format!("nginx program {} is not a file", path.display())))
         }
+        None => programs::need(&["nginx"], "nginx"),
+    }
+}
+
+impl ServerKind for NginxSpec {
+    fn describe_elsewhere(&self) -> String {
+        "starts the place's nginx".into()
     }
 
-    pub(super) fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
-        Ok(vec![self.program()?])
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![program(self)?])
     }
 
-    pub(super) fn describe(&self) -> Result<String, LabError> {
-        super::check_body(self.body_bytes)?;
-        let program = self.program()?;
+    fn describe(&self) -> Result<String, LabError> {
+        let program = program(self)?;
         Ok(match &self.config {
             Some(config) => format!("starts: {} -c {}", program.display(), config.display()),
             None => format!(
@@ -80,10 +52,10 @@ impl NginxSpec {
         })
     }
 
-    pub(super) fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
         // Elsewhere it is found where it starts.
         let program = match (kitchen.our_programs, &self.program) {
-            (true, _) => utf8(&self.program()?)?.to_owned(),
+            (true, _) => utf8(&program(self)?)?.to_owned(),
             (false, Some(program)) => utf8(program)?.to_owned(),
             (false, None) => "nginx".into(),
         };
@@ -102,7 +74,7 @@ impl NginxSpec {
         let (address, status) = (kitchen.address()?, kitchen.status_address()?);
         kitchen.write("html/index.html", &page(self.body_bytes));
         let filter = FilterSetup::of(kitchen)?;
-        let text = self.config_text(kitchen, &folder, address, status, &filter)?;
+        let text = config_text(self, kitchen, &folder, address, status, &filter)?;
         let config = kitchen.write("nginx.conf", text.as_bytes());
         let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
         let mut recipe = kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
@@ -119,36 +91,37 @@ impl NginxSpec {
         }
         Ok(recipe)
     }
+}
 
-    fn config_text(
-        &self,
-        kitchen: &Kitchen<'_>,
-        folder: &str,
-        address: SocketAddr,
-        status: SocketAddr,
-        filter: &FilterSetup,
-    ) -> Result<String, LabError> {
-        let files = kitchen.connections * 2 + 128;
-        let access_log = if self.access_log { "access.log" } else { "off" };
-        // A worker that gives up root must still read the page.
-        let user = if kitchen.root { "user root;" } else { "" };
-        let (ssl, tls) = if self.tls {
-            let (cert, key) = kitchen.certificate()?;
-            let paths = format!(
-                "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m; \
+fn config_text(
+    spec: &NginxSpec,
+    kitchen: &Kitchen<'_>,
+    folder: &str,
+    address: SocketAddr,
+    status: SocketAddr,
+    filter: &FilterSetup,
+) -> Result<String, LabError> {
+    let files = kitchen.connections * 2 + 128;
+    let access_log = if spec.access_log { "access.log" } else { "off" };
+    // A worker that gives up root must still read the page.
+    let user = if kitchen.root { "user root;" } else { "" };
+    let (ssl, tls) = if spec.tls {
+        let (cert, key) = kitchen.certificate()?;
+        let paths = format!(
+            "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m; \
                  ssl_protocols TLSv1.2 TLSv1.3;",
-                utf8(&cert)?,
-                utf8(&key)?
-            );
-            (" ssl", paths)
-        } else {
-            ("", String::new())
-        };
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
-            .concat();
-        Ok(format!(
-            "{load_module}
+            utf8(&cert)?,
+            utf8(&key)?
+        );
+        (" ssl", paths)
+    } else {
+        ("", String::new())
+    };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
+        .concat();
+    Ok(format!(
+        "{load_module}
 {user}
 daemon off;
 worker_processes {workers};
@@ -177,13 +150,12 @@ http {{
     }}
 }}
 ",
-            load_module = filter.load_module,
-            directives = filter.directives,
-            status_page = filter.status_page(),
-            workers = self.workers,
-            keepalive = self.keepalive_requests,
-        ))
-    }
+        load_module = filter.load_module,
+        directives = filter.directives,
+        status_page = filter.status_page(),
+        workers = spec.workers,
+        keepalive = spec.keepalive_requests,
+    ))
 }
 
 /// What a filter adds to nginx and beside it.
@@ -203,13 +175,13 @@ impl FilterSetup {
         let Some(spec) = kitchen.filter.filter(|spec| spec.filter != FilterKind::Off) else {
             return Ok(Self::default());
         };
-        let shared = spec.shared_name(kitchen.folder);
+        let shared = filters::shared_name(spec, kitchen.folder);
         Ok(Self {
             is_loaded: true,
-            load_module: format!("load_module \"{}\";", utf8(&spec.module()?)?),
-            directives: spec.directives(shared.as_deref())?,
-            env: spec.environment(shared.as_deref())?,
-            controller: shared.map(|name| spec.controller(&name)).transpose()?,
+            load_module: format!("load_module \"{}\";", utf8(&filters::module()?)?),
+            directives: filters::directives(spec, shared.as_deref())?,
+            env: filters::environment(spec, shared.as_deref())?,
+            controller: shared.map(|name| filters::controller(spec, &name)).transpose()?,
         })
     }
 

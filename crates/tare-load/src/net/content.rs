@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::MESSAGE_BYTES_MAX;
+use tare_model::net::MESSAGE_BYTES_MAX;
 
 /// Content repeats after so many bytes, none of which follow from their neighbours.
 const PERIOD: usize = 4096;

@@ -117,7 +117,7 @@ impl Greeting {
         if bytes[..8] != MAGIC {
             return None;
         }
-        let sensible = |n: u32| (1..=super::MESSAGE_BYTES_MAX).contains(&n).then_some(n);
+        let sensible = |n: u32| (1..=tare_model::net::MESSAGE_BYTES_MAX).contains(&n).then_some(n);
         let (one, two) = (number32(bytes, 12), number32(bytes, 16));
         let purpose = match bytes[8] {
             1 => Purpose::Messages {

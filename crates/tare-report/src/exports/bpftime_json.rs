@@ -3,8 +3,9 @@
 //! there; those with intervals are in tare's own forms.
 
 use serde_json::{Map, Value, json};
+use tare_model::Metric;
+use tare_stats::RoundDigest;
 use tare_stats::estimate::{mean, variance};
-use tare_stats::{Metric, RoundDigest};
 
 use crate::date;
 use crate::run_build::RunFacts;

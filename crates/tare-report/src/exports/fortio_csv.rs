@@ -2,7 +2,7 @@
 //! CPUs, MiB). Its CPU and memory are those of the server's processes, and called so: what runs in
 //! tare's variants is not known to be a proxy.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::Part;
 use super::csv::quote;

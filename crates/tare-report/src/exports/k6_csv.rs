@@ -2,8 +2,8 @@
 //! a tag of the metric, as k6 writes sub-metrics, and so are a sweep's values:
 //! `http_req_duration{variant:runc,connections:10}`.
 
-use tare_stats::Distribution;
-use tare_stats::samples::Series;
+use tare_model::Distribution;
+use tare_model::samples::Series;
 
 use super::Part;
 use super::csv::quote;

@@ -3,8 +3,8 @@
 //! Latencies are in milliseconds, as their name says.
 
 use serde_json::{Map, Value, json};
-use tare_stats::Metric;
-use tare_stats::samples::Series;
+use tare_model::Metric;
+use tare_model::samples::Series;
 
 use super::Part;
 use crate::date;

@@ -1,7 +1,8 @@
 //! What was measured of each variant, as bars from zero with the interval at their end.
 
 use plotters::prelude::*;
-use tare_stats::{Estimate, Metric};
+use tare_model::Metric;
+use tare_stats::Estimate;
 
 use super::page;
 use super::plot::{

@@ -3,7 +3,8 @@
 
 use tare_import::Sample;
 use tare_import::compare::Compared;
-use tare_stats::{Metric, Severity, Verdict};
+use tare_model::Metric;
+use tare_stats::{Severity, Verdict};
 
 use super::about::badge;
 use super::forest::{self, Row};

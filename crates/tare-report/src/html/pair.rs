@@ -1,6 +1,6 @@
 //! The page of two runs.
 
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::about;
 use super::forest::{self, Row};

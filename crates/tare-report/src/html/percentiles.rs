@@ -1,8 +1,8 @@
 //! Latency by percentile: the tail is spread out, a step to the right is a tenth of the requests.
 
 use plotters::prelude::*;
-use tare_stats::Distribution;
-use tare_stats::samples::Series;
+use tare_model::Distribution;
+use tare_model::samples::Series;
 
 use super::page::{self, escape};
 use super::plot::{

@@ -2,7 +2,8 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use tare_stats::{Metric, analyse};
+use tare_model::Metric;
+use tare_stats::analyse;
 
 use super::forest::percent;
 use super::page;

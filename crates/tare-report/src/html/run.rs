@@ -1,8 +1,9 @@
 //! The page of one run: the question and the answer first, then the pictures that show it, then
 //! what it rests on.
 
-use tare_stats::metric::Basis;
-use tare_stats::{Metric, Verdict};
+use tare_model::Metric;
+use tare_model::metric::Basis;
+use tare_stats::Verdict;
 
 use super::bars::{self, Bar};
 use super::forest::{self, Row};
@@ -75,8 +76,7 @@ fn bars_of(report: &RunReport) -> String {
     };
     // Latencies have a picture of their own.
     let is_latency = |metric: Metric| matches!(metric.basis(), Basis::Quantile(..));
-    let shown = columns(report).into_iter().map(|(metric, _)| metric);
-    shown.filter(|metric| !is_latency(*metric)).map(of).collect()
+    columns(report).into_iter().filter(|metric| !is_latency(*metric)).map(of).collect()
 }
 
 /// Used where a page judges several reports.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use plotters::prelude::*;
-use tare_stats::{Estimate, Metric};
+use tare_model::Metric;
+use tare_stats::Estimate;
 
 use super::page::{self, Page, details, escape};
 use super::plot::{

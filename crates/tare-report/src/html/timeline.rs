@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use tare_stats::Metric;
+use tare_model::Metric;
 
 use super::page;
 use super::plot::{

@@ -11,9 +11,10 @@ use tare_load::request::RequestParts;
 use tare_load::source::FixedRequest;
 use tare_load::tls::TlsClient;
 use tare_load::{
-    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, PlannedSource, StatusSet,
-    Stretch, Tally, WaitPolicy,
+    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, PlannedSource, Stretch,
+    Tally, WaitPolicy,
 };
+use tare_model::status::StatusSet;
 use tare_sim::net::NetOptions;
 use tare_sim::world::{self, World};
 use tare_target::behaviour::Behaviour;

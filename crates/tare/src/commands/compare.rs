@@ -1,24 +1,27 @@
 //! `tare compare URL URL …`: servers beside each other.
 
-use std::path::PathBuf;
-
 use clap::Args;
+use std::path::PathBuf;
 use tare_io::DurationNs;
-use tare_lab::ServerSpec;
-use tare_lab::servers::CommandSpec;
-use tare_stats::Metric;
+use tare_model::Metric;
+use tare_model::cold::Cold;
+use tare_model::places::{ClientSpec, PlaceSpec};
+use tare_model::plan::{self, Plan, PlanParts, Slices, Stop};
+use tare_model::servers::CommandSpec;
+use tare_model::servers::ServerSpec;
+use tare_model::variant::{Difference, Variant};
 
+use crate::args::load::LoadArgs;
+
+use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
-use crate::load::arguments::{cpu_list, positive_duration};
 use crate::load::outputs::FormFiles;
 use crate::load::plan::random_seed;
-use crate::load::spec::LoadSpec;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
-use crate::run::cold::Cold;
 use crate::run::finish::{Wishes, run_new};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
-use crate::run::plan::{self, Difference, Plan, Slices, Stop, Variant, client_on_host, host};
+use crate::run::plan::check_machine;
 
 /// Compare servers, and say what each costs with an interval
 ///
@@ -56,7 +59,7 @@ pub struct Compare {
 
     // A header of one variant only is written 'NAME:Header: value'.
     #[command(flatten)]
-    load: LoadSpec,
+    load: LoadArgs,
     #[command(flatten)]
     choices: Choices,
     /// CPUs of the servers that tare starts: 0,2-3; default is those that the load leaves
@@ -142,7 +145,7 @@ pub fn run(args: &Compare) -> Result<(), Failure> {
 }
 
 impl OutputArgs {
-    pub fn wishes(&self, plan: &Plan) -> Result<Wishes, Failure> {
+    pub fn wishes(&self, plan: &PlanParts) -> Result<Wishes, Failure> {
         let others = plan.variants.iter().filter(|variant| !variant.baseline);
         let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
@@ -162,7 +165,7 @@ impl OutputArgs {
 
 impl Choices {
     /// Puts what the user chose in place of what the plan has.
-    pub fn change(&self, plan: &mut Plan) {
+    pub fn change(&self, plan: &mut PlanParts) {
         let stop = &mut plan.stop;
         if let Some(precision) = self.precision {
             // A tolerance that was not chosen follows the precision.
@@ -196,13 +199,13 @@ fn slice_length(text: &str) -> Result<DurationNs, String> {
 fn plan(args: &Compare) -> Result<Plan, Failure> {
     let mut variants = variants(args)?;
     variants.iter_mut().take(1).for_each(|first| first.baseline = true);
-    let mut load = args.load.clone().absolute(std::path::Path::new(""));
-    load.headers = share_headers(&args.load.headers, &mut variants);
+    let mut load = args.load.spec().absolute(std::path::Path::new(""));
+    load.headers = share_headers(&load.headers, &mut variants);
     let (load_cpus, server_cpus) =
         divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let all: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-    let mut plan = Plan {
+    let mut plan = PlanParts {
         name: args.name.clone().unwrap_or_else(|| all.join(" against ")),
         seed: random_seed(),
         stop: Stop {
@@ -224,7 +227,9 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         plan.rebase(name)?;
     }
     args.choices.change(&mut plan);
-    plan.check()
+    let plan = Plan::try_from(plan)?;
+    check_machine(&plan)?;
+    Ok(plan)
 }
 
 fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
@@ -238,8 +243,8 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
         layers: Vec::new(),
-        place: host(),
-        client: client_on_host(),
+        place: PlaceSpec::host(),
+        client: ClientSpec::on_host(),
         optional: false,
     };
     for text in &args.variants {

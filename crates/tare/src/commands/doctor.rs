@@ -10,24 +10,26 @@ use tare_io::{DurationNs, process, system};
 use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
 use tare_lab::meter::Cgroup;
-use tare_lab::servers::NginxSpec;
-use tare_lab::{ServerSpec, programs, temporary};
+use tare_lab::{programs, temporary};
+use tare_model::Metric;
+use tare_model::load::LoadSpec;
+use tare_model::places::{ClientSpec, PlaceSpec};
+use tare_model::plan::{Plan, PlanParts, Slices, Stop};
+use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
+use tare_model::variant::Variant;
 use tare_report::units::{bytes, count, percent};
-use tare_stats::Metric;
 use tare_store::Store;
 
+use crate::args::words::positive_duration;
 use crate::failure::Failure;
-use crate::load::arguments::positive_duration;
 use crate::load::interrupt;
 use crate::load::outputs::print;
 use crate::load::plan::random_seed;
-use crate::load::spec::LoadSpec;
 use crate::run::choices::PRECISION;
 use crate::run::finish::{Begun, begin, facts, measure};
 use crate::run::live::LiveTable;
 use crate::run::outcome::Stopped;
 use crate::run::places::{divide_cpus, journal_folder, store_path};
-use crate::run::plan::{Plan, Slices, Stop, Variant, client_on_host, host};
 use crate::run::runner::Start;
 
 /// Say what can be measured on this machine, and how finely
@@ -60,7 +62,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         interrupt::on_interrupt(stop.clone())?;
         let folder = Temporary::new()?;
         for (name, server) in [
-            ("tare target", Some(ServerSpec::Target(Box::default()))),
+            ("tare target", Some(ServerSpec::Target(TargetSpec::default()))),
             ("nginx", programs::find(&["nginx"]).map(|_| ServerSpec::Nginx(NginxSpec::default()))),
         ] {
             let text = match server {
@@ -204,13 +206,13 @@ fn noise(
         may_differ: Vec::new(),
         exclusive: false,
         layers: Vec::new(),
-        place: host(),
-        client: client_on_host(),
+        place: PlaceSpec::host(),
+        client: ClientSpec::on_host(),
         optional: false,
     };
     let (load_cpus, server_cpus) = divide_cpus(None, None, None);
     let threads = Some(load_cpus.len().max(1) as u32);
-    let plan = Plan {
+    let plan = Plan::try_from(PlanParts {
         name: format!("noise of {name}"),
         seed: random_seed(),
         load: LoadSpec { connections: 20, threads, ..LoadSpec::default() },
@@ -229,7 +231,7 @@ fn noise(
         variants: vec![variant("one", true), variant("other", false)],
         skipped: Vec::new(),
         cell: Default::default(),
-    };
+    })?;
     let mut store = Store::open(&folder.join("noise.db"))?;
     let row = begin(&plan, &mut store)?;
     let live = LiveTable::new(vec![facts(&plan, &row)], true);

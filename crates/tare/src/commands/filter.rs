@@ -8,7 +8,8 @@ mod control;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use tare_lab::filters::{FilterKind, FilterSpec};
+use tare_lab::filters::describe;
+use tare_model::filters::{FilterKind, FilterSpec};
 
 use crate::failure::Failure;
 
@@ -53,6 +54,6 @@ fn named(text: &str, prefix: &str) -> Result<FilterSpec, Failure> {
     if spec.filter == FilterKind::Off {
         return Err(usage("there is nothing to call".into()));
     }
-    spec.describe()?;
+    describe(&spec)?;
     Ok(spec)
 }

@@ -1,27 +1,28 @@
 //! `tare load URL`: load on one target.
 
+use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-use clap::Args;
 use tare_io::files::read_input;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
+use tare_load::plan;
 use tare_load::{Edges, LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
+use tare_model::url::Url;
 use tare_report::load::{Interval, LoadReport};
 use tare_report::{hdr_log, load_text};
 
+use crate::args::load::{LoadArgs, default_threads};
+
+use crate::args::words::{count, duration, positive_duration};
 use crate::failure::Failure;
-use crate::load::arguments::{count, duration, positive_duration};
 use crate::load::describe::{Request, TimeSeries, describe};
 use crate::load::interrupt;
 use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::{random_seed, resolve};
-use crate::load::spec::LoadSpec;
-use crate::url::Url;
 
 /// Put load on one target, and say what it did
 ///
@@ -38,7 +39,7 @@ pub struct Load {
     url: Option<String>,
 
     #[command(flatten)]
-    load: LoadSpec,
+    load: LoadArgs,
     /// Open loop with changing rates: 10s:1000,30s:5000 are steps, 10s:0..1000 is a ramp
     #[arg(long, value_name = "STAGES", conflicts_with = "rate")]
     stages: Option<String>,
@@ -101,7 +102,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
             || args.url.clone().unwrap_or_default(),
             |path| format!("{} URLs of {}", urls.len(), path.display()),
         ),
-        method: &args.load.method(),
+        method: &args.load.spec().method(),
     };
     let interrupted = interrupt::was_interrupted();
     let report = describe(&request, &plan, &result, watch.series.intervals, interrupted);
@@ -208,17 +209,18 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
-    let open = args.load.rate.is_some() || stages.is_some();
-    args.load.check_open_loop(open, "--rate or --stages")?;
+    let spec = args.load.spec_on(default_threads());
+    let open = spec.rate.is_some() || stages.is_some();
+    spec.check_open_loop(open, "--rate or --stages")?;
     let endpoint = match &args.unix_socket {
         Some(path) => Endpoint::Unix(path.clone()),
-        None => Endpoint::Tcp(resolve(&first.host, first.port, args.load.family())?),
+        None => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),
     };
     let seed = args.seed.unwrap_or_else(random_seed);
-    let mut plan = args.load.plan(first, endpoint, seed)?;
+    let mut plan = plan::plan(&spec, first, endpoint, seed)?;
     plan.rate = plan.rate.or(stages);
     if urls.len() > 1 {
-        let requests = urls.iter().map(|url| args.load.request(url));
+        let requests = urls.iter().map(|url| plan::request(&spec, url));
         let requests = requests.collect::<Result<Vec<_>, _>>()?.into();
         plan.source = PlannedSource::Listed { requests, random: args.random_order };
     }

@@ -7,16 +7,18 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
-use tare_load::net::NetTest;
+use tare_model::load::Family;
+use tare_model::load::LoadSpec;
+use tare_model::net::NetTest;
+use tare_model::text::reactor_of;
 use tare_report::net::{NetReport, SCHEMA, render};
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
+use crate::args::words::{cpu_list, duration, positive_duration, si_number};
 use crate::failure::Failure;
-use crate::load::arguments::{cpu_list, duration, positive_duration, reactor, si_number};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::{Family, random_seed, resolve};
-use crate::load::spec::LoadSpec;
+use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
@@ -84,7 +86,7 @@ pub struct Net {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
     /// How to talk to the kernel: io_uring or epoll; the first that works when left out
-    #[arg(long, value_name = "NAME", value_parser = reactor)]
+    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
     reactor: Option<ReactorKind>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]

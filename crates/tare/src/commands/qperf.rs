@@ -7,15 +7,16 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::{DurationNs, SocketOptions};
 use tare_lab::machine::Machine;
-use tare_load::net::NetTest;
+use tare_model::load::Family;
+use tare_model::load::LoadSpec;
+use tare_model::net::NetTest;
 use tare_report::net::NetCell;
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::print;
-use crate::load::plan::{Family, random_seed, resolve};
-use crate::load::spec::LoadSpec;
+use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::remote;
 use crate::net::serve::{connections_max, serve};
@@ -123,10 +124,7 @@ fn run_test(
         lost_after: with.timeout,
         ..LoadSpec::default()
     };
-    spec.check_test().map_err(|failure| match failure {
-        Failure::Usage(why) => Failure::Usage(format!("qperf: {}: {why}", test.name())),
-        failure => failure,
-    })?;
+    spec.check_test().map_err(|why| why.of(&format!("qperf: {}", test.name())))?;
     let address = match with.ip_port {
         Some(port) => remote::on_port(address, port, stop)?,
         None => address,

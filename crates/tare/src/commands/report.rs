@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_model::Metric;
+use tare_model::plan::{Plan, PlanParts};
 use tare_report::form::{Document, Form};
 use tare_report::pair_document::PairDocument;
 use tare_report::run::RunReport;
 use tare_report::run_document::RunDocument;
 use tare_report::run_sweep::{MissingCell, name};
 use tare_report::sweep_document::SweepDocument;
-use tare_stats::Metric;
 use tare_store::Store;
 
 use super::import;
@@ -125,7 +126,7 @@ impl Report {
         for number in first..=last {
             let text = number.to_string();
             let values = match plan_of(&store.find_run(&text)?) {
-                Ok(plan) if !plan.cell.is_empty() => plan.cell,
+                Ok(plan) if !plan.cell.is_empty() => plan.cell.clone(),
                 _ => {
                     let text = format!("run {number} is no value of a sweep; {NAME_ITS_RUNS}");
                     return Err(Failure::Usage(text));
@@ -165,11 +166,12 @@ impl Report {
             let text = format!("run {} was imported: it has no rounds to compare", row.id);
             return Err(Failure::Usage(text));
         }
-        let mut plan = plan_of(&row)?;
+        let mut parts = PlanParts::from(plan_of(&row)?);
         if let Some(name) = &self.baseline {
-            plan.rebase(name)?;
+            parts.rebase(name)?;
         }
-        Ok((document_of(store, &row, &plan)?, plan.stop.metrics))
+        let plan = Plan::try_from(parts)?;
+        Ok((document_of(store, &row, &plan)?, plan.stop.metrics.clone()))
     }
 
     fn pair(&self, store: &Store, later: &str) -> Result<(), Failure> {

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_lab::{filters, servers};
+use tare_model::plan::Plan;
 
 use super::compare::{Choices, OutputArgs};
 use crate::experiment;
 use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::finish::{resume, run_new, run_sweep};
-use crate::run::plan::Plan;
+use crate::run::plan::{absent, check_machine, without};
 
 /// Run an experiment, and say what each variant costs
 ///
@@ -68,7 +70,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         if let Some(name) = &args.baseline {
             plan.rebase(name)?;
         }
-        plans.push(plan.check().map_err(in_file)?);
+        let plan = Plan::try_from(plan).map_err(|why| in_file(why.into()))?;
+        check_machine(&plan).map_err(in_file)?;
+        plans.push(plan);
     }
     let Some(first) = plans.first() else {
         return Err(Failure::Bug("an experiment without a plan".into()));
@@ -80,9 +84,9 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             .map_err(|error| Failure::Environment(format!("standard output: {error}")));
     }
     // Cells of a sweep have the same places.
-    let absent = first.absent().map_err(in_file)?;
+    let absent = absent(first).map_err(in_file)?;
     let plans: Result<Vec<Plan>, Failure> =
-        plans.into_iter().map(|plan| plan.without(&absent)).collect();
+        plans.into_iter().map(|plan| without(plan, &absent)).collect();
     match plans?.as_slice() {
         [plan] if plan.cell.is_empty() => run_new(plan, &wishes),
         cells => run_sweep(cells, &wishes),
@@ -93,9 +97,9 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(plan).unwrap_or_default();
     let mut text = format!("{json}\n\nin each round:\n");
     for variant in &plan.variants {
-        let what = match variant.place.has_our_programs() {
-            true => variant.server.describe()?,
-            false => variant.server.describe_elsewhere()?,
+        let what = match variant.place.facts().has_our_programs() {
+            true => servers::describe(&variant.server)?,
+            false => servers::describe_elsewhere(&variant.server)?,
         };
         text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
         let (place, client) = (variant.place.name(), variant.client.name());
@@ -107,7 +111,7 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
                 true => "; before it a controller, with shared memory tare-…",
                 false => "",
             };
-            text.push_str(&format!("    {}{controller}\n", filter.describe()?));
+            text.push_str(&format!("    {}{controller}\n", filters::describe(filter)?));
         }
     }
     text.push_str(&format!(

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_model::plain;
 use tare_report::run_words::time;
-use tare_stats::plain;
 use tare_store::{RunFilter, RunRow, Store};
 
 use crate::failure::Failure;

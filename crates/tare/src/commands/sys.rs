@@ -14,8 +14,8 @@ use tare_report::sys::{SCHEMA, SysCall, SysReport, render, unixbench};
 use tare_stats::Estimate;
 use tare_stats::estimate::trimmed_mean;
 
+use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
-use crate::load::arguments::{cpu_list, positive_duration};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::random_seed;

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind, system};
+use tare_model::text::reactor_of;
 use tare_target::behaviour::{Behaviour, Defect, Delay, Service, Stall};
 use tare_target::effort::Habit;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
 
+use crate::args::words::{cpu_list, duration};
 use crate::failure::Failure;
-use crate::load::arguments::{cpu_list, duration, reactor};
 use crate::load::outputs::print;
 
 /// A server whose truth is known, to test any load generator against arithmetic
@@ -106,7 +107,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<Vec<usize>>,
     /// How to talk to the kernel: io_uring or epoll; the first that works when left out
-    #[arg(long, value_name = "NAME", value_parser = reactor)]
+    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
     reactor: Option<ReactorKind>,
     /// Open connections that a thread can hold; default 16384, or what the open-file limit allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

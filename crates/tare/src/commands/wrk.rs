@@ -6,21 +6,24 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Parser};
 use tare_io::{DurationNs, Endpoint, SocketOptions};
-use tare_load::net::Protocol;
 use tare_load::pacer::RateProfile;
+use tare_load::plan::{WAIT, provide_files};
 use tare_load::request::parse_header;
 use tare_load::tls::{TlsClient, TlsOptions};
-use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, PlannedSource, StatusSet, Stretch};
+use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, PlannedSource, Stretch};
+use tare_model::load::Family;
+use tare_model::net::Protocol;
+use tare_model::status::StatusSet;
+use tare_model::url::Url;
 use tare_wrk::format::{self, Flavour, Shown};
 use tare_wrk::script::{Script, ScriptError, ScriptOptions};
 use tare_wrk::statistics::{RateSamples, Statistic};
 
+use crate::args::words::{count, si_number};
 use crate::failure::Failure;
-use crate::load::arguments::{count, si_number};
 use crate::load::interrupt;
 use crate::load::outputs::{print, tell};
-use crate::load::plan::{Family, WAIT, provide_files, random_seed, resolve};
-use crate::url::Url;
+use crate::load::plan::{random_seed, resolve};
 
 /// wrk's and wrk2's flags, scripts and output, with tare's measurement behind them
 ///

@@ -1,27 +1,16 @@
 //! `place` and `client` of a variant: a word, or a table of one key.
 
-use tare_lab::places::{ClientSpec, PlaceSpec};
+use tare_model::places::{ClientSpec, PlaceSpec};
 use toml::{Spanned, Value};
 
 use super::{Source, nearest};
 use crate::failure::Failure;
-use crate::run::plan::{client_on_host, host};
-
-/// The kinds of places, and what a bare word after each stands for.
-const KINDS: [(&str, Option<&str>); 6] = [
-    ("host", None),
-    ("netns", None),
-    ("oci", Some("runtime")),
-    ("container", Some("image")),
-    ("vm", None),
-    ("ssh", Some("host")),
-];
 
 pub(super) fn place(
     written: Option<Spanned<Value>>,
     source: &Source<'_>,
 ) -> Result<PlaceSpec, Failure> {
-    let Some(written) = written else { return Ok(host()) };
+    let Some(written) = written else { return Ok(PlaceSpec::host()) };
     let at = written.span().start;
     let spec = spec("place", written.into_inner()).map_err(|why| source.at(at, &why))?;
     Ok(whole(spec, source))
@@ -31,7 +20,7 @@ pub(super) fn client(
     written: Option<Spanned<Value>>,
     source: &Source<'_>,
 ) -> Result<ClientSpec, Failure> {
-    let Some(written) = written else { return Ok(client_on_host()) };
+    let Some(written) = written else { return Ok(ClientSpec::on_host()) };
     let at = written.span().start;
     let value = written.into_inner();
     let same = |value: &Value| value.get("same_as_server").and_then(Value::as_bool);
@@ -43,7 +32,8 @@ pub(super) fn client(
 }
 
 fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
-    let kinds = KINDS.map(|(kind, _)| kind).join(", ");
+    let kinds: Vec<&str> = PlaceSpec::KINDS.iter().map(|(kind, _)| *kind).collect();
+    let kinds = kinds.join(", ");
     let allowed = match key {
         "client" => format!("{kinds}, same_as_server"),
         _ => kinds,
@@ -61,7 +51,7 @@ fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
             ));
         }
     };
-    let Some((_, short)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+    let Some((_, short)) = PlaceSpec::KINDS.iter().find(|(name, _)| *name == kind) else {
         return Err(format!("{key}: '{kind}' is not a kind of place; there are {allowed}"));
     };
     let inner = match (inner, short) {
@@ -86,18 +76,7 @@ fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
 
 /// Files that it names are relative to the experiment's.
 fn whole(mut spec: PlaceSpec, source: &Source<'_>) -> PlaceSpec {
-    let mut paths = Vec::new();
-    match &mut spec {
-        PlaceSpec::Oci(oci) => {
-            paths.extend(oci.root.iter_mut().chain(&mut oci.programs));
-        }
-        PlaceSpec::Vm(vm) => {
-            let own = [&mut vm.kernel, &mut vm.modules, &mut vm.firmware, &mut vm.program];
-            paths.extend(own.into_iter().flatten().chain(&mut vm.programs));
-        }
-        _ => {}
-    }
-    for path in paths {
+    for path in spec.paths() {
         *path = source.whole(path);
     }
     spec

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use tare_io::calls::Call;
-use tare_load::net::{CallName, NetTest};
+use tare_model::net::{CallName, NetTest};
+use tare_model::plan::PlanParts;
 use toml::Spanned;
 
 use super::Source;
 use crate::failure::Failure;
 use crate::net::sizes::{size, sizes};
-use crate::run::plan::Plan;
 
 /// As they are written: a list, or sizes in one word, `"1:256K:*64"`.
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ pub(super) enum Value {
     Word(String),
 }
 
-type Put = fn(&mut Plan, &Value) -> Result<(), String>;
+type Put = fn(&mut PlanParts, &Value) -> Result<(), String>;
 
 /// What can be swept, and how a value is put into a plan.
 const KEYS: [(&str, Put); 8] = [
@@ -125,10 +125,10 @@ impl Values {
 
 /// The plans of all cells, in the file's order; the last key changes fastest.
 pub(super) fn cells(
-    plan: Plan,
+    plan: PlanParts,
     sweep: &BTreeMap<String, Spanned<Values>>,
     source: &Source<'_>,
-) -> Result<Vec<Plan>, Failure> {
+) -> Result<Vec<PlanParts>, Failure> {
     let mut keys: Vec<_> = sweep.iter().collect();
     keys.sort_by_key(|(_, values)| values.span().start);
     let mut cells = vec![plan];

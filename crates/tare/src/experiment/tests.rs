@@ -1,6 +1,10 @@
 //! What experiment files mean, and what is said of bad ones.
 
+use tare_model::plan::Plan;
+use tare_model::servers::ServerSpec;
+
 use super::*;
+use crate::run::plan::check_machine;
 
 const GOOD: &str = r#"
 name = "What does an access log cost?"
@@ -50,7 +54,7 @@ name = "other"
 server = "up"
 "#;
 
-fn parse(text: &str) -> Result<Plan, Failure> {
+fn parse(text: &str) -> Result<PlanParts, Failure> {
     let source = Source { path: Path::new("x.toml"), text };
     let file: Written = toml::from_str(text).map_err(|error| source.complain(&error))?;
     plans(file, &source).map(|mut plans| plans.remove(0))
@@ -71,7 +75,7 @@ fn a_file_becomes_a_plan_without_gaps() {
     assert_eq!(mine.headers, ["X-A: b"]);
     assert_eq!(mine.may_differ, [Difference::Body, Difference::Headers]);
     assert_eq!(other.server, ServerSpec::Up);
-    let again: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+    let again: PlanParts = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
     assert_eq!(again, plan, "it is stored whole");
 }
 
@@ -133,7 +137,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "command = \"./server --port {port}\"\nenv = { A = \"b\" }",
             "",
-            "x.toml:21: server 'own' needs one of command, nginx, httpd, target or net",
+            "x.toml:21: server 'own' needs one of command, nginx, httpd, target, net, or the",
         ),
         ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),
@@ -165,7 +169,8 @@ fn values_out_of_range_are_refused_before_anything_starts() {
     ] {
         assert!(GOOD.contains(from), "{from}");
         let text = GOOD.replacen(from, to, 1);
-        let error = parse(&text).and_then(Plan::check).unwrap_err().to_string();
+        let whole = parse(&text).and_then(|parts| Ok(Plan::try_from(parts)?));
+        let error = whole.and_then(|plan| check_machine(&plan)).unwrap_err().to_string();
         assert!(error.contains(complaint), "{to}: {error}");
     }
 }

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 
 use tare_io::DurationNs;
 use tare_load::Tally;
+use tare_model::plain;
 use tare_report::units::{count, duration, rate};
-use tare_stats::plain;
 
 /// Draws only where standard error is a terminal.
 pub struct Live {

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tare_model::plain;
 use tare_report::form::{Document, Form};
-use tare_stats::plain;
 
 use crate::failure::Failure;
 

@@ -1,30 +1,14 @@
-//! From what the user typed to a plan: names resolved, defaults filled in, limits raised.
+//! Names to addresses, and seeds for those who chose none.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use tare_io::{DurationNs, Endpoint, system};
-use tare_load::WaitPolicy;
+use tare_model::load::Family;
 
 use crate::failure::Failure;
 use crate::load::interrupt;
 
-/// Which addresses of a name to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    Any,
-    V4,
-    V6,
-}
-
-/// How precisely workers wake. Batches: found by measuring, more saves no more CPU and only adds
-/// latency. Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would
-/// be measured as the server's; above 1,000/s a worker this keeps a CPU busy.
-pub const WAIT: WaitPolicy =
-    WaitPolicy { batch_max: 16, linger: DurationNs::from_us(50), spin: DurationNs::from_ms(1) };
-/// Files open beside connections: rings, certificates, outputs, standard streams.
-const SPARE_FILES: u64 = 64;
 /// For choosing among several addresses of one name.
 const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -84,46 +68,6 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 const STOP_CHECK: Duration = Duration::from_millis(20);
-
-/// Makes room for this many connections, or says what is missing, before any load starts.
-pub fn provide_files(connections: u32) -> Result<(), Failure> {
-    let wanted = u64::from(connections) + SPARE_FILES;
-    let allowed = system::raise_open_files(wanted);
-    if allowed >= wanted {
-        return Ok(());
-    }
-    Err(Failure::Environment(format!(
-        "{connections} connections need {wanted} open files, and this process may have {allowed}; \
-         raise the limit (ulimit -n {wanted}) or use fewer connections"
-    )))
-}
-
-/// Source addresses must be of the destination's family.
-pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure> {
-    for bind in binds {
-        let fits = match endpoint {
-            Endpoint::Tcp(to) | Endpoint::Udp(to) => to.is_ipv4() == bind.is_ipv4(),
-            Endpoint::Unix(_) => false,
-        };
-        if !fits {
-            let text = bind.to_string();
-            return Err(Failure::flag(
-                "--bind",
-                &text,
-                format!("cannot be a source for {endpoint}"),
-            ));
-        }
-        if let Err(error) = std::net::UdpSocket::bind((*bind, 0)) {
-            let text = bind.to_string();
-            return Err(Failure::flag(
-                "--bind",
-                &text,
-                format!("not an address of this machine ({error})"),
-            ));
-        }
-    }
-    Ok(())
-}
 
 /// A seed for those who did not choose one.
 pub fn random_seed() -> u64 {

@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
-use tare_load::net::Protocol;
+use tare_load::plan::endpoint_plan;
 use tare_load::session::Session;
 use tare_load::{Edges, LoadPlan, Stretch};
+use tare_model::load::LoadSpec;
+use tare_model::net::Protocol;
+use tare_model::samples::{Counts, Series};
 use tare_report::net::NetCell;
 use tare_stats::Estimate;
-use tare_stats::samples::{Counts, Series};
 
 use crate::failure::Failure;
-use crate::load::spec::LoadSpec;
 
 /// How long, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,7 @@ struct Seen {
     messages_per_s: Vec<f64>,
     bytes_per_s: Vec<f64>,
     mean_ns: Vec<f64>,
-    latency: tare_stats::Distribution,
+    latency: tare_model::Distribution,
     counts: Counts,
     /// Over whole stretches, ramp and drain included: what loss is a share of.
     sent: u64,
@@ -65,7 +66,7 @@ pub fn measure(
         let mut left: Vec<usize> = (0..cells.len()).collect();
         while !left.is_empty() && !stop.load(Ordering::Relaxed) {
             let at = left.swap_remove(random.below(left.len() as u64) as usize);
-            let plan = cells[at].endpoint_plan(Endpoint::Tcp(address), rounds.seed)?;
+            let plan = endpoint_plan(&cells[at], Endpoint::Tcp(address), rounds.seed)?;
             if seen[at].failed.is_none()
                 && let Err(failure) = slice(&mut session, &plan, rounds.window, &mut seen[at])
                 && !stop.load(Ordering::Relaxed)

@@ -204,7 +204,7 @@ const FLAGS: &[Flag] = &[
         takes: Takes::Value(|state, text| {
             state.with.cpu = match text {
                 "any" => None,
-                text => crate::load::arguments::cpu_list(text)?.first().copied(),
+                text => crate::args::words::cpu_list(text)?.first().copied(),
             };
             Ok(())
         }),

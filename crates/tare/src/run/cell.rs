@@ -2,20 +2,22 @@
 //! A run has one; a sweep has one for each of its values, all on the same launches.
 
 use tare_io::DurationNs;
-use tare_lab::ServerSpec;
-use tare_stats::metric::Basis;
-use tare_stats::samples::Round;
+use tare_model::metric::Basis;
+use tare_model::plan::Plan;
+use tare_model::samples::Round;
+use tare_model::servers::ServerSpec;
+use tare_model::sustained::WarmUp;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
 use tare_stats::surveys::Surveys;
-use tare_stats::sustained::{Agreement, WarmUp};
+use tare_stats::sustained::Agreement;
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Comparison, RoundDigest, analyse, digest};
 use tare_store::RunId;
 
 use super::outcome::Stopped;
-use super::plan::Plan;
+use super::plan::{question, sustained};
 use super::schedule::LONGER_MEAN;
 use super::window::{Window, edges};
 
@@ -95,7 +97,7 @@ impl<'a> Cell<'a> {
             return Some(Stopped::Rounds);
         }
         if self.plan.stop.rounds.is_none() && is_look(rounds) {
-            let analysis = analyse(&self.digests, &self.plan.question());
+            let analysis = analyse(&self.digests, &question(self.plan));
             self.is_precise |= precise_enough(&analysis, self.plan.stop.precision);
         }
         (self.is_precise && !self.wants_check()).then_some(Stopped::Precision)
@@ -114,7 +116,7 @@ impl<'a> Cell<'a> {
     /// comes half-way to the first look, others where it is not clear whether they agree.
     fn wants_check(&self) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::Up);
-        if self.plan.sustained().is_none() || self.checks_fail || !is_metered {
+        if sustained(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }
         let (rounds, checks) = (self.digests.len() as u32, self.checks());
@@ -125,7 +127,7 @@ impl<'a> Cell<'a> {
             let check = comparison.sustained.as_ref();
             comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };
-        let analysis = analyse(&self.digests, &self.plan.question());
+        let analysis = analyse(&self.digests, &question(self.plan));
         checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear)
     }
 

@@ -1,10 +1,10 @@
 //! Words that `compare` and `run` share about precision, time and gates.
 
 use tare_io::DurationNs;
-use tare_load::net::Protocol;
-use tare_stats::Metric;
+use tare_model::Metric;
+use tare_model::net::Protocol;
 
-use crate::load::spec::LoadSpec;
+use tare_model::load::LoadSpec;
 
 /// Reads `2%` or `0.5 %` as a share.
 pub fn percent(text: &str) -> Result<f64, String> {

@@ -13,8 +13,8 @@ use tare_load::order::{LoadOrder, StretchOrder};
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LoadPlan, Stretch};
-use tare_stats::plain;
-use tare_stats::samples::{NUMBER_MAX, Probe};
+use tare_model::plain;
+use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::failure::Failure;
 

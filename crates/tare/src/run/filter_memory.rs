@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tare_lab::filters::FilterSpec;
 use tare_lab::filters::shared::SharedMemory;
 use tare_lab::journal::Journal;
+use tare_model::filters::FilterSpec;
 
 use super::places::journal_folder;
 use crate::failure::Failure;

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_io::time::wall_unix_ms;
-use tare_lab::ServerSpec;
 use tare_lab::machine::Machine;
-use tare_load::net::Protocol;
+use tare_model::net::Protocol;
+use tare_model::plain;
+use tare_model::plan::{Plan, PlanParts};
+use tare_model::samples::Round;
+use tare_model::servers::ServerSpec;
 use tare_report::form::Form;
 use tare_report::guards::Severity;
 use tare_report::run_build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
@@ -16,9 +19,8 @@ use tare_report::run_steady::MAY_PASS;
 use tare_report::run_sweep::MissingCell;
 use tare_report::sweep_document::SweepDocument;
 use tare_report::timeline::{self, Timeline};
-use tare_stats::samples::Round;
 use tare_stats::stopping::CYCLES_MIN;
-use tare_stats::{RoundDigest, digest, plain};
+use tare_stats::{RoundDigest, digest};
 use tare_store::{Entry, NewRun, RunEnd, RunRow, Store, Writer};
 
 use super::cell::Cell;
@@ -26,7 +28,7 @@ use super::command;
 use super::gate::{self, Gate};
 use super::live::LiveTable;
 use super::outcome::Stopped;
-use super::plan::Plan;
+use super::plan::{check_machine, question};
 use super::runner::{Runner, Start};
 use crate::failure::Failure;
 use crate::load::interrupt;
@@ -127,7 +129,7 @@ pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
 pub fn resume(
     text: &str,
     wishes: &Wishes,
-    change: impl Fn(&mut Plan) -> Result<(), Failure>,
+    change: impl Fn(&mut PlanParts) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut store = open_store(wishes)?;
     let row = store.find_run(text)?;
@@ -138,8 +140,10 @@ pub fn resume(
     if row.is_import {
         return Err(Failure::Usage(format!("run {} was imported: nothing can go on", row.id)));
     }
-    let mut plan = plan_of(&row)?;
-    change(&mut plan)?;
+    let mut parts = PlanParts::from(plan_of(&row)?);
+    change(&mut parts)?;
+    let plan = Plan::try_from(parts)?;
+    check_machine(&plan)?;
     // What the killed process left would stand in the way.
     tare_lab::journal::clean(&super::places::journal_folder()?);
     let mut outputs = Outputs::create(&wishes.forms)?;
@@ -283,16 +287,18 @@ pub fn is_running(row: &RunRow) -> bool {
 }
 
 pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
-    let mut plan: Plan = serde_json::from_str(&row.plan).map_err(|error| {
-        let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
+    let unreadable = |why: String| {
+        let text = format!("the plan of run {} is of another version of tare: {why}", row.id);
         Failure::Environment(text)
-    })?;
+    };
+    let mut parts: PlanParts =
+        serde_json::from_str(&row.plan).map_err(|error| unreadable(error.to_string()))?;
     // A stranger's store: a name is one line, and no command to a terminal.
-    plan.name = plain::line(&plan.name).into_owned();
-    for variant in &mut plan.variants {
+    parts.name = plain::line(&parts.name).into_owned();
+    for variant in &mut parts.variants {
         variant.name = plain::line(&variant.name).into_owned();
     }
-    Ok(plan)
+    Plan::try_from(parts).map_err(|why| unreadable(why.to_string()))
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
@@ -406,12 +412,14 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
         plan: serde_json::from_str(&row.plan).unwrap_or_default(),
-        question: plan.question(),
+        question: question(plan),
         precision: plan.stop.precision,
         variants: variants.collect(),
         skipped: skipped.collect(),
         load: LoadFacts {
-            path: plan.url(plan.baseline(), 1).map_or_else(|_| String::new(), |url| url.target),
+            path: plan.variants[plan.baseline()]
+                .url(1)
+                .map_or_else(|_| String::new(), |url| url.target),
             asked: match load.protocol() {
                 Protocol::Http | Protocol::Messages { .. } => Asked::Replies,
                 Protocol::Stream { .. } => Asked::Streams,

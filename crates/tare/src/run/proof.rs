@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 use tare_io::DurationNs;
 use tare_lab::Launched;
 use tare_lab::filters::caller::{Caller, TRIAL_CALLS, calls_within};
+use tare_lab::filters::environment;
 use tare_lab::filters::status::{FilterCounts, FilterStatus};
-use tare_lab::filters::{FilterKind, FilterSpec};
 use tare_lab::launch::Server;
 use tare_load::LoadPlan;
-use tare_stats::samples::Proof;
+use tare_model::filters::{FilterKind, FilterSpec};
+use tare_model::samples::Proof;
 
 use super::clients::{Client, Clients};
 use super::filter_memory::Memory;
@@ -122,7 +123,7 @@ fn call_cost(spec: &FilterSpec, path: &str, cpus: &[usize]) -> Result<f64, Failu
     // Of its own: the launch's counters are for its requests.
     let memory = Memory::of(spec)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
-    let mut caller = Caller::start(spec, &spec.environment(shared)?, cpus)?;
+    let mut caller = Caller::start(spec, &environment(spec, shared)?, cpus)?;
     let trial = caller.call(spec, path, TRIAL_CALLS)?;
     let calls = calls_within(PART, trial.elapsed_ns, TRIAL_CALLS);
     let mut parts = Vec::with_capacity(PARTS);

@@ -8,7 +8,8 @@ use tare_lab::launch::Expected;
 use tare_lab::machine::{Reading, ports_used, throttled_periods};
 use tare_lab::meter::Meter;
 use tare_load::LoadPlan;
-use tare_stats::samples::{Launch, LaunchLoad, MachineUse, Probe, Round, ServerUse};
+use tare_load::plan::plan as load_plan;
+use tare_model::samples::{Launch, LaunchLoad, MachineUse, Probe, Round, ServerUse};
 use tare_store::Entry;
 
 use super::cell::Cell;
@@ -297,11 +298,11 @@ impl Runner<'_> {
         let plan = self.cells[cell].plan;
         let Some(spec) = plan.variants[variant].filter() else { return Ok(None) };
         let port = launched.recipe.address.port();
-        let mut url = plan.url(variant, port)?;
+        let mut url = plan.variants[variant].url(port)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         url.target = spec.refused_path();
         let endpoint = Endpoint::Tcp(launched.recipe.address);
-        let refused = plan.load_of(variant).plan(&url, endpoint, plan.seed)?;
+        let refused = load_plan(&plan.load_of(variant), &url, endpoint, plan.seed)?;
         let cpus = &plan.server_cpus;
         FilterProof::begin(spec, launched, self.clients(cell), client, &refused, &path, cpus)
     }
@@ -321,11 +322,11 @@ impl Runner<'_> {
         let (url, endpoint) = match launched {
             Some(launched) => {
                 let address = launched.recipe.address;
-                (plan.url(variant, address.port())?, Endpoint::Tcp(address))
+                (plan.variants[variant].url(address.port())?, Endpoint::Tcp(address))
             }
-            None => (plan.url(variant, 1)?, self.endpoints[variant].clone()),
+            None => (plan.variants[variant].url(1)?, self.endpoints[variant].clone()),
         };
-        load.plan(&url, endpoint, plan.seed)
+        Ok(load_plan(&load, &url, endpoint, plan.seed)?)
     }
 
     /// Probes until there is a reply that is not the server's "not yet".

@@ -10,8 +10,11 @@ use std::sync::mpsc::{Receiver, channel};
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::lab::Placed;
-use tare_lab::{Event, Lab, LabPlan, ServerSpec};
-use tare_stats::samples::Round;
+use tare_lab::places::to_wait_for;
+use tare_lab::{Event, Lab, LabPlan};
+use tare_model::plan::Plan;
+use tare_model::samples::Round;
+use tare_model::servers::ServerSpec;
 use tare_store::{Entry, RunEnd, RunId, Writer};
 
 use super::cell::Cell;
@@ -19,7 +22,6 @@ use super::clients::Clients;
 use super::live::LiveTable;
 use super::outcome::Stopped;
 use super::places::journal_folder;
-use super::plan::Plan;
 use crate::failure::Failure;
 use crate::load::plan::resolve;
 
@@ -215,7 +217,7 @@ impl<'a> Runner<'a> {
     }
 
     fn say_what_is_waited_for(&mut self) {
-        let waits = self.plan().variants.iter().filter_map(|v| v.place.to_wait_for());
+        let waits = self.plan().variants.iter().filter_map(|v| to_wait_for(&v.place));
         let mut waits: Vec<&str> = waits.collect();
         waits.sort_unstable();
         waits.dedup();
@@ -282,10 +284,10 @@ impl<'a> Runner<'a> {
 fn placed(plan: &Plan) -> Result<(Vec<Placed>, Vec<Endpoint>), Failure> {
     let mut servers = Vec::new();
     let mut endpoints = Vec::new();
-    for (index, variant) in plan.variants.iter().enumerate() {
+    for variant in &plan.variants {
         let fixed = !variant.url.contains("{port}");
         // A server that is not up yet cannot be asked which of its addresses answers.
-        let url = plan.url(index, 1)?;
+        let url = variant.url(1)?;
         let address = match (&variant.server, fixed) {
             (_, false) => None,
             _ => Some(resolve(&url.host, url.port, plan.load.family())?),
@@ -310,7 +312,7 @@ fn placed(plan: &Plan) -> Result<(Vec<Placed>, Vec<Endpoint>), Failure> {
 }
 
 fn nothing_good(round: &Round) -> Failure {
-    let mut counts = tare_stats::samples::Counts::default();
+    let mut counts = tare_model::samples::Counts::default();
     round.slices.iter().for_each(|slice| counts.add(&slice.counts));
     let why = match (counts.errors.first(), counts.status.first()) {
         (Some((_, _, why)), _) => why.clone(),

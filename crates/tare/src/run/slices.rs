@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::meter::Meter;
-use tare_stats::samples::{Ramps, Round, ServerUse, Slice};
+use tare_model::cold::Cold;
+use tare_model::plan::{Found, PlanParts};
+use tare_model::samples::{Ramps, Round, ServerUse, Slice};
 use tare_store::Entry;
 
 use super::cell::Cell;
-use super::cold::Cold;
-use super::plan::{Found, Plan};
 use super::round::{LanePlan, Up};
 use super::runner::Runner;
 use super::schedule;
@@ -114,7 +114,7 @@ impl Runner<'_> {
     }
 
     fn cold_window(&mut self, cell: usize, cold: Cold) -> Window {
-        let window = cold.window();
+        let window = Window::of_cold(cold);
         self.cells[cell].window = Some(window);
         window
     }
@@ -307,7 +307,7 @@ impl Runner<'_> {
     pub(super) fn write_found(&mut self, cell: usize) -> Result<(), Failure> {
         let Cell { plan, run, window, warm, .. } = &self.cells[cell];
         let Some(window) = window else { return Ok(()) };
-        let mut plan: Plan = (*plan).clone();
+        let mut plan = PlanParts::from((*plan).clone());
         plan.slices.found = Some(Found {
             window: window.length,
             ramp: window.ramp,

@@ -9,11 +9,13 @@ use tare_lab::agent::protocol::LaneLife;
 use tare_lab::meter::Meter;
 use tare_load::measured::Measured;
 use tare_load::{Edges, LoadPlan, Stretch};
+use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::surveys::are_over;
-use tare_stats::sustained::{Bin, Sustained, WarmUp};
+use tare_stats::sustained::warm_up;
 
 use super::cell::Cell;
 use super::clients::Clients;
+use super::plan;
 use super::round::Up;
 use super::runner::Runner;
 use crate::failure::Failure;
@@ -27,7 +29,7 @@ impl Runner<'_> {
     /// How long sustained load is, where this round's launches are to have it from their start.
     fn survey_length(&self, cell: usize) -> Option<DurationNs> {
         let plan = self.cells[cell].plan;
-        let length = plan.sustained()?;
+        let length = plan::sustained(plan)?;
         if plan.slices.warmup.is_some() {
             return None;
         }
@@ -52,7 +54,7 @@ impl Runner<'_> {
         self.together(cell, lane, up, length, true)?;
         let of = |up: &[Up]| -> Vec<WarmUp> {
             let each = up.iter().map(|up| up.lanes[lane].load.sustained.as_ref());
-            each.map(|sustained| sustained.map(Sustained::warm_up).unwrap_or_default()).collect()
+            each.map(|sustained| sustained.map(warm_up).unwrap_or_default()).collect()
         };
         let mut warm = of(up);
         if !are_over(&warm, length.as_ns()) && most > length && !self.interrupted() {
@@ -104,7 +106,7 @@ impl Runner<'_> {
         lane: usize,
         up: &mut [Up],
     ) -> Result<(), Failure> {
-        let Some(length) = self.cells[cell].plan.sustained() else { return Ok(()) };
+        let Some(length) = plan::sustained(self.cells[cell].plan) else { return Ok(()) };
         let has = up.iter().any(|up| up.lanes[lane].load.sustained.is_some());
         if has || !self.cells[cell].check_due || self.interrupted() || !can_be_at_once(up) {
             return Ok(());

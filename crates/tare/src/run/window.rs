@@ -2,8 +2,9 @@
 
 use tare_io::DurationNs;
 use tare_load::{Edges, Stretch};
+use tare_model::cold::Cold;
+use tare_model::plan::{Plan, SLICE_LENGTHS};
 
-use super::plan::Plan;
 use super::schedule::{RAMP_JITTER, Shape};
 
 /// The shape of a slice.
@@ -44,6 +45,18 @@ impl Window {
         let ramp = DurationNs::from_ns(longest.as_ns() * 2);
         self.ramp = ramp.clamp(Self::SHORTEST_RAMP, Self::LONGEST);
         self.warmup = plan.slices.warmup.unwrap_or(self.length);
+    }
+
+    /// A launch's first load, from its first request on, but for those that saw that it was up and
+    /// what it answers.
+    pub fn of_cold(cold: Cold) -> Self {
+        let (length, requests) = match cold {
+            Cold::For(time) => (time, None),
+            Cold::Requests(requests) => (*SLICE_LENGTHS.end(), Some(requests)),
+        };
+        // Edges on replies would leave out the first of them.
+        let (ramp, warmup) = (DurationNs::ZERO, DurationNs::ZERO);
+        Self { length, requests, ramp, warmup, edges: Edges::Clock }
     }
 
     /// Of a cycle; a length that the user chose stays.

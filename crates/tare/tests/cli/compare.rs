@@ -1,7 +1,8 @@
 //! `tare compare` and what becomes of its runs.
 
+use tare_model::Metric;
 use tare_report::run::RunReport;
-use tare_stats::{Metric, Verdict};
+use tare_stats::Verdict;
 
 use crate::runs::{BRIEF, Desk, asked, guard, launches, no_guard, read};
 use crate::util::{Server, str};

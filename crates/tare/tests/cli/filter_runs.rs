@@ -1,9 +1,10 @@
 //! Filters as layers of an experiment: proven, measured, and caught when they cheat.
 
 use serde_json::Value;
+use tare_model::Metric;
 use tare_report::guards::Severity;
 use tare_report::run::RunReport;
-use tare_stats::{Metric, Verdict};
+use tare_stats::Verdict;
 
 use crate::filters::compile;
 use crate::runs::{Desk, guard, no_guard};

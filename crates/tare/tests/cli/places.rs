@@ -59,7 +59,7 @@ pub fn proven(report: &RunReport, name: &str, seen: &str) {
     let proofs = variant.proofs.join("\n");
     assert!(proofs.contains("held in 2 of 2"), "{name}: {proofs}");
     assert!(proofs.contains(seen), "{name}: {proofs}");
-    assert!(variant.metric(tare_stats::Metric::Throughput).unwrap().point > 0.0);
+    assert!(variant.metric(tare_model::Metric::Throughput).unwrap().point > 0.0);
     assert!(variant.requests > 0 && variant.launches == 2, "{variant:#?}");
 }
 
@@ -94,7 +94,7 @@ fn containers_and_gvisor_serve_and_are_proven() {
         assert!(proofs.contains("capabilities 00000000000004e1"), "{proofs}");
     }
     for variant in &report.variants {
-        assert!(variant.metric(tare_stats::Metric::ServerCpu).is_some(), "{}", variant.name);
+        assert!(variant.metric(tare_model::Metric::ServerCpu).is_some(), "{}", variant.name);
     }
     let places: Vec<u32> = report.variants.iter().map(|v| v.place_launches).collect();
     assert_eq!(places, [0, 1, 2, 2, 2], "a container is started afresh each round");
@@ -121,7 +121,7 @@ fn an_emulated_machine_serves_and_holds_its_own_load() {
     assert!(guard(&report, "emulated").severity == Severity::Warn);
     assert_eq!(report.variant("inside").unwrap().client, "same as server");
     assert_eq!(report.variant("vm").unwrap().place_launches, 1);
-    assert!(report.variant("inside").unwrap().metric(tare_stats::Metric::ServerCpu).is_some());
+    assert!(report.variant("inside").unwrap().metric(tare_model::Metric::ServerCpu).is_some());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn clients_have_places_too() {
     proven(&report, "within runc", "runc: held");
     // Latencies are the client's own, and none are lost on the way.
     for variant in &report.variants {
-        let p50 = variant.metric(tare_stats::Metric::LatencyP50).unwrap().point;
+        let p50 = variant.metric(tare_model::Metric::LatencyP50).unwrap().point;
         assert!((1_000.0..1e9).contains(&p50), "{}: {p50}", variant.name);
     }
 }

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use tare_lab::filters::caller::Caller;
+use tare_lab::filters::{describe, environment};
+use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::named;
 use crate::failure::Failure;
@@ -51,7 +53,7 @@ fn ask(args: &Ask, filter: &str) -> Result<(String, u64), Failure> {
         None => Memory::of(&spec)?,
     };
     let shared = args.shm.as_deref().or(memory.as_ref().map(|memory| memory.name.as_str()));
-    let mut caller = Caller::start(&spec, &spec.environment(shared)?, &[])?;
+    let mut caller = Caller::start(&spec, &environment(&spec, shared)?, &[])?;
     let mut text = String::new();
     let mut counted = (0, 0);
     let mut failed = 0;
@@ -71,10 +73,10 @@ fn ask(args: &Ask, filter: &str) -> Result<(String, u64), Failure> {
 }
 
 fn list() -> String {
-    let all = tare_lab::filters::FilterKind::ALL.into_iter();
+    let all = FilterKind::ALL.into_iter();
     let lines = all.map(|(kind, name, what)| {
-        let spec = tare_lab::filters::FilterSpec::plain(kind, "/aaaa");
-        let built = match spec.describe() {
+        let spec = FilterSpec::plain(kind, "/aaaa");
+        let built = match describe(&spec) {
             Ok(_) => String::new(),
             Err(why) => format!(" [{why}]"),
         };

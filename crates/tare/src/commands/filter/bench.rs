@@ -10,15 +10,16 @@ use serde::Serialize;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Caller, TRIAL_CALLS, calls_within};
-use tare_lab::filters::{FilterKind, FilterSpec};
+use tare_lab::filters::environment;
+use tare_model::filters::{FilterKind, FilterSpec};
 use tare_report::run_text::columns;
 use tare_report::run_words::Table;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
 
 use super::named;
+use crate::args::words::positive_duration;
 use crate::failure::Failure;
-use crate::load::arguments::positive_duration;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::random_seed;
@@ -176,7 +177,7 @@ fn round(
     for one in all.iter() {
         let memory = Memory::of(&one.spec)?;
         let shared = memory.as_ref().map(|memory| memory.name.as_str());
-        let mut caller = Caller::start(&one.spec, &one.spec.environment(shared)?, cpus)?;
+        let mut caller = Caller::start(&one.spec, &environment(&one.spec, shared)?, cpus)?;
         let mut calls = [0; 2];
         let mut last = Called::default();
         for (url, calls) in urls.iter().zip(&mut calls) {

@@ -11,8 +11,8 @@ use tare_io::process::{end_with_parent, pin_to};
 use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Calls, FAILED, READY};
 
+use crate::args::words::cpu_list;
 use crate::failure::Failure;
-use crate::load::arguments::cpu_list;
 
 /// Call a filter library as told on standard input; tare starts this itself
 ///

@@ -11,8 +11,8 @@ use clap::Args;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::filters::shared::{SharedMemory, Totals, check_name};
-use tare_lab::filters::{FilterKind, check_prefix};
 use tare_lab::journal::Journal;
+use tare_model::filters::{FilterKind, check_prefix};
 
 use crate::failure::Failure;
 use crate::load::interrupt;

@@ -1,6 +1,6 @@
 //! Words on the command line that more than one command takes.
 
-use tare_io::{DurationNs, ReactorKind};
+use tare_io::DurationNs;
 
 pub fn duration(text: &str) -> Result<DurationNs, String> {
     DurationNs::parse(text).map_err(|error| error.to_string())
@@ -10,14 +10,6 @@ pub fn positive_duration(text: &str) -> Result<DurationNs, String> {
     match duration(text)? {
         DurationNs::ZERO => Err("must be longer than 0".into()),
         duration => Ok(duration),
-    }
-}
-
-pub fn reactor(text: &str) -> Result<ReactorKind, String> {
-    match text {
-        "io_uring" | "uring" => Ok(ReactorKind::IoUring),
-        "epoll" => Ok(ReactorKind::Epoll),
-        _ => Err("choose io_uring or epoll".into()),
     }
 }
 

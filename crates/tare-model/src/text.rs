@@ -1,8 +1,8 @@
-//! Values that files hold as people write them: `"10s"`, `"io_uring"`.
+//! Values as people write them: `"10s"`, `"io_uring"`.
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-use super::spec::status_text;
+use crate::status::StatusSet;
 
 pub mod duration {
     use super::{Deserialize, Deserializer, Serializer};
@@ -44,6 +44,10 @@ pub mod optional_duration {
     }
 }
 
+/// A duration that may be missing, where there is no field to put an attribute on.
+#[derive(Deserialize)]
+pub struct OptionalDuration(#[serde(with = "optional_duration")] pub Option<tare_io::DurationNs>);
+
 /// What has a unit, and may have been written without.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -76,11 +80,20 @@ pub mod reactor {
         from: D,
     ) -> Result<Option<ReactorKind>, D::Error> {
         let text = Option::<String>::deserialize(from)?;
-        let parsed = text.map(|text| crate::load::arguments::reactor(&text)).transpose();
+        let parsed = text.map(|text| super::reactor_of(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
     }
 }
 
+/// Reads the name of a reactor.
+pub fn reactor_of(text: &str) -> Result<tare_io::ReactorKind, String> {
+    match text {
+        "io_uring" | "uring" => Ok(tare_io::ReactorKind::IoUring),
+        "epoll" => Ok(tare_io::ReactorKind::Epoll),
+        _ => Err("choose io_uring or epoll".into()),
+    }
+}
+
 pub fn checked_status<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    status_text(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    StatusSet::check(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }

@@ -4,10 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
-use tare_load::Edges;
 
-use super::plan::SLICE_LENGTHS;
-use super::window::Window;
+use crate::plan::SLICE_LENGTHS;
 
 /// How much of it is asked for. It is the only slice of its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,17 +30,6 @@ impl Cold {
             }
         };
         found.ok_or_else(allowed)
-    }
-
-    /// From its first request on, but for those that saw that it was up and what it answers.
-    pub fn window(self) -> Window {
-        let (length, requests) = match self {
-            Self::For(time) => (time, None),
-            Self::Requests(requests) => (*SLICE_LENGTHS.end(), Some(requests)),
-        };
-        // Edges on replies would leave out the first of them.
-        let (ramp, warmup) = (DurationNs::ZERO, DurationNs::ZERO);
-        Window { length, requests, ramp, warmup, edges: Edges::Clock }
     }
 }
 

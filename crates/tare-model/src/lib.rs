@@ -1,0 +1,30 @@
+//! What is measured, and what was: plain data that every other crate may read. No I/O, no clock,
+//! and no probing of the machine.
+//!
+//! A [`plan`] is everything resolved: [`variant`]s with their [`servers`], [`places`] and layers,
+//! and the [`load`] on them; a [`plan::Plan`] holds together, or cannot be made. [`samples`] is
+//! what a run measures and the store keeps, [`metric`] the table of what is compared.
+
+#![forbid(unsafe_code)]
+
+pub mod cold;
+pub mod distribution;
+pub mod filters;
+pub mod invalid;
+pub mod load;
+pub mod metric;
+pub mod net;
+pub mod places;
+pub mod plain;
+pub mod plan;
+pub mod samples;
+pub mod servers;
+pub mod status;
+pub mod sustained;
+pub mod text;
+pub mod url;
+pub mod variant;
+
+pub use distribution::Distribution;
+pub use invalid::Invalid;
+pub use metric::Metric;

@@ -1,0 +1,280 @@
+//! What load to make, as the user asked for it.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tare_io::{DurationNs, ReactorKind, SocketOptions};
+
+use crate::net::{CallName, NetTest, Protocol};
+use crate::status::{STATUS_ALLOWED, StatusSet};
+use crate::{Invalid, text};
+
+/// A load as it is asked for: each field is a key of `[load]`, and most are flags.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadSpec {
+    /// What is asked of servers that tare starts; elsewhere the URL has the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A test of the network to an endpoint of `net` instead of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<NetTest>,
+    /// Bytes of its messages (default 1) and of their replies (default as many).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply_bytes: Option<u32>,
+    /// TCP_NODELAY; default on for exchanges, off for streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelay: Option<bool>,
+    /// Bytes of the client's socket buffers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_buffer: Option<u32>,
+    /// When a datagram that is not back counts as lost; default is the timeout.
+    #[serde(skip)]
+    pub lost_after: Option<DurationNs>,
+    /// A call into the kernel where the endpoint runs, instead of load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallName>,
+    /// Connections kept open, or requests at a time with --new-connections
+    pub connections: u32,
+    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
+    /// others
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Open loop: requests a second, due at even spaces
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Open loop: random spaces between requests, as independent users make them
+    pub poisson: bool,
+    /// Open loop: open more connections, up to so many, when all are busy; default none beyond -c
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections: Option<u32>,
+    /// A connection for each request; latency is the total from the start of connecting
+    pub new_connections: bool,
+    /// Request timeout
+    #[serde(with = "text::duration")]
+    pub timeout: DurationNs,
+
+    /// Request method
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Request header, 'Name: value'; may be repeated. In tare compare, 'VARIANT:Name: value' is of
+    /// one variant only
+    pub headers: Vec<String>,
+    /// Request body; the method becomes POST unless given
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Request body from a file
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_file: Option<PathBuf>,
+    /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
+    #[serde(deserialize_with = "text::checked_status")]
+    pub expect_status: String,
+
+    /// Source address; may be repeated, and is then used in turn
+    pub bind: Vec<IpAddr>,
+    /// Only IPv4 addresses of the host
+    pub ipv4: bool,
+    /// Only IPv6 addresses of the host
+    pub ipv6: bool,
+
+    /// TLS: believe any certificate
+    pub insecure: bool,
+    /// TLS: trust the authorities in this file (PEM) instead of the machine's
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cacert: Option<PathBuf>,
+    /// TLS: the client's certificate (PEM)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// TLS: the client's private key (PEM)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// TLS: the server's name, where it is not the URL's host
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
+    /// TLS: only this version, 1.2 or 1.3
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_version: Option<String>,
+    /// TLS: only these cipher suites, by IANA name, separated by commas
+    pub ciphers: Vec<String>,
+    /// TLS: resume sessions on new connections; full handshakes otherwise
+    pub tls_resume: bool,
+
+    /// Open loop: poll, not sleep, when the next request is due within this; precise, but keeps a
+    /// CPU busy above 1,000/s a thread; default 1ms
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub spin: Option<DurationNs>,
+    /// CPUs for the threads, in turn: 0,2-3
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<std::vec::Vec<usize>>,
+    /// How to talk to the kernel: io_uring or epoll; default is the first that works
+    #[serde(with = "text::reactor", skip_serializing_if = "Option::is_none")]
+    pub reactor: Option<ReactorKind>,
+}
+
+impl Default for LoadSpec {
+    fn default() -> Self {
+        Self {
+            path: None,
+            test: None,
+            message_bytes: None,
+            reply_bytes: None,
+            nodelay: None,
+            socket_buffer: None,
+            lost_after: None,
+            call: None,
+            connections: CONNECTIONS,
+            threads: None,
+            rate: None,
+            poisson: false,
+            max_connections: None,
+            new_connections: false,
+            timeout: TIMEOUT,
+            method: None,
+            headers: Vec::new(),
+            body: None,
+            body_file: None,
+            expect_status: EXPECT_STATUS.to_owned(),
+            bind: Vec::new(),
+            ipv4: false,
+            ipv6: false,
+            insecure: false,
+            cacert: None,
+            cert: None,
+            key: None,
+            sni: None,
+            tls_version: None,
+            ciphers: Vec::new(),
+            tls_resume: false,
+            spin: None,
+            cpus: None,
+            reactor: None,
+        }
+    }
+}
+
+pub const CONNECTIONS: u32 = 10;
+pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
+pub const EXPECT_STATUS: &str = "2xx";
+
+/// Which addresses of a name to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Any,
+    V4,
+    V6,
+}
+
+impl LoadSpec {
+    pub fn message_bytes(&self) -> u32 {
+        self.message_bytes.unwrap_or(1)
+    }
+
+    pub fn reply_bytes(&self) -> u32 {
+        self.reply_bytes.unwrap_or(self.message_bytes())
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        match (self.test, self.call) {
+            (Some(test), _) => test.protocol(self.message_bytes(), self.reply_bytes()),
+            (None, Some(call)) => Protocol::Calls { call },
+            (None, None) => Protocol::Http,
+        }
+    }
+
+    pub fn sockets(&self) -> SocketOptions {
+        let own = self.test.is_none_or(NetTest::nodelay);
+        SocketOptions { nodelay: self.nodelay.unwrap_or(own), buffer_bytes: self.socket_buffer }
+    }
+
+    /// What does not go together.
+    pub fn check_test(&self) -> Result<(), Invalid> {
+        let usage = |text: String| Err(Invalid(text));
+        let of_tests = [
+            ("message_bytes", self.message_bytes.is_some()),
+            ("reply_bytes", self.reply_bytes.is_some()),
+            ("nodelay", self.nodelay.is_some()),
+            ("socket_buffer", self.socket_buffer.is_some()),
+        ];
+        let Some(test) = self.test else {
+            return match of_tests.iter().find(|(_, given)| *given) {
+                Some((key, _)) => usage(format!("{key} goes with a test of the network")),
+                None => Ok(()),
+            };
+        };
+        let (name, most) = (test.name(), test.message_bytes_max());
+        for bytes in [self.message_bytes(), self.reply_bytes()] {
+            if !(1..=most).contains(&bytes) {
+                return usage(format!(
+                    "{name}: messages of {bytes} bytes: 1 to {most} are allowed"
+                ));
+            }
+        }
+        if self.reply_bytes.is_some_and(|reply| reply != self.message_bytes()) {
+            if test.is_udp() {
+                return usage(format!(
+                    "{name}: datagrams come back as they are: leave out the reply"
+                ));
+            }
+            if test.is_stream() {
+                return usage(format!("{name}: a stream has no replies: leave out their size"));
+            }
+        }
+        if test == NetTest::TcpStreamReverse && self.rate.is_some() {
+            return usage(format!("{name}: the endpoint sends as fast as it can: leave out rate"));
+        }
+        if self.call.is_some() {
+            return usage(format!("{name} and a call: choose one"));
+        }
+        if self.new_connections {
+            return usage(format!("{name}: for new connections there is tcp_crr"));
+        }
+        Ok(())
+    }
+
+    /// An open loop is asked for by `flags`.
+    pub fn check_open_loop(&self, open: bool, flags: &str) -> Result<(), Invalid> {
+        if !open && (self.poisson || self.max_connections.is_some()) {
+            let flag = if self.poisson { "--poisson" } else { "--max-connections" };
+            return Err(Invalid(format!("{flag} needs an open loop: give {flags}")));
+        }
+        Ok(())
+    }
+
+    /// At most as many as there are connections: others would have nothing to do.
+    pub fn workers(&self) -> u32 {
+        let wanted = self.threads.or(self.cpus.as_ref().map(|cpus| cpus.len() as u32));
+        wanted.unwrap_or(1).clamp(1, self.connections.max(1))
+    }
+
+    pub fn expected(&self) -> Result<StatusSet, Invalid> {
+        StatusSet::parse(&self.expect_status).ok_or_else(|| {
+            Invalid(format!("--expect-status {}: {STATUS_ALLOWED}", self.expect_status))
+        })
+    }
+
+    /// Files that it names, whole: a stored plan is read in other folders too.
+    pub fn absolute(mut self, folder: &Path) -> Self {
+        let files = [&mut self.body_file, &mut self.cacert, &mut self.cert, &mut self.key];
+        for file in files.into_iter().flatten() {
+            let path = folder.join(&*file);
+            *file = std::path::absolute(&path).unwrap_or(path);
+        }
+        self
+    }
+
+    pub fn method(&self) -> String {
+        let has_body = self.body.is_some() || self.body_file.is_some();
+        self.method.clone().unwrap_or_else(|| if has_body { "POST" } else { "GET" }.to_owned())
+    }
+
+    pub fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Tests of networks and calls into the kernel, by name: what `tare net` and `tare sys` measure.
+
+use serde::{Deserialize, Serialize};
+use tare_io::calls::Call;
+
+/// What goes over a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Protocol {
+    #[default]
+    Http,
+    /// A request of so many bytes, a reply of so many; as datagrams where the endpoint is UDP.
+    Messages { request_bytes: u32, reply_bytes: u32 },
+    /// Messages one way, without replies.
+    Stream { message_bytes: u32, reverse: bool },
+    /// Calls into the kernel where the endpoint runs: the network only carries the orders.
+    Calls { call: CallName },
+}
+
+/// A call by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CallName(pub Call);
+
+impl TryFrom<String> for CallName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Call::parse(&text).map(Self)
+    }
+}
+
+impl From<CallName> for String {
+    fn from(name: CallName) -> Self {
+        name.0.name().to_owned()
+    }
+}
+
+/// A test of the network, by the names that netperf and neper use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetTest {
+    TcpRr,
+    TcpCrr,
+    TcpStream,
+    TcpStreamReverse,
+    UdpRr,
+    UdpStream,
+}
+
+impl NetTest {
+    pub const ALL: [Self; 6] = [
+        Self::TcpRr,
+        Self::TcpCrr,
+        Self::TcpStream,
+        Self::TcpStreamReverse,
+        Self::UdpRr,
+        Self::UdpStream,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TcpRr => "tcp_rr",
+            Self::TcpCrr => "tcp_crr",
+            Self::TcpStream => "tcp_stream",
+            Self::TcpStreamReverse => "tcp_stream_reverse",
+            Self::UdpRr => "udp_rr",
+            Self::UdpStream => "udp_stream",
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|test| test.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("'{text}' is not a test; choose among {names}")
+        })
+    }
+
+    pub fn is_udp(self) -> bool {
+        matches!(self, Self::UdpRr | Self::UdpStream)
+    }
+
+    pub fn is_stream(self) -> bool {
+        matches!(self, Self::TcpStream | Self::TcpStreamReverse | Self::UdpStream)
+    }
+
+    /// The largest message: what a datagram carries, or what is sensible.
+    pub fn message_bytes_max(self) -> u32 {
+        if self.is_udp() { DATAGRAM_BYTES_MAX } else { MESSAGE_BYTES_MAX }
+    }
+
+    /// Streams let TCP gather what is small, as other tools do; who waits for replies does not.
+    pub fn nodelay(self) -> bool {
+        !self.is_stream()
+    }
+
+    pub fn protocol(self, message_bytes: u32, reply_bytes: u32) -> Protocol {
+        match self {
+            Self::TcpRr | Self::TcpCrr | Self::UdpRr => {
+                Protocol::Messages { request_bytes: message_bytes, reply_bytes }
+            }
+            Self::TcpStream | Self::UdpStream => Protocol::Stream { message_bytes, reverse: false },
+            Self::TcpStreamReverse => Protocol::Stream { message_bytes, reverse: true },
+        }
+    }
+}
+
+pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
+/// UDP over IPv4.
+pub const DATAGRAM_BYTES_MAX: u32 = 65_507;

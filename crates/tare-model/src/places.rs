@@ -1,0 +1,246 @@
+//! Kinds of places, as a plan names them. How each is made, proven and removed is in
+//! `tare_lab::places`; whether this machine can have one is known there, too.
+//!
+//! A new kind is a file here with its settings and facts, and a line in `places!`.
+
+mod container;
+mod host;
+mod netns;
+mod oci;
+mod ssh;
+mod vm;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+
+pub use container::{ContainerSpec, ENGINES};
+pub use host::HostSpec;
+pub use netns::NetnsSpec;
+pub use oci::OciSpec;
+pub use ssh::SshSpec;
+pub use vm::{Accel, Confidential, VmSpec};
+
+/// The enum of places and its facts, from a list of kinds: the key in experiments, and the setting
+/// that a bare word after it stands for, as in `{ oci = "runc" }`.
+macro_rules! places {
+    ($($key:literal, $short:expr, $name:ident($spec:ty);)*) => {
+        /// Where a server or client runs.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum PlaceSpec { $($name($spec),)* }
+
+        impl PlaceSpec {
+            pub const KINDS: &[(&str, Option<&str>)] = &[$(($key, $short)),*];
+
+            pub fn facts(&self) -> &dyn PlaceFacts {
+                match self { $(Self::$name(spec) => spec,)* }
+            }
+
+            /// Files that it names; relative to the experiment's until that is read.
+            pub fn paths(&mut self) -> Vec<&mut PathBuf> {
+                match self { $(Self::$name(spec) => spec.paths(),)* }
+            }
+        }
+    };
+}
+
+places! {
+    "host", None, Host(HostSpec);
+    "netns", None, Netns(NetnsSpec);
+    "oci", Some("runtime"), Oci(OciSpec);
+    "container", Some("image"), Container(ContainerSpec);
+    "vm", None, Vm(VmSpec);
+    "ssh", Some("host"), Ssh(SshSpec);
+}
+
+/// Which network a place is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// This machine's own, which all others reach.
+    Host,
+    /// tare's bridge.
+    Bridge,
+    /// A container engine's.
+    Engine,
+    /// Another machine's.
+    Elsewhere,
+}
+
+/// What a place may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// CPUs' worth of time.
+    pub cpus: Option<f64>,
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    fn of(cpus: Option<f64>, memory: Option<Bytes>) -> Self {
+        Self { cpus, memory_bytes: memory.map(|memory| memory.0) }
+    }
+}
+
+/// What is known of a place before it is made.
+pub trait PlaceFacts {
+    /// Its name in tables and messages.
+    fn name(&self) -> String;
+
+    /// What is wrong with its settings.
+    fn check(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    /// What it may use, where something on this machine limits it.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// A control group of tare's limits it; runtimes limit what they start themselves.
+    fn is_limited_by_group(&self) -> bool {
+        false
+    }
+
+    /// Its programs are those of this machine.
+    fn has_our_programs(&self) -> bool {
+        true
+    }
+
+    fn network(&self) -> Network {
+        Network::Bridge
+    }
+
+    /// Files that it names.
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
+    }
+}
+
+impl PlaceSpec {
+    pub fn host() -> Self {
+        Self::Host(HostSpec::default())
+    }
+
+    /// This machine, as it is.
+    pub fn is_host(&self) -> bool {
+        *self == Self::host()
+    }
+
+    pub fn name(&self) -> String {
+        self.facts().name()
+    }
+
+    pub fn check(&self) -> Result<(), Invalid> {
+        match self.facts().limits().cpus {
+            Some(cpus) if !(0.01..=1024.0).contains(&cpus) => {
+                Err(Invalid(format!("cpus = {cpus}: write 0.01 to 1024")))
+            }
+            _ => self.facts().check(),
+        }
+    }
+
+    /// What a control group of tare's is to limit.
+    pub fn limits_by_group(&self) -> Limits {
+        let facts = self.facts();
+        if facts.is_limited_by_group() { facts.limits() } else { Limits::default() }
+    }
+
+    /// A port that is taken on this machine is taken in it.
+    pub fn shares_our_ports(&self) -> bool {
+        self.facts().network() == Network::Host
+    }
+
+    /// Whether a client there can reach a server here.
+    pub fn meets(&self, client: &Self) -> bool {
+        let (own, other) = (self.facts().network(), client.facts().network());
+        own == other || [own, other].contains(&Network::Host)
+    }
+
+    pub fn is_on_bridge(&self) -> bool {
+        self.facts().network() == Network::Bridge
+    }
+}
+
+/// Where the load of a variant comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientSpec {
+    /// The server's own place: the same container, or the same VM.
+    SameAsServer,
+    Place(PlaceSpec),
+}
+
+impl ClientSpec {
+    pub fn on_host() -> Self {
+        Self::Place(PlaceSpec::host())
+    }
+
+    /// This process.
+    pub fn is_on_host(&self) -> bool {
+        *self == Self::on_host()
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Self::SameAsServer => "same as server".into(),
+            Self::Place(place) => place.name(),
+        }
+    }
+}
+
+/// An amount of memory: `2G`, `512M`, or a number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "u64")]
+pub struct Bytes(pub u64);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write memory as 512M, 2G, or a number of bytes")]
+enum Written {
+    Number(u64),
+    Text(String),
+}
+
+impl From<Bytes> for u64 {
+    fn from(bytes: Bytes) -> Self {
+        bytes.0
+    }
+}
+
+impl TryFrom<Written> for Bytes {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let text = match written {
+            Written::Number(n) => n.to_string(),
+            Written::Text(text) => text,
+        };
+        let bad = || format!("memory '{text}': write 512M, 2G, or a number of bytes from 32M");
+        let plain = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
+        let (digits, unit) = match plain.char_indices().next_back() {
+            Some((at, 'k' | 'K')) => (&plain[..at], 1 << 10),
+            Some((at, 'm' | 'M')) => (&plain[..at], 1 << 20),
+            Some((at, 'g' | 'G')) => (&plain[..at], 1 << 30),
+            _ => (plain, 1),
+        };
+        let n: u64 = digits.trim().parse().map_err(|_| bad())?;
+        n.checked_mul(unit).filter(|n| (32 << 20..1 << 50).contains(n)).map(Bytes).ok_or_else(bad)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_of_memory_are_read() {
+        let read = |text: &str| Bytes::try_from(Written::Text(text.into())).map(|bytes| bytes.0);
+        assert_eq!(read("2G"), Ok(2 << 30));
+        assert_eq!(read("512MiB"), Ok(512 << 20));
+        assert_eq!(read("33554432"), Ok(32 << 20));
+        for bad in ["", "G", "-1G", "1X", "12", "99999999999G"] {
+            assert!(read(bad).unwrap_err().contains("write 512M"), "{bad}");
+        }
+    }
+}

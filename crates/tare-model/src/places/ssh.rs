@@ -1,0 +1,44 @@
+//! Another machine.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Network, PlaceFacts};
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SshSpec {
+    /// As ssh knows it; its own configuration holds.
+    pub host: String,
+    /// Where servers there listen and are reached; found out where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// Further words for ssh: `-p`, `2222`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+impl PlaceFacts for SshSpec {
+    fn name(&self) -> String {
+        format!("ssh {}", self.host)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        let plain = |c: char| !c.is_control() && !c.is_whitespace();
+        if self.host.is_empty() || self.host.starts_with('-') || !self.host.chars().all(plain) {
+            let text = format!("ssh: '{}' is not the name of a host", self.host.escape_debug());
+            return Err(Invalid(text));
+        }
+        Ok(())
+    }
+
+    fn has_our_programs(&self) -> bool {
+        false
+    }
+
+    fn network(&self) -> Network {
+        Network::Elsewhere
+    }
+}

@@ -1,0 +1,293 @@
+//! A run with every default resolved: kept whole in the store, and enough to repeat it.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+
+use crate::cold::Cold;
+use crate::load::LoadSpec;
+use crate::servers::ServerSpec;
+use crate::sustained::WarmUp;
+use crate::variant::{Skipped, Variant};
+use crate::{Invalid, Metric, text};
+
+/// What a [`Plan`] is made of; it may contradict itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanParts {
+    pub name: String,
+    pub seed: u64,
+    pub load: LoadSpec,
+    pub stop: Stop,
+    pub slices: Slices,
+    /// CPUs of the load's workers and of the servers; empty leaves them to the kernel.
+    pub load_cpus: Vec<usize>,
+    pub server_cpus: Vec<usize>,
+    pub variants: Vec<Variant>,
+    /// Variants that this machine could not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+    /// A cell of a sweep: the value of each thing that is swept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cell: BTreeMap<String, String>,
+}
+
+/// Parts that fit together: two variants or more with names of their own, one of them the baseline,
+/// and every value in its range. Whether this machine can have it is another question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PlanParts", into = "PlanParts")]
+pub struct Plan(PlanParts);
+
+/// When a run ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Shares: 0.02 is 2 %.
+    pub precision: f64,
+    pub tolerance: f64,
+    #[serde(with = "text::duration")]
+    pub max_time: DurationNs,
+    /// Those whose intervals must become that narrow.
+    pub metrics: Vec<Metric>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
+}
+
+/// What is left out is found by the first rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Slices {
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub window: Option<DurationNs>,
+    /// Load on each launch before its first slice, thrown away; found by default.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<DurationNs>,
+    /// The longest that is looked for; 5 s by default.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub warmup_max: Option<DurationNs>,
+    /// Load on all variants at once, beside slices, on a few launches; 3 s by default.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<DurationNs>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_sustained: bool,
+    /// The first load of each launch is what is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold: Option<Cold>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u32>,
+    /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
+    /// 3 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place_launches: Option<u32>,
+    /// What the first round found for what was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+}
+
+impl Slices {
+    /// Where it is not to be found.
+    pub fn cycles(&self) -> Option<u32> {
+        if self.cold.is_some() { Some(1) } else { self.cycles }
+    }
+
+    pub fn warmup_max(&self) -> DurationNs {
+        self.warmup_max.unwrap_or(WARMUP_MAX)
+    }
+}
+
+const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
+
+/// The shape of all slices of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Found {
+    #[serde(with = "text::duration")]
+    pub window: DurationNs,
+    #[serde(with = "text::duration")]
+    pub ramp: DurationNs,
+    #[serde(with = "text::duration")]
+    pub warmup: DurationNs,
+    /// Of each variant, until it does not change any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<Vec<WarmUp>>,
+}
+
+impl Deref for Plan {
+    type Target = PlanParts;
+
+    fn deref(&self) -> &PlanParts {
+        &self.0
+    }
+}
+
+impl From<Plan> for PlanParts {
+    fn from(plan: Plan) -> Self {
+        plan.0
+    }
+}
+
+impl TryFrom<PlanParts> for Plan {
+    type Error = Invalid;
+
+    fn try_from(parts: PlanParts) -> Result<Self, Invalid> {
+        parts.check()?;
+        Ok(Self(parts))
+    }
+}
+
+impl PlanParts {
+    pub fn baseline(&self) -> usize {
+        self.variants.iter().position(|variant| variant.baseline).unwrap_or(0)
+    }
+
+    /// Compares with another variant than it was made to.
+    pub fn rebase(&mut self, name: &str) -> Result<(), Invalid> {
+        if !self.variants.iter().any(|variant| variant.name == name) {
+            let all: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+            return Err(Invalid(format!("--baseline {name}: choose among {}", all.join(", "))));
+        }
+        self.variants.iter_mut().for_each(|variant| variant.baseline = variant.name == name);
+        Ok(())
+    }
+
+    /// Whether a variant runs alone; then all do, one after another.
+    pub fn is_exclusive(&self) -> bool {
+        self.variants.iter().any(|variant| variant.exclusive)
+    }
+
+    /// The load on one variant, with what is its own.
+    pub fn load_of(&self, variant: usize) -> LoadSpec {
+        let own = &self.variants[variant];
+        let mut load = self.load.clone();
+        load.headers.extend(own.headers.iter().cloned());
+        // tare made the certificate itself, a moment ago.
+        load.insecure |= own.server.facts().tls();
+        load.threads = Some(self.load.workers());
+        load.cpus = (!self.load_cpus.is_empty()).then(|| self.load_cpus.clone());
+        load
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        if self.variants.len() < 2 {
+            return Err("a comparison needs two variants or more".into());
+        }
+        for (at, variant) in self.variants.iter().enumerate() {
+            if variant.name.is_empty() || variant.name.chars().any(char::is_control) {
+                let text = format!("variant name {:?}: write printable characters", variant.name);
+                return Err(Invalid(text));
+            }
+            if self.variants[..at].iter().any(|other| other.name == variant.name) {
+                let text = format!("two variants are named '{}'; give each its own", variant.name);
+                return Err(Invalid(text));
+            }
+        }
+        match self.variants.iter().filter(|variant| variant.baseline).count() {
+            1 => {}
+            0 => return Err("no variant is the baseline".into()),
+            n => return Err(Invalid(format!("{n} variants are the baseline; one can be"))),
+        }
+        self.check_ranges()?;
+        self.check_cold()?;
+        self.load.check_test()?;
+        self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
+        let protocol = self.load.protocol();
+        self.variants.iter().try_for_each(|variant| {
+            variant.url(1)?;
+            variant.check(protocol).map_err(|why| why.of(&format!("variant '{}'", variant.name)))
+        })
+    }
+
+    /// What a stored plan says, which a stranger may have written.
+    fn check_found(&self, found: &Found) -> Result<(), Invalid> {
+        let Found { window, ramp, warmup, warm } = found;
+        let lengths = [window, ramp, warmup].into_iter().all(|time| time <= SLICE_LENGTHS.end());
+        let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == self.variants.len());
+        // Longer than it may be, a warm-up is cut.
+        match lengths && is_whole {
+            true => Ok(()),
+            false => Err("slices.found: this is what a run finds, and does not fit it".into()),
+        }
+    }
+
+    fn check_cold(&self) -> Result<(), Invalid> {
+        if self.slices.cold.is_none() {
+            return Ok(());
+        }
+        if !self.cell.is_empty() {
+            return Err("cold: a sweep's values share launches, which are cold for one only".into());
+        }
+        let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
+        let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);
+        if durations || cycles.is_some_and(|cycles| cycles != 1) {
+            return Err("cold: each launch has one slice and no warm-up: leave out window (or \
+                        --slice), warmup, sustained and cycles"
+                .into());
+        }
+        match self.variants.iter().find(|variant| variant.server == ServerSpec::Up) {
+            Some(up) => Err(Invalid(format!("cold: tare does not start '{}' (--launch)", up.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// Values that the command line cannot give, but a file can.
+    fn check_ranges(&self) -> Result<(), Invalid> {
+        let within = |key: &str, value: u32, most: u32| match value {
+            value if (1..=most).contains(&value) => Ok(()),
+            value => Err(Invalid(format!("{key} = {value}: write 1 to {most}"))),
+        };
+        if self.name.is_empty() || self.name.chars().any(char::is_control) {
+            return Err(Invalid(format!("name = {:?}: write printable characters", self.name)));
+        }
+        let own = self.variants.iter().flat_map(|variant| &variant.headers);
+        for header in self.load.headers.iter().chain(own) {
+            if header.chars().any(|c| c.is_control() && c != '\t') {
+                // A line end would begin another header, or another request.
+                return Err(Invalid(format!(
+                    "headers: {header:?}: write it without control characters"
+                )));
+            }
+        }
+        within("connections", self.load.connections, 1_000_000)?;
+        within("threads", self.load.workers(), 1024)?;
+        within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
+        within("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
+        within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
+        if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
+            return Err(Invalid(format!("slices: {window} each: write 1ms to 60s")));
+        }
+        if let Some(found) = &self.slices.found {
+            self.check_found(found)?;
+        }
+        let longest = self.slices.sustained.max(self.slices.warmup_max);
+        if let Some(time) = longest.filter(|time| *time > self.stop.max_time) {
+            let most = self.stop.max_time;
+            return Err(Invalid(format!(
+                "sustained or warmup_max of {time}: longer than the time for the run, {most}"
+            )));
+        }
+        if let Some(warmup) = self.slices.warmup.filter(|w| *w > self.stop.max_time) {
+            let most = self.stop.max_time;
+            return Err(Invalid(format!(
+                "warm-up of {warmup}: longer than the time for the run, {most}"
+            )));
+        }
+        if let Some(rate) = self.load.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
+            return Err(Invalid(format!(
+                "rate = {rate}: write a number above 0, up to {RATE_MAX}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// How long slices may be.
+pub const SLICE_LENGTHS: std::ops::RangeInclusive<DurationNs> =
+    DurationNs::from_ms(1)..=DurationNs::from_secs(60);
+pub const CYCLES_MAX: u32 = 10_000;
+/// No loopback carries more.
+const RATE_MAX: f64 = 1e8;
+
+/// Of all intervals together.
+pub const LEVEL: f64 = 0.95;

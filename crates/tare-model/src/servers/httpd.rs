@@ -1,0 +1,29 @@
+//! Apache httpd.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ServerFacts, check_body};
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpdSpec {
+    /// Worker processes of the event model, and threads of each.
+    pub processes: u32,
+    pub threads: u32,
+    /// Of the page that every path answers with.
+    pub body_bytes: u32,
+    pub access_log: bool,
+}
+
+impl Default for HttpdSpec {
+    fn default() -> Self {
+        Self { processes: 1, threads: 64, body_bytes: 612, access_log: false }
+    }
+}
+
+impl ServerFacts for HttpdSpec {
+    fn check(&self) -> Result<(), Invalid> {
+        check_body(self.body_bytes)
+    }
+}

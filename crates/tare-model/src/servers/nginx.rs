@@ -1,0 +1,77 @@
+//! nginx: with a configuration that tare makes, or the user's own.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ServerFacts, check_body};
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NginxSpec {
+    pub workers: u32,
+    /// Of the page that every path answers with.
+    pub body_bytes: u32,
+    pub access_log: bool,
+    pub tls: bool,
+    /// Requests after which nginx closes a connection; without limit by default, where nginx's own
+    /// default is 1000.
+    pub keepalive_requests: u64,
+    /// The user's configuration instead; nothing above then applies.
+    pub config: Option<PathBuf>,
+    /// Another nginx than the one in the path.
+    pub program: Option<PathBuf>,
+}
+
+impl Default for NginxSpec {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            body_bytes: 612,
+            access_log: false,
+            tls: false,
+            keepalive_requests: NO_LIMIT,
+            config: None,
+            program: None,
+        }
+    }
+}
+
+const NO_LIMIT: u64 = 1_000_000_000_000;
+
+impl ServerFacts for NginxSpec {
+    fn check(&self) -> Result<(), Invalid> {
+        check_body(self.body_bytes)
+    }
+
+    fn tls(&self) -> bool {
+        self.tls
+    }
+
+    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+        match self.config {
+            None => Ok(()),
+            Some(_) => Err("nginx's own config is a file of this machine; in a place with \
+                            programs of its own, write a command"
+                .into()),
+        }
+    }
+
+    fn listens_where_told(&self) -> bool {
+        self.config.is_none()
+    }
+
+    fn takes_filters(&self) -> Result<(), Invalid> {
+        match self.config {
+            None => Ok(()),
+            Some(_) => Err("a filter goes into a configuration made by tare, not into one's own: \
+                            leave out config"
+                .into()),
+        }
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.config.iter_mut().chain(&mut self.program).collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! Sustained load, as it was measured; `tare_stats::sustained` says what follows from it.
+
+use serde::{Deserialize, Serialize};
+
+/// One variant's part of a stretch of sustained load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sustained {
+    /// It began with the launch's first request.
+    pub cold: bool,
+    pub bins: Vec<Bin>,
+    /// One thread uses nearly all of the server's CPU time: while that thread waits for a CPU, the
+    /// server does.
+    pub one_thread: bool,
+}
+
+/// A short piece of a stretch of load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bin {
+    pub ns: u64,
+    pub answered: u64,
+    /// Zero throughout where the server is not metered.
+    pub cpu_ns: u64,
+    /// How long the busiest thread was ready to run, but waited for a CPU.
+    pub delay_ns: u64,
+}
+
+/// The load that a launch got before its costs stopped changing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUp {
+    pub ns: u64,
+    pub requests: u64,
+}
+
+impl Bin {
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            ns: self.ns + more.ns,
+            answered: self.answered + more.answered,
+            cpu_ns: self.cpu_ns + more.cpu_ns,
+            delay_ns: self.delay_ns + more.delay_ns,
+        }
+    }
+}

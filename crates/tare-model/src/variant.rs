@@ -1,0 +1,194 @@
+//! One of the things that are compared: a server, where it runs, where its load comes from, and
+//! what is put between them.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+use crate::filters::FilterSpec;
+use crate::net::Protocol;
+use crate::places::{ClientSpec, PlaceSpec};
+use crate::servers::ServerSpec;
+use crate::url::Url;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    pub name: String,
+    pub baseline: bool,
+    /// `{port}` in it stands for the port that tare gave to the server.
+    pub url: String,
+    pub server: ServerSpec,
+    /// Beside those of all variants.
+    pub headers: Vec<String>,
+    /// What may differ from the baseline without making the comparison void.
+    pub may_differ: Vec<Difference>,
+    /// Runs while no other variant is up.
+    pub exclusive: bool,
+    /// What is put between client and server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<Layer>,
+    /// Where its server runs, and where its load comes from.
+    #[serde(default = "PlaceSpec::host", skip_serializing_if = "PlaceSpec::is_host")]
+    pub place: PlaceSpec,
+    #[serde(default = "ClientSpec::on_host", skip_serializing_if = "ClientSpec::is_on_host")]
+    pub client: ClientSpec,
+    /// Left out of the run where its place cannot be had, instead of ending it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+}
+
+/// Something in the path. A new kind is a new variant here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Layer {
+    Filter(FilterSpec),
+}
+
+impl Variant {
+    /// Its filter, if it has one.
+    pub fn filter(&self) -> Option<&FilterSpec> {
+        self.layers.iter().map(|Layer::Filter(spec)| spec).next()
+    }
+
+    /// What is wrong with it under load of that protocol.
+    pub(crate) fn check(&self, protocol: Protocol) -> Result<(), Invalid> {
+        let server = self.server.facts();
+        let is_http = protocol == Protocol::Http;
+        if is_http && !server.speaks_http() {
+            return Err(
+                "an endpoint of net answers no HTTP: give load.test or load.call, or sweep \
+                        them"
+                    .into(),
+            );
+        }
+        if !is_http && server.speaks_http() && self.server != ServerSpec::Up {
+            return Err("load.test and load.call need a server of kind net".into());
+        }
+        server.check()?;
+        if !self.place.facts().has_our_programs() {
+            server.can_start_elsewhere()?;
+        }
+        self.check_layers()?;
+        self.check_places()
+    }
+
+    /// Its URL, once its server's port is known.
+    pub fn url(&self, port: u16) -> Result<Url, Invalid> {
+        let wrong = |why: &str| Invalid(format!("URL '{}': {why}", self.url));
+        if self.server == ServerSpec::Up && self.url.contains("{port}") {
+            return Err(wrong("{port} needs a server that tare starts (--launch)"));
+        }
+        Url::parse(&self.url.replace("{port}", &port.to_string())).map_err(|why| wrong(&why))
+    }
+
+    /// What cannot be seen from one place alone.
+    fn check_places(&self) -> Result<(), Invalid> {
+        let usage = |text: &str| Err(Invalid::from(text));
+        let has_place = !matches!(self.place, PlaceSpec::Host(_));
+        if self.optional && self.baseline {
+            return usage("the baseline cannot be optional");
+        }
+        if self.server == ServerSpec::Up && !self.place.is_host() {
+            return usage("a server that is up already is where it is: leave out place");
+        }
+        if self.client == ClientSpec::SameAsServer && !has_place {
+            return usage("same_as_server needs a place; on the host it is so already");
+        }
+        if has_place && !self.url.contains("{port}") {
+            return usage("a server in a place listens where tare says: leave out url");
+        }
+        if !self.place.facts().has_our_programs() && self.filter().is_some() {
+            return usage(
+                "its place has an nginx of its own, which tare's filters are not built for",
+            );
+        }
+        if has_place && !self.server.facts().listens_where_told() {
+            return usage(
+                "an nginx config of one's own says where it listens: it goes with the host",
+            );
+        }
+        let ClientSpec::Place(client) = &self.client else { return Ok(()) };
+        if !self.place.meets(client) {
+            return Err(Invalid(format!(
+                "a client in {} cannot reach a server in {}: they are on different networks; \
+                 tare's own (netns, oci, vm) go together, and all go with the host",
+                client.name(),
+                self.place.name()
+            )));
+        }
+        let url = Url::parse(&self.url.replace("{port}", "1"));
+        let is_loopback = url.is_ok_and(|url| {
+            url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        });
+        // tare finds an address for what it starts, on its own network.
+        let is_found = self.url.contains("{port}") && !matches!(client, PlaceSpec::Ssh(_));
+        let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();
+        if !has_place && !client_is_here && is_loopback && !is_found {
+            return usage(
+                "a client elsewhere does not reach 127.0.0.1: give url = \"http://ADDRESS:{port}/\" \
+                 with an address of this machine that it does reach",
+            );
+        }
+        Ok(())
+    }
+
+    /// What cannot be seen from one layer alone.
+    fn check_layers(&self) -> Result<(), Invalid> {
+        let usage = |text: String| Err(Invalid(text));
+        if self.layers.len() > 1 {
+            return usage("one filter can be in its path".into());
+        }
+        let Some(filter) = self.filter() else { return Ok(()) };
+        self.server.facts().takes_filters()?;
+        let path = self.url.splitn(4, '/').nth(3).unwrap_or_default();
+        if path.contains(['%', '?', '#']) || path.contains("//") || path.contains("/.") {
+            return usage(format!(
+                "path /{path}: with a filter, write it as nginx serves it: without %, ?, // and /."
+            ));
+        }
+        filter.check()
+    }
+}
+
+/// A variant that could not be had, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    pub name: String,
+    pub reason: String,
+}
+
+/// What a probe compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    Status,
+    Body,
+    Headers,
+    Connection,
+    Tls,
+}
+
+impl Difference {
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Status, "status"),
+        (Self::Body, "body"),
+        (Self::Headers, "headers"),
+        (Self::Connection, "connection"),
+        (Self::Tls, "tls"),
+    ];
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|(_, word)| *word == text);
+        found.map(|(difference, _)| difference).ok_or_else(|| {
+            let words = Self::ALL.map(|(_, word)| word).join(", ");
+            format!("'{text}' is not a difference; choose among {words}")
+        })
+    }
+
+    pub fn word(self) -> &'static str {
+        Self::ALL.into_iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word)
+    }
+}

@@ -1,0 +1,4 @@
+//! What was typed: flags that several commands share.
+
+pub mod load;
+pub mod words;

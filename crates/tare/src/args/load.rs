@@ -1,0 +1,183 @@
+//! The flags of load, which `load` and `compare` share.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use tare_io::{DurationNs, ReactorKind};
+use tare_model::load::{CONNECTIONS, EXPECT_STATUS, LoadSpec, TIMEOUT};
+use tare_model::status::StatusSet;
+use tare_model::text::reactor_of;
+
+use super::words::{cpu_list, duration, positive_duration, si_number};
+
+/// Each flag is a field of [`LoadSpec`].
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    /// Connections kept open, or requests at a time with --new-connections
+    #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
+    /// others
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Open loop: requests a second, due at even spaces
+    #[arg(long, value_name = "PER_SECOND", value_parser = si_number)]
+    rate: Option<f64>,
+    /// Open loop: random spaces between requests, as independent users make them
+    #[arg(long)]
+    poisson: bool,
+    /// Open loop: open more connections, up to so many, when all are busy; default none beyond -c
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: Option<u32>,
+    /// A connection for each request; latency is the total from the start of connecting
+    #[arg(long)]
+    new_connections: bool,
+    /// Request timeout
+    #[arg(long, value_name = "DURATION", default_value_t = TIMEOUT, value_parser = positive_duration)]
+    timeout: DurationNs,
+
+    /// Request method
+    #[arg(short = 'X', long, value_name = "NAME")]
+    method: Option<String>,
+    /// Request header, 'Name: value'; may be repeated. In tare compare, 'VARIANT:Name: value' is of
+    /// one variant only
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// Request body; the method becomes POST unless given
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
+    body: Option<String>,
+    /// Request body from a file
+    #[arg(long, value_name = "FILE")]
+    body_file: Option<PathBuf>,
+    /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
+    #[arg(long, value_name = "STATUS", default_value = EXPECT_STATUS, value_parser = StatusSet::check)]
+    expect_status: String,
+
+    /// Source address; may be repeated, and is then used in turn
+    #[arg(long, value_name = "IP")]
+    bind: Vec<IpAddr>,
+    /// Only IPv4 addresses of the host
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only IPv6 addresses of the host
+    #[arg(short = '6', long)]
+    ipv6: bool,
+
+    /// TLS: believe any certificate
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// TLS: trust the authorities in this file (PEM) instead of the machine's
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// TLS: the client's certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// TLS: the client's private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// TLS: the server's name, where it is not the URL's host
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
+    /// TLS: only this version, 1.2 or 1.3
+    #[arg(long, value_name = "VERSION", value_parser = tls_version_text)]
+    tls_version: Option<String>,
+    /// TLS: only these cipher suites, by IANA name, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    ciphers: Vec<String>,
+    /// TLS: resume sessions on new connections; full handshakes otherwise
+    #[arg(long)]
+    tls_resume: bool,
+
+    /// Open loop: poll, not sleep, when the next request is due within this; precise, but keeps a
+    /// CPU busy above 1,000/s a thread; default 1ms
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    spin: Option<DurationNs>,
+    /// CPUs for the threads, in turn: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<std::vec::Vec<usize>>,
+    /// How to talk to the kernel: io_uring or epoll; default is the first that works
+    #[arg(long, value_name = "NAME", value_parser = reactor_of)]
+    reactor: Option<ReactorKind>,
+}
+
+impl LoadArgs {
+    pub fn spec(&self) -> LoadSpec {
+        let Self {
+            connections,
+            threads,
+            rate,
+            poisson,
+            max_connections,
+            new_connections,
+            timeout,
+            method,
+            headers,
+            body,
+            body_file,
+            expect_status,
+            bind,
+            ipv4,
+            ipv6,
+            insecure,
+            cacert,
+            cert,
+            key,
+            sni,
+            tls_version,
+            ciphers,
+            tls_resume,
+            spin,
+            cpus,
+            reactor,
+        } = self.clone();
+        LoadSpec {
+            connections,
+            threads,
+            rate,
+            poisson,
+            max_connections,
+            new_connections,
+            timeout,
+            method,
+            headers,
+            body,
+            body_file,
+            expect_status,
+            bind,
+            ipv4,
+            ipv6,
+            insecure,
+            cacert,
+            cert,
+            key,
+            sni,
+            tls_version,
+            ciphers,
+            tls_resume,
+            spin,
+            cpus,
+            reactor,
+            ..LoadSpec::default()
+        }
+    }
+
+    /// The same with so many threads, where neither threads nor CPUs are given.
+    pub fn spec_on(&self, threads: u32) -> LoadSpec {
+        let spec = self.spec();
+        let threads = spec.threads.or_else(|| spec.cpus.is_none().then_some(threads));
+        LoadSpec { threads, ..spec }
+    }
+}
+
+const TLS_ALLOWED: &str = "choose 1.2 or 1.3";
+
+fn tls_version_text(text: &str) -> Result<String, String> {
+    if ["1.2", "1.3"].contains(&text) { Ok(text.to_owned()) } else { Err(TLS_ALLOWED.into()) }
+}
+
+/// Half of the CPUs, so that the server has the others.
+pub fn default_threads() -> u32 {
+    (tare_io::system::allowed_cpus().len() as u32 / 2).max(1)
+}
