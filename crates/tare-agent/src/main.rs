@@ -4,8 +4,8 @@
 
 #![forbid(unsafe_code)]
 
-mod carry_out;
 mod endpoint;
+mod executor;
 mod guest;
 mod seen;
 mod stream;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use carry_out::Hands;
+use executor::Executor;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";
@@ -61,14 +61,14 @@ fn serve(drop_capabilities: bool) -> Result<(), String> {
     let to = stream::Outgoing::new(to);
     to.hello(seen::hello()).map_err(|error| error.to_string())?;
     let requests = stream::listen(from, stop.clone()).map_err(|error| error.to_string())?;
-    let mut hands = Hands::new(stop, to.events());
+    let mut executor = Executor::new(stop, to.events());
     for (id, request) in requests {
-        let answer = hands.carry_out(request);
+        let answer = executor.carry_out(request);
         if to.answer(id, answer).is_err() {
             break;
         }
     }
-    drop(hands);
+    drop(executor);
     seen::end_children();
     guest::power_off();
     Ok(())

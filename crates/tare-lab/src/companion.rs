@@ -7,12 +7,12 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use crate::error::LabError;
-use crate::local::Site;
+use crate::local::HostContext;
 use crate::running::{Running, Start};
 
 /// What is started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompanionRecipe {
+pub struct CompanionSpec {
     pub argv: Vec<String>,
     /// It is ready when this file is there, which it removes at its end.
     pub ready: PathBuf,
@@ -28,24 +28,28 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 
 impl Companion {
     /// Starts it, and waits until it is ready.
-    pub fn start(recipe: &CompanionRecipe, folder: &Path, site: &Site) -> Result<Self, LabError> {
+    pub fn start(
+        launch_spec: &CompanionSpec,
+        folder: &Path,
+        host: &HostContext,
+    ) -> Result<Self, LabError> {
         // In a place its journal ends with the place; here `tare clean` must find it.
         let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
-        let env = if site.journal.is_none() { vec![data] } else { Vec::new() };
+        let env = if host.journal.is_none() { vec![data] } else { Vec::new() };
         let running = Running::start(&Start {
-            who: &format!("{}, controller", site.who),
-            argv: &recipe.argv,
+            who: &format!("{}, controller", host.who),
+            argv: &launch_spec.argv,
             env: &env,
-            cpus: &site.cpus,
-            journal: site.journal.as_ref(),
+            cpus: &host.cpus,
+            journal: host.journal.as_ref(),
             entrances: &[],
-            events: &site.events,
+            events: &host.events,
             talks: false,
         })?;
         let mut companion = Self(running);
         let limit = monotonic_now() + READY_WITHIN;
-        while !recipe.ready.exists() {
-            companion.not_yet(limit, &site.who)?;
+        while !launch_spec.ready.exists() {
+            companion.not_yet(limit, &host.who)?;
         }
         Ok(companion)
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tare_model::filters::{FilterKind, FilterSpec};
 
-use crate::companion::CompanionRecipe;
+use crate::companion::CompanionSpec;
 use crate::error::LabError;
 use crate::programs;
 
@@ -107,12 +107,12 @@ pub fn shared_name(spec: &FilterSpec, folder: &Path) -> Option<String> {
 }
 
 /// Its controller, which makes that memory.
-pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionRecipe, LabError> {
+pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, LabError> {
     let program = programs::own()?.display().to_string();
     let name = spec.filter.name();
     let argv = [&program, "filter", "control", name, "--prefix", &spec.prefix, "--shm", shared];
     let argv = argv.map(str::to_owned).to_vec();
-    Ok(CompanionRecipe { argv, ready: shared::path_of(shared) })
+    Ok(CompanionSpec { argv, ready: shared::path_of(shared) })
 }
 
 /// The files that it needs where nginx runs.

@@ -16,15 +16,15 @@ use tare_model::servers::ServerSpec;
 use crate::agent::{Agent, PlacedServer};
 use crate::error::LabError;
 use crate::filters;
+use crate::instance::PlaceInstance;
 use crate::journal::{Journal, PREFIX};
 use crate::launch::{Event, Launched};
-use crate::local::{LocalServer, Site};
+use crate::local::{HostContext, LocalServer};
 use crate::meter::Cgroup;
 use crate::places::network::{Network, PLACES_MAX};
-use crate::places::{self, Ground, Spot};
+use crate::places::{self, LabResources, PlaceContext};
 use crate::processes::{self, Stat};
-use crate::servers::{self, Kitchen, Ports};
-use crate::standing::Standing;
+use crate::servers::{self, LaunchContext, Ports};
 use crate::temporary;
 
 /// What the lab is for.
@@ -80,7 +80,7 @@ impl Placed {
 /// Starts servers, and removes whatever that took. Servers must be dropped before it.
 #[derive(Debug)]
 pub struct Lab {
-    seats: Vec<Seat>,
+    slots: Vec<VariantSlot>,
     network: Option<Network>,
     folder: PathBuf,
     cpus: Vec<usize>,
@@ -95,15 +95,15 @@ pub struct Lab {
 
 /// One variant's part of the lab.
 #[derive(Debug)]
-struct Seat {
+struct VariantSlot {
     placed: Placed,
     /// Of servers on this machine as it is.
-    site: Site,
+    host: HostContext,
     /// Where its servers keep their files, here or in their place.
     folder: PathBuf,
     ports: Ports,
-    server: Option<Standing>,
-    client: Option<Standing>,
+    server: Option<PlaceInstance>,
+    client: Option<PlaceInstance>,
 }
 
 /// A process for good: numbers are used again.
@@ -131,7 +131,7 @@ impl Lab {
             return Err(LabError::Usage(text));
         }
         let mut lab = Self {
-            seats: Vec::new(),
+            slots: Vec::new(),
             network,
             folder,
             cpus: plan.cpus.clone(),
@@ -142,12 +142,12 @@ impl Lab {
             inherited,
         };
         for (index, placed) in plan.servers.iter().enumerate() {
-            lab.add_seat(index, placed, &plan)?;
+            lab.add_slot(index, placed, &plan)?;
         }
         Ok(lab)
     }
 
-    fn add_seat(
+    fn add_slot(
         &mut self,
         index: usize,
         placed: &Placed,
@@ -167,7 +167,7 @@ impl Lab {
             needs.extend(filter.unwrap_or_default());
         }
         let same = placed.client == ClientSpec::SameAsServer;
-        let spot = Spot {
+        let context = PlaceContext {
             who: placed.name.clone(),
             tag: format!("{PREFIX}{name}"),
             index: (index * 2) as u8,
@@ -180,10 +180,10 @@ impl Lab {
         };
         let server = match is_up {
             true => None,
-            false => self.standing(&placed.place, spot.clone(), plan.place_launches)?,
+            false => self.instance(&placed.place, context.clone(), plan.place_launches)?,
         };
-        let client = self.client_of(placed, &name, spot, plan)?;
-        let site = Site {
+        let client = self.client_of(placed, &name, context, plan)?;
+        let host = HostContext {
             who: placed.name.clone(),
             cpus: plan.cpus.clone(),
             cgroup,
@@ -192,7 +192,14 @@ impl Lab {
         };
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
-        self.seats.push(Seat { placed: placed.clone(), site, folder, ports, server, client });
+        self.slots.push(VariantSlot {
+            placed: placed.clone(),
+            host,
+            folder,
+            ports,
+            server,
+            client,
+        });
         Ok(())
     }
 
@@ -201,9 +208,9 @@ impl Lab {
         &mut self,
         placed: &Placed,
         name: &str,
-        server: Spot,
+        server: PlaceContext,
         plan: &LabPlan<'_>,
-    ) -> Result<Option<Standing>, LabError> {
+    ) -> Result<Option<PlaceInstance>, LabError> {
         let place = match &placed.client {
             ClientSpec::SameAsServer => return Ok(None),
             ClientSpec::Place(PlaceSpec::Host(spec)) if spec.limits() == Limits::default() => {
@@ -218,7 +225,7 @@ impl Lab {
         let name = format!("{name}c");
         let who = format!("{}, client", placed.name);
         let cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
-        let spot = Spot {
+        let context = PlaceContext {
             who,
             tag: format!("{PREFIX}{name}"),
             index: server.index + 1,
@@ -228,7 +235,7 @@ impl Lab {
             needs: Vec::new(),
             ..server
         };
-        self.standing(place, spot, plan.place_launches)
+        self.instance(place, context, plan.place_launches)
     }
 
     fn cgroup(
@@ -252,69 +259,71 @@ impl Lab {
         }
     }
 
-    fn standing(
+    fn instance(
         &mut self,
         place: &PlaceSpec,
-        spot: Spot,
+        context: PlaceContext,
         launches: u32,
-    ) -> Result<Option<Standing>, LabError> {
-        let (folder, cgroup) = (spot.folder.clone(), spot.cgroup.clone());
-        let Some(place) = places::place(place, spot) else { return Ok(None) };
+    ) -> Result<Option<PlaceInstance>, LabError> {
+        let (folder, cgroup) = (context.folder.clone(), context.cgroup.clone());
+        let Some(place) = places::place(place, context) else { return Ok(None) };
         // Copies of programs and what they are given: nobody else's to read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.create(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-        Ok(Some(Standing::new(place, cgroup, launches)))
+        Ok(Some(PlaceInstance::new(place, cgroup, launches)))
     }
 
     /// Starts a variant's server, in its place; `None` where it is up already.
     pub fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
-        let seat = &mut self.seats[variant];
-        if seat.placed.server == ServerSpec::Up {
+        let slot = &mut self.slots[variant];
+        if slot.placed.server == ServerSpec::Up {
             return Ok(None);
         }
-        let who = seat.placed.name.clone();
-        let same = seat.placed.client == ClientSpec::SameAsServer;
+        let who = slot.placed.name.clone();
+        let same = slot.placed.client == ClientSpec::SameAsServer;
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let (agent, ip) = match &mut seat.server {
-            Some(standing) => {
+        let (agent, ip) = match &mut slot.server {
+            Some(instance) => {
                 let network = self.network.as_ref();
-                let mut ground = Ground { journal: &self.journal, network, stop: &self.stop };
-                let agent = standing.up(round, &mut ground).map_err(|error| error.named(&who))?;
-                let ip = if same { localhost } else { standing.place.address() };
+                let mut resources =
+                    LabResources { journal: &self.journal, network, stop: &self.stop };
+                let agent =
+                    instance.up(round, &mut resources).map_err(|error| error.named(&who))?;
+                let ip = if same { localhost } else { instance.place.address() };
                 (Some(agent), ip)
             }
             None => {
-                let elsewhere = seat.placed.has_client_elsewhere();
+                let elsewhere = slot.placed.has_client_elsewhere();
                 let network = self.network.as_ref().filter(|_| elsewhere);
                 let ip = network.map_or(localhost, Network::own_address);
-                (None, seat.placed.ip.unwrap_or(ip))
+                (None, slot.placed.ip.unwrap_or(ip))
             }
         };
-        let own_folder = seat.server.as_ref().and_then(|standing| standing.place.folder());
-        let kitchen = Kitchen {
-            folder: own_folder.as_deref().unwrap_or(&seat.folder),
-            our_programs: seat.placed.place.facts().has_our_programs(),
+        let own_folder = slot.server.as_ref().and_then(|instance| instance.place.folder());
+        let context = LaunchContext {
+            folder: own_folder.as_deref().unwrap_or(&slot.folder),
+            our_programs: slot.placed.place.facts().has_our_programs(),
             ip,
-            ports: seat.ports,
+            ports: slot.ports,
             root: agent.as_ref().map_or_else(process::is_root, |agent| agent.hello.uid == 0),
             files: Default::default(),
             connections: self.connections,
-            fixed: seat.placed.fixed,
-            filter: seat.placed.filter.as_ref(),
+            fixed: slot.placed.fixed,
+            filter: slot.placed.filter.as_ref(),
         };
-        let recipe =
-            servers::recipe(&seat.placed.server, &kitchen).map_err(|error| error.named(&who))?;
-        let site = &seat.site;
-        let metered = seat.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
-        let numbered = seat.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
+        let launch_spec = servers::launch_spec(&slot.placed.server, &context)
+            .map_err(|error| error.named(&who))?;
+        let host = &slot.host;
+        let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
+        let numbered = slot.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
         let cpus = if numbered { self.cpus.clone() } else { Vec::new() };
-        let launched = Launched::begin(recipe, |recipe| match agent {
-            None => Ok(Box::new(LocalServer::start(recipe, site)?)),
+        let launched = Launched::begin(launch_spec, |launch_spec| match agent {
+            None => Ok(Box::new(LocalServer::start(launch_spec, host)?)),
             Some(agent) => {
                 // Of a place that holds the load too, only its agent can tell what the server used.
-                let cgroup = site.cgroup.clone().filter(|_| metered && !same);
-                Ok(Box::new(PlacedServer::start(agent, &who, recipe, &cpus, cgroup)?))
+                let cgroup = host.cgroup.clone().filter(|_| metered && !same);
+                Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, cgroup)?))
             }
         })?;
         Ok(Some(launched))
@@ -322,64 +331,64 @@ impl Lab {
 
     /// Who makes the load of a variant, where that is not this process. Its server is up.
     pub fn client(&mut self, variant: usize, round: u32) -> Result<Option<Arc<Agent>>, LabError> {
-        let seat = &mut self.seats[variant];
-        if seat.placed.client == ClientSpec::SameAsServer {
-            return Ok(seat.server.as_ref().and_then(Standing::agent).cloned());
+        let slot = &mut self.slots[variant];
+        if slot.placed.client == ClientSpec::SameAsServer {
+            return Ok(slot.server.as_ref().and_then(PlaceInstance::agent).cloned());
         }
-        let Some(standing) = &mut seat.client else { return Ok(None) };
+        let Some(instance) = &mut slot.client else { return Ok(None) };
         let network = self.network.as_ref();
-        let mut ground = Ground { journal: &self.journal, network, stop: &self.stop };
-        standing.up(round, &mut ground).map(Some).map_err(|error| error.named(&seat.placed.name))
+        let mut resources = LabResources { journal: &self.journal, network, stop: &self.stop };
+        instance.up(round, &mut resources).map(Some).map_err(|error| error.named(&slot.placed.name))
     }
 
     /// Whether CPUs of the client's place have the numbers that they have here.
     pub fn client_has_our_cpus(&self, variant: usize) -> bool {
-        let seat = &self.seats[variant];
-        let same = seat.placed.client == ClientSpec::SameAsServer;
-        let standing = if same { &seat.server } else { &seat.client };
-        standing.as_ref().is_none_or(|standing| standing.place.has_our_cpus())
+        let slot = &self.slots[variant];
+        let same = slot.placed.client == ClientSpec::SameAsServer;
+        let instance = if same { &slot.server } else { &slot.client };
+        instance.as_ref().is_none_or(|instance| instance.place.has_our_cpus())
     }
 
     /// What shows that a variant's places are what was asked for.
     pub fn proofs(&self, variant: usize) -> Vec<Proof> {
-        let seat = &self.seats[variant];
-        let server = seat.server.as_ref().and_then(Standing::proof).cloned();
-        let client = seat
+        let slot = &self.slots[variant];
+        let server = slot.server.as_ref().and_then(PlaceInstance::proof).cloned();
+        let client = slot
             .client
             .as_ref()
-            .and_then(Standing::proof)
+            .and_then(PlaceInstance::proof)
             .map(|proof| Proof { layer: format!("client in {}", proof.layer), ..proof.clone() });
         server.into_iter().chain(client).collect()
     }
 
     /// Whether a variant's server or client runs on an emulated CPU.
     pub fn is_emulated(&self, variant: usize) -> bool {
-        let seat = &self.seats[variant];
-        let both = seat.server.iter().chain(&seat.client);
-        both.into_iter().any(|standing| standing.place.is_emulated())
+        let slot = &self.slots[variant];
+        let both = slot.server.iter().chain(&slot.client);
+        both.into_iter().any(|instance| instance.place.is_emulated())
     }
 
     /// How often a variant's server's place was started; 0 where it has none.
     pub fn place_starts(&self, variant: usize) -> u32 {
-        self.seats[variant].server.as_ref().map_or(0, |standing| standing.starts)
+        self.slots[variant].server.as_ref().map_or(0, |instance| instance.starts)
     }
 
     /// CPU time of all that runs in places, ever: servers, clients, runtimes, machines.
     pub fn cpu_of_places(&self) -> u64 {
-        let all = self.seats.iter().flat_map(|seat| seat.server.iter().chain(&seat.client));
-        all.filter_map(Standing::cpu_ns).sum()
+        let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
+        all.filter_map(PlaceInstance::cpu_ns).sum()
     }
 
     /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
     /// called when no other server or helper of this process runs.
     pub fn end_orphans(&self) {
-        let all = self.seats.iter().flat_map(|seat| seat.server.iter().chain(&seat.client));
-        let up: Vec<&Standing> = all.filter(|standing| standing.agent().is_some()).collect();
+        let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
+        let up: Vec<&PlaceInstance> = all.filter(|instance| instance.agent().is_some()).collect();
         // What an engine put beside a container is told from an orphan by its group.
-        if up.iter().any(|standing| standing.has_helpers_unseen()) {
+        if up.iter().any(|instance| instance.has_helpers_unseen()) {
             return;
         }
-        let spared: Vec<u32> = up.iter().flat_map(|standing| standing.processes()).collect();
+        let spared: Vec<u32> = up.iter().flat_map(|instance| instance.processes()).collect();
         let children = processes::children(std::process::id()).into_iter();
         let children = children.filter(|pid| !self.inherited.contains(&born(*pid)));
         for pid in children.filter(|pid| !spared.contains(pid)) {
@@ -393,7 +402,7 @@ impl Lab {
 
     /// Removes everything now; complaints about what could not be removed.
     pub fn close(mut self) -> Vec<String> {
-        self.seats.clear();
+        self.slots.clear();
         self.journal.remove_all()
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
 
-use crate::companion::CompanionRecipe;
+use crate::companion::CompanionSpec;
 use crate::count::CountSource;
 use crate::error::LabError;
 use crate::filters::status::FilterStatus;
@@ -38,7 +38,7 @@ pub struct Event {
 /// Everything needed to start a server; made anew for each launch, and sent to where it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
+pub struct LaunchSpec {
     pub argv: Vec<String>,
     pub env: Vec<(String, String)>,
     /// The server's own.
@@ -53,13 +53,13 @@ pub struct Recipe {
     /// How nginx's filter module can be asked what it counted.
     pub filter: Option<FilterStatus>,
     /// What must run before it.
-    pub companion: Option<CompanionRecipe>,
+    pub companion: Option<CompanionSpec>,
     /// Log files that it writes beside its standard streams; those in its folder start empty.
     pub log_files: Vec<PathBuf>,
     pub ready_within_ms: u64,
 }
 
-/// A file of a recipe.
+/// A file that a launch needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacedFile {
@@ -105,7 +105,7 @@ impl PlacedFile {
     }
 }
 
-impl Recipe {
+impl LaunchSpec {
     pub fn ready_within(&self) -> DurationNs {
         DurationNs::from_ms(self.ready_within_ms)
     }
@@ -172,7 +172,7 @@ const SETTLED_CHECK: Duration = Duration::from_millis(10);
 /// A launch: dropped, it ends.
 #[derive(Debug)]
 pub struct Launched {
-    pub recipe: Recipe,
+    pub launch_spec: LaunchSpec,
     pub started_unix_ms: u64,
     started: Instant,
     /// How often its count was read.
@@ -182,13 +182,13 @@ pub struct Launched {
 
 impl Launched {
     pub fn begin(
-        recipe: Recipe,
-        start: impl FnOnce(Recipe) -> Result<Box<dyn Server>, LabError>,
+        launch_spec: LaunchSpec,
+        start: impl FnOnce(LaunchSpec) -> Result<Box<dyn Server>, LabError>,
     ) -> Result<Self, LabError> {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
-        let server = start(recipe.clone())?;
+        let server = start(launch_spec.clone())?;
         let readings = AtomicU64::new(0);
-        Ok(Self { recipe, started_unix_ms, started, readings, server })
+        Ok(Self { launch_spec, started_unix_ms, started, readings, server })
     }
 
     pub fn started(&self) -> Instant {
@@ -197,13 +197,13 @@ impl Launched {
 
     /// When it counts as not having become ready.
     pub fn ready_limit(&self) -> Instant {
-        self.started + self.recipe.ready_within()
+        self.started + self.launch_spec.ready_within()
     }
 
     /// Requests that it served so far, without those that asked for this; where it can be asked. A
     /// line of a log may come after the reply: then it is waited for until there are `expected`.
     pub fn served(&self, expected: Expected) -> Option<u64> {
-        let source = self.recipe.count.as_ref()?;
+        let source = self.launch_spec.count.as_ref()?;
         let limit = monotonic_now() + SETTLED_WITHIN;
         let mut before = None;
         loop {

@@ -15,6 +15,7 @@ mod drain;
 mod ending;
 pub mod error;
 pub mod filters;
+mod instance;
 pub mod journal;
 pub mod lab;
 pub mod launch;
@@ -28,7 +29,6 @@ pub mod programs;
 mod removal;
 mod running;
 pub mod servers;
-mod standing;
 pub mod temporary;
 
 pub use error::LabError;

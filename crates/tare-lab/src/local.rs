@@ -17,14 +17,14 @@ use crate::companion::Companion;
 use crate::count;
 use crate::error::LabError;
 use crate::journal::Entries;
-use crate::launch::{Event, OWN_PROGRAM, Recipe, Server};
+use crate::launch::{Event, LaunchSpec, OWN_PROGRAM, Server};
 use crate::log_file::LogFile;
 use crate::meter::{Cgroup, Meter};
 use crate::running::{Running, Start};
 
 /// Where and how a process is started.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct HostContext {
     pub who: String,
     pub cpus: Vec<usize>,
     pub cgroup: Option<Cgroup>,
@@ -36,7 +36,7 @@ pub struct Site {
 /// A server that runs.
 #[derive(Debug)]
 pub struct LocalServer {
-    recipe: Recipe,
+    launch_spec: LaunchSpec,
     started: Instant,
     who: String,
     running: Running,
@@ -54,35 +54,36 @@ const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
 
 impl LocalServer {
-    pub fn start(recipe: Recipe, site: &Site) -> Result<Self, LabError> {
-        if answers(recipe.address) {
+    pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, LabError> {
+        if answers(launch_spec.address) {
             return Err(LabError::Environment(format!(
                 "{}: something already answers on {}; stop it, or give the server another port",
-                site.who, recipe.address
+                host.who, launch_spec.address
             )));
         }
-        recipe.write_files()?;
+        launch_spec.write_files()?;
         let started = monotonic_now();
-        let companion = recipe
+        let companion = launch_spec
             .companion
             .as_ref()
-            .map(|companion| Companion::start(companion, &recipe.folder, site));
+            .map(|companion| Companion::start(companion, &launch_spec.folder, host));
         let companion = companion.transpose()?;
-        let argv = own_program(&recipe.argv)?;
+        let argv = own_program(&launch_spec.argv)?;
         let running = Running::start(&Start {
-            who: &site.who,
+            who: &host.who,
             argv: &argv,
-            env: &recipe.env,
-            cpus: &site.cpus,
-            journal: site.journal.as_ref(),
-            entrances: &site.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
-            events: &site.events,
+            env: &launch_spec.env,
+            cpus: &host.cpus,
+            journal: host.journal.as_ref(),
+            entrances: &host.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
+            events: &host.events,
             talks: false,
         })?;
-        let cgroup = site.cgroup.clone();
-        let who = site.who.clone();
-        let logs = Mutex::new(recipe.log_files.iter().map(|path| LogFile::new(path)).collect());
-        Ok(Self { recipe, started, who, running, cgroup, stopping: false, logs, companion })
+        let cgroup = host.cgroup.clone();
+        let who = host.who.clone();
+        let logs =
+            Mutex::new(launch_spec.log_files.iter().map(|path| LogFile::new(path)).collect());
+        Ok(Self { launch_spec, started, who, running, cgroup, stopping: false, logs, companion })
     }
 
     /// Whoever outlived the first process.
@@ -146,9 +147,9 @@ fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
 
 impl Server for LocalServer {
     fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
-        let limit = self.started + self.recipe.ready_within();
+        let limit = self.started + self.launch_spec.ready_within();
         loop {
-            if answers(self.recipe.address) || stop.load(Ordering::Relaxed) {
+            if answers(self.launch_spec.address) || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             self.not_yet(limit)?;
@@ -179,8 +180,8 @@ impl Server for LocalServer {
             return Err(LabError::Environment(format!(
                 "{}: no good reply from {} within {}{}",
                 self.who,
-                self.recipe.address,
-                self.recipe.ready_within(),
+                self.launch_spec.address,
+                self.launch_spec.ready_within(),
                 self.running.last_words()
             )));
         }

@@ -52,7 +52,7 @@ pub trait PlaceKind {
     }
 
     /// One of its kind for a variant; `None` is this very place.
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>>;
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>>;
 }
 
 /// The registry: a line for each kind.
@@ -79,8 +79,8 @@ pub fn to_wait_for(spec: &PlaceSpec) -> Option<&'static str> {
 }
 
 /// One of its kind for a variant; `None` is this very place.
-pub fn place(spec: &PlaceSpec, spot: Spot) -> Option<Box<dyn Place>> {
-    kind(spec).place(spot)
+pub fn place(spec: &PlaceSpec, context: PlaceContext) -> Option<Box<dyn Place>> {
+    kind(spec).place(context)
 }
 
 impl PlaceKind for HostSpec {
@@ -91,7 +91,7 @@ impl PlaceKind for HostSpec {
         Ok("yes".into())
     }
 
-    fn place(&self, _: Spot) -> Option<Box<dyn Place>> {
+    fn place(&self, _: PlaceContext) -> Option<Box<dyn Place>> {
         None
     }
 }
@@ -100,7 +100,7 @@ impl PlaceKind for HostSpec {
 pub trait Place: Debug {
     /// Makes what it needs, and starts its agent. Called again after [`Place::stop`], it starts
     /// afresh.
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError>;
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError>;
 
     /// Evidence, from what its agent saw and from this side, that it is what was asked for.
     fn prove(&self, agent: &Agent) -> Proof;
@@ -155,7 +155,7 @@ pub enum Restarts {
 
 /// What places stand on, shared by all of a lab.
 #[derive(Debug)]
-pub struct Ground<'a> {
+pub struct LabResources<'a> {
     pub journal: &'a Journal,
     pub network: Option<&'a Network>,
     pub stop: &'a Arc<AtomicBool>,
@@ -163,7 +163,7 @@ pub struct Ground<'a> {
 
 /// One place's own part of the lab.
 #[derive(Clone, Debug)]
-pub struct Spot {
+pub struct PlaceContext {
     /// The variant, and whether it is for the server or the client.
     pub who: String,
     /// Names of what it makes: no other place of any run has the same.
@@ -180,7 +180,7 @@ pub struct Spot {
     pub journal: Entries,
 }
 
-impl Spot {
+impl PlaceContext {
     /// Runs the command that ends in an agent.
     fn start_agent(
         &self,
@@ -232,8 +232,8 @@ fn own_namespace(kind: &str) -> Option<String> {
 }
 
 /// Where servers keep their files in a place that has its own /tmp.
-fn server_folder(spot: &Spot) -> PathBuf {
-    Path::new("/tmp").join(&spot.tag).join("server")
+fn server_folder(context: &PlaceContext) -> PathBuf {
+    Path::new("/tmp").join(&context.tag).join("server")
 }
 
 /// Complaints, or what was seen.
@@ -302,6 +302,6 @@ fn need_root(what: &str) -> Result<(), LabError> {
     }
 }
 
-fn network_of<'a>(ground: &Ground<'a>) -> Result<&'a Network, LabError> {
-    ground.network.ok_or_else(|| LabError::Environment("the lab has no network".into()))
+fn network_of<'a>(resources: &LabResources<'a>) -> Result<&'a Network, LabError> {
+    resources.network.ok_or_else(|| LabError::Environment("the lab has no network".into()))
 }

@@ -19,7 +19,7 @@ use tare_model::filters::FilterSpec;
 use tare_model::servers::ServerSpec;
 
 use crate::error::LabError;
-use crate::launch::{PlacedFile, Recipe};
+use crate::launch::{LaunchSpec, PlacedFile};
 
 /// How one kind of server is started.
 pub trait ServerKind {
@@ -35,7 +35,7 @@ pub trait ServerKind {
     fn needs(&self) -> Result<Vec<PathBuf>, LabError>;
 
     /// What to start, made anew for each launch.
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError>;
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError>;
 }
 
 /// The registry: a line for each kind that tare starts.
@@ -69,14 +69,14 @@ pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, LabError> {
 }
 
 /// What to start, made anew for each launch.
-pub fn recipe(spec: &ServerSpec, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
     let up = || LabError::Usage("a server that is already up is not started".into());
-    kind(spec).ok_or_else(up)?.recipe(kitchen)
+    kind(spec).ok_or_else(up)?.launch_spec(context)
 }
 
-/// What a recipe may know of the place it is made for.
+/// What a server's launch may know of the place it is made for.
 #[derive(Debug)]
-pub struct Kitchen<'a> {
+pub struct LaunchContext<'a> {
     /// The server's own, as it is called where it runs; empty at its first launch.
     pub folder: &'a Path,
     /// What it listens on.
@@ -87,7 +87,7 @@ pub struct Kitchen<'a> {
     pub our_programs: bool,
     /// Whether it runs as root there.
     pub root: bool,
-    /// Files of the recipe so far.
+    /// Files of the launch so far.
     pub files: RefCell<Vec<PlacedFile>>,
     /// Connections that load will open.
     pub connections: u32,
@@ -97,7 +97,7 @@ pub struct Kitchen<'a> {
     pub filter: Option<&'a FilterSpec>,
 }
 
-impl Kitchen<'_> {
+impl LaunchContext<'_> {
     fn address(&self) -> Result<SocketAddr, LabError> {
         match self.fixed {
             Some(fixed) => Ok(fixed),
@@ -133,9 +133,14 @@ impl Kitchen<'_> {
         Ok((self.write("cert.pem", cert.as_bytes()), key_path))
     }
 
-    /// A recipe with what all have; its files are those written so far.
-    fn recipe(&self, argv: Vec<String>, address: SocketAddr, ready_within: DurationNs) -> Recipe {
-        Recipe {
+    /// What all launches have; the files are those written so far.
+    fn launch_spec(
+        &self,
+        argv: Vec<String>,
+        address: SocketAddr,
+        ready_within: DurationNs,
+    ) -> LaunchSpec {
+        LaunchSpec {
             argv,
             env: Vec::new(),
             folder: self.folder.to_owned(),

@@ -90,13 +90,13 @@ fn nginx_and_httpd_serve_count_and_end() {
         for _relaunch in 0..2 {
             let mut server = bench.start(variant);
             // Its first reply shows that all its processes are there.
-            get(server.recipe.address);
+            get(server.launch_spec.address);
             let meter = server.server.meter();
             let before = meter.read().unwrap();
-            let source = server.recipe.count.clone().unwrap();
+            let source = server.launch_spec.count.clone().unwrap();
             let counted = source.read(server.server.as_ref()).unwrap();
             for _ in 0..7 {
-                let reply = get(server.recipe.address);
+                let reply = get(server.launch_spec.address);
                 assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
                 assert_eq!(reply.split_once("\r\n\r\n").unwrap().1.len(), 1234);
             }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tare_load::order::{LoadOrder, StretchOrder};
 use tare_model::samples::ServerUse;
 
-use crate::launch::{Event, Recipe};
+use crate::launch::{Event, LaunchSpec};
 
 /// Raised when a message changes.
 pub const PROTOCOL: u32 = 2;
@@ -40,7 +40,7 @@ impl ToAgent {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Starts a server, the only one; answer: null.
-    Start { recipe: Box<Recipe>, cpus: Vec<usize> },
+    Start { launch_spec: Box<LaunchSpec>, cpus: Vec<usize> },
     /// Waits until it accepts connections; null.
     Listening,
     /// Waits a little for it to become ready; null, or why it never will be.

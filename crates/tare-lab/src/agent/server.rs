@@ -11,7 +11,7 @@ use tare_io::{DurationNs, Instant};
 use super::Agent;
 use super::protocol::Request;
 use crate::error::LabError;
-use crate::launch::{Recipe, Server};
+use crate::launch::{LaunchSpec, Server};
 use crate::meter::{Cgroup, Meter};
 
 #[derive(Debug)]
@@ -25,19 +25,19 @@ pub struct PlacedServer {
     stopped: bool,
 }
 
-/// Beyond what the recipe allows it, an agent answers within this.
+/// Beyond what the launch allows it, an agent answers within this.
 const SPARE: DurationNs = DurationNs::from_secs(10);
 
 impl PlacedServer {
     pub fn start(
         agent: Arc<Agent>,
         who: &str,
-        recipe: Recipe,
+        launch_spec: LaunchSpec,
         cpus: &[usize],
         cgroup: Option<Cgroup>,
     ) -> Result<Self, LabError> {
-        let ready_within = recipe.ready_within();
-        let request = Request::Start { recipe: Box::new(recipe), cpus: cpus.to_vec() };
+        let ready_within = launch_spec.ready_within();
+        let request = Request::Start { launch_spec: Box::new(launch_spec), cpus: cpus.to_vec() };
         let who = who.to_owned();
         let server = Self { agent, who, ready_within, cgroup, stopping: false, stopped: false };
         server.ask::<()>(request)?;

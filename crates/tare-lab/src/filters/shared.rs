@@ -174,15 +174,15 @@ impl SharedMemory {
     }
 
     pub fn totals(&self) -> Result<Totals, LabError> {
-        let mut seats = vec![0; SEATS * SEAT_BYTES];
+        let mut slots = vec![0; SEATS * SEAT_BYTES];
         self.file
-            .read_exact_at(&mut seats, SEATS_AT)
+            .read_exact_at(&mut slots, SEATS_AT)
             .map_err(|error| LabError::file("read", &self.path, error))?;
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-        let each = seats.chunks_exact(SEAT_BYTES);
-        Ok(each.fold(Totals::default(), |sum, seat| Totals {
-            accepted: sum.accepted + number(&seat[..8]),
-            refused: sum.refused + number(&seat[8..16]),
+        let each = slots.chunks_exact(SEAT_BYTES);
+        Ok(each.fold(Totals::default(), |sum, slot| Totals {
+            accepted: sum.accepted + number(&slot[..8]),
+            refused: sum.refused + number(&slot[8..16]),
         }))
     }
 

@@ -9,7 +9,9 @@ use tare_model::places::{ContainerSpec, PlaceFacts};
 use tare_model::samples::Proof;
 
 use super::oci::{CAPABILITIES, Kernel, is_hybrid};
-use super::{Ground, Here, Place, PlaceKind, RUNNING, Spot, agent_file, once_running, proof};
+use super::{
+    Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, agent_file, once_running, proof,
+};
 use crate::agent::Agent;
 use crate::commands::{must, run};
 use crate::error::LabError;
@@ -67,10 +69,10 @@ impl PlaceKind for ContainerSpec {
         Some("containers start")
     }
 
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
         Some(Box::new(Container {
             spec: self.clone(),
-            spot,
+            context,
             address: Ipv4Addr::UNSPECIFIED.into(),
             starts: 0,
             program: String::new(),
@@ -98,7 +100,7 @@ fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), LabError> {
 #[derive(Debug)]
 pub struct Container {
     spec: ContainerSpec,
-    spot: Spot,
+    context: PlaceContext,
     address: IpAddr,
     starts: u32,
     program: String,
@@ -108,7 +110,7 @@ pub struct Container {
 
 impl Container {
     fn container(&self) -> String {
-        format!("{}-{}", self.spot.tag, self.starts)
+        format!("{}-{}", self.context.tag, self.starts)
     }
 
     fn argv(&self) -> Result<Vec<String>, LabError> {
@@ -146,7 +148,7 @@ impl Container {
         if let Some(memory) = self.spec.memory {
             add(&["--memory", &memory.0.to_string()]);
         }
-        if let Some(cgroup) = self.spot.cgroup.as_ref().filter(|_| self.groups_are_ours) {
+        if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.groups_are_ours) {
             add(&["--cgroup-parent", &cgroup.name]);
         }
         add(&[&self.spec.image]);
@@ -181,7 +183,7 @@ impl Container {
         }
         Err(LabError::Environment(format!(
             "{}: {} gave its container no address (network = \"host\" shares this machine's)",
-            self.spot.who, self.spec.engine
+            self.context.who, self.spec.engine
         )))
     }
 }
@@ -198,7 +200,7 @@ fn hard_limit(name: &str) -> Option<u64> {
 }
 
 impl Place for Container {
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
         self.program = program(&self.spec)?.display().to_string();
         self.starts += 1;
         let key = match self.spec.engine.as_str() {
@@ -208,16 +210,16 @@ impl Place for Container {
         // By systemd only slices can be named, and those are its own.
         let manager = run(&[&self.program, "info", "--format", key], PATIENCE).out;
         self.groups_are_ours = manager.trim() == "cgroupfs";
-        if let Some(cgroup) = self.spot.cgroup.as_ref().filter(|_| self.starts == 1) {
+        if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    ground.journal.about_to_make(Made::Cgroup(path))?;
+                    resources.journal.about_to_make(Made::Cgroup(path))?;
                 }
             }
         }
         let (engine, name) = (self.spec.engine.clone(), self.container());
-        ground.journal.about_to_make(Made::EngineContainer { engine, name })?;
-        let agent = self.spot.start_agent(&self.argv()?, HELLO_WITHIN, ground.stop)?;
+        resources.journal.about_to_make(Made::EngineContainer { engine, name })?;
+        let agent = self.context.start_agent(&self.argv()?, HELLO_WITHIN, resources.stop)?;
         self.address = self.find_address()?;
         Ok(agent)
     }
@@ -272,7 +274,7 @@ impl Place for Container {
     }
 
     fn is_metered_from_here(&self) -> bool {
-        self.spot.cgroup.is_some() && self.groups_are_ours
+        self.context.cgroup.is_some() && self.groups_are_ours
     }
 
     fn has_helpers(&self) -> bool {
@@ -280,7 +282,7 @@ impl Place for Container {
     }
 
     fn folder(&self) -> Option<PathBuf> {
-        Some(super::server_folder(&self.spot))
+        Some(super::server_folder(&self.context))
     }
 
     fn has_our_cpus(&self) -> bool {

@@ -7,7 +7,9 @@ use tare_model::places::NetnsSpec;
 use tare_model::samples::Proof;
 
 use super::network::Shape;
-use super::{Ground, Here, Place, PlaceKind, Restarts, Spot, agent_file, own_namespace, proof};
+use super::{
+    Here, LabResources, Place, PlaceContext, PlaceKind, Restarts, agent_file, own_namespace, proof,
+};
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::programs;
@@ -23,31 +25,31 @@ impl PlaceKind for NetnsSpec {
         Ok("yes".into())
     }
 
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
-        Some(Box::new(Netns { spec: self.clone(), spot, address: Ipv4Addr::UNSPECIFIED.into() }))
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
+        Some(Box::new(Netns { spec: self.clone(), context, address: Ipv4Addr::UNSPECIFIED.into() }))
     }
 }
 
 #[derive(Debug)]
 pub struct Netns {
     spec: NetnsSpec,
-    spot: Spot,
+    context: PlaceContext,
     address: IpAddr,
 }
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(10);
 
 impl Place for Netns {
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
-        let network = super::network_of(ground)?;
-        let Spot { index, tag, .. } = &self.spot;
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+        let network = super::network_of(resources)?;
+        let PlaceContext { index, tag, .. } = &self.context;
         let shape = Shape { rate: self.spec.rate.clone(), delay: self.spec.delay.clone() };
-        self.address = network.attach_namespace(*index, tag, &shape, ground.journal)?;
+        self.address = network.attach_namespace(*index, tag, &shape, resources.journal)?;
         let agent = agent_file::find()?.display().to_string();
         let ip = programs::need(&["ip"], "iproute2")?.display().to_string();
         let argv = [&ip, "netns", "exec", tag, &agent, "--drop-capabilities"];
         let argv = argv.map(str::to_owned);
-        self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)
+        self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {

@@ -12,8 +12,8 @@ use tare_model::samples::Proof;
 use super::network::Shape;
 use super::root::{AGENT, Root};
 use super::{
-    Ground, Here, Place, PlaceKind, RUNNING, Restarts, Spot, agent_file, once_running,
-    own_namespace, proof,
+    Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, agent_file,
+    once_running, own_namespace, proof,
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
@@ -135,10 +135,10 @@ impl PlaceKind for OciSpec {
         Ok(format!("yes: {}, {version}", program.display()))
     }
 
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
         Some(Box::new(Oci {
             spec: self.clone(),
-            spot,
+            context,
             address: Ipv4Addr::UNSPECIFIED.into(),
             starts: 0,
             program: PathBuf::new(),
@@ -219,7 +219,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 #[derive(Debug)]
 pub struct Oci {
     spec: OciSpec,
-    spot: Spot,
+    context: PlaceContext,
     address: IpAddr,
     /// What it started before: a runtime knows each container by a name of its own.
     starts: u32,
@@ -228,20 +228,20 @@ pub struct Oci {
 
 impl Oci {
     fn bundle(&self) -> PathBuf {
-        self.spot.folder.join("bundle")
+        self.context.folder.join("bundle")
     }
 
     /// Files of the root that the tmpfs on /tmp and /run would hide.
     fn covered(&self) -> PathBuf {
-        self.spot.folder.join("covered")
+        self.context.folder.join("covered")
     }
 
     fn state(&self) -> PathBuf {
-        self.spot.folder.join("state")
+        self.context.folder.join("state")
     }
 
     fn id(&self) -> String {
-        format!("{}-{}", self.spot.tag, self.starts)
+        format!("{}-{}", self.context.tag, self.starts)
     }
 
     /// What its runtime says of it: a status, or why there is none.
@@ -255,11 +255,11 @@ impl Oci {
     }
 
     /// Once: the root, and what the journal must know.
-    fn prepare(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
+    fn prepare(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
         self.program = program(&self.spec)?;
         let root = self.bundle().join("rootfs");
         std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
-        let mut needs = self.spot.needs.clone();
+        let mut needs = self.context.needs.clone();
         needs.extend(self.spec.programs.iter().cloned());
         match &self.spec.root {
             None => Root(&root).fill(&agent_file::find()?, &needs)?,
@@ -275,10 +275,10 @@ impl Oci {
             std::fs::create_dir(&from).map_err(|e| LabError::file("make", &from, e))?;
         }
         // Runtimes make groups of this name in every hierarchy.
-        if let Some(cgroup) = &self.spot.cgroup {
+        if let Some(cgroup) = &self.context.cgroup {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    ground.journal.about_to_make(Made::Cgroup(path))?;
+                    resources.journal.about_to_make(Made::Cgroup(path))?;
                 }
             }
         }
@@ -334,7 +334,7 @@ impl Oci {
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                               "/proc/sysrq-trigger"],
         });
-        if let Some(cgroup) = &self.spot.cgroup {
+        if let Some(cgroup) = &self.context.cgroup {
             linux["cgroupsPath"] = json!(format!("{}/tare-box", cgroup.name));
         }
         let agent = if self.spec.root.is_some() { "/run/tare-agent" } else { AGENT };
@@ -366,20 +366,21 @@ impl Oci {
 const FILES: u64 = 65_536;
 
 impl Place for Oci {
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
         if self.starts == 0 {
-            self.prepare(ground)?;
+            self.prepare(resources)?;
         }
         self.starts += 1;
-        let network = super::network_of(ground)?;
-        let Spot { index, tag, .. } = &self.spot;
+        let network = super::network_of(resources)?;
+        let PlaceContext { index, tag, .. } = &self.context;
         // Made anew each time: gVisor takes a namespace's addresses away.
-        self.address = network.attach_namespace(*index, tag, &Shape::default(), ground.journal)?;
+        self.address =
+            network.attach_namespace(*index, tag, &Shape::default(), resources.journal)?;
         let config = self.config(&format!("/run/netns/{tag}"));
         let path = self.bundle().join("config.json");
         std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
-        ground.journal.about_to_make(Made::OciContainer {
+        resources.journal.about_to_make(Made::OciContainer {
             runtime: match self.spec.runtime.contains('/') {
                 true => program.display().to_string(),
                 false => self.spec.runtime.clone(),
@@ -393,7 +394,7 @@ impl Place for Oci {
         arguments.extend(flags.iter().map(String::as_str));
         arguments.extend(["run", "--bundle", &bundle, &id]);
         let argv = wrapped(&program, &arguments);
-        self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)
+        self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
@@ -434,7 +435,7 @@ impl Place for Oci {
     }
 
     fn folder(&self) -> Option<PathBuf> {
-        Some(super::server_folder(&self.spot))
+        Some(super::server_folder(&self.context))
     }
 
     fn has_our_cpus(&self) -> bool {
@@ -446,6 +447,6 @@ impl Place for Oci {
     }
 
     fn is_metered_from_here(&self) -> bool {
-        self.spot.cgroup.is_some()
+        self.context.cgroup.is_some()
     }
 }

@@ -9,7 +9,7 @@ use tare_model::places::SshSpec;
 use tare_model::plain;
 use tare_model::samples::Proof;
 
-use super::{Ground, Here, Place, PlaceKind, Spot, agent_file, proof};
+use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
 use crate::agent::Agent;
 use crate::agent::protocol::{Clock, Request};
 use crate::commands::{must, run};
@@ -69,9 +69,9 @@ impl PlaceKind for SshSpec {
         Some("the agent is copied to other machines")
     }
 
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
         let address = Ipv4Addr::UNSPECIFIED.into();
-        Some(Box::new(Ssh { spec: self.clone(), spot, address, copied: false }))
+        Some(Box::new(Ssh { spec: self.clone(), context, address, copied: false }))
     }
 }
 
@@ -91,7 +91,7 @@ fn ask(spec: &SshSpec, remote: &str) -> Result<String, LabError> {
 #[derive(Debug)]
 pub struct Ssh {
     spec: SshSpec,
-    spot: Spot,
+    context: PlaceContext,
     address: IpAddr,
     copied: bool,
 }
@@ -99,12 +99,12 @@ pub struct Ssh {
 impl Ssh {
     /// One name for the same place on both sides.
     fn remote_folder(&self) -> String {
-        format!("/tmp/{}", self.spot.tag)
+        format!("/tmp/{}", self.context.tag)
     }
 
-    fn copy(&mut self, ground: &mut Ground<'_>) -> Result<(), LabError> {
+    fn copy(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
         let folder = self.remote_folder();
-        ground.journal.about_to_make(Made::SshFolder {
+        resources.journal.about_to_make(Made::SshFolder {
             host: self.spec.host.clone(),
             options: self.spec.options.clone(),
             path: folder.clone(),
@@ -150,18 +150,18 @@ fn clock_offset(agent: &Agent) -> Option<(i64, DurationNs)> {
 }
 
 impl Place for Ssh {
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
         if !self.copied {
-            self.copy(ground)?;
+            self.copy(resources)?;
             self.address = self.find_address()?;
             self.copied = true;
         }
         let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
         let argv = command(&self.spec.host, &self.spec.options, &remote);
-        let agent = self.spot.start_agent(&argv, HELLO_WITHIN, ground.stop)?;
+        let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         if let Some((offset, trip)) = clock_offset(&agent) {
             let ms = offset as f64 / 1e6;
-            self.spot.note(format!(
+            self.context.note(format!(
                 "its clock is {ms:+.1} ms from this machine's (± {trip}); latencies are of one clock"
             ));
         }

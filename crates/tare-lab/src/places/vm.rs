@@ -15,7 +15,7 @@ use super::guest_kernel::{self, GuestKernel};
 use super::network::Network;
 use super::qemu::Machine;
 use super::root::Root;
-use super::{Ground, Here, Place, PlaceKind, Spot, agent_file, cpio, proof};
+use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, cpio, proof};
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::journal::Journal;
@@ -110,10 +110,10 @@ impl PlaceKind for VmSpec {
         })
     }
 
-    fn place(&self, spot: Spot) -> Option<Box<dyn Place>> {
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
         Some(Box::new(Vm {
             spec: self.clone(),
-            spot,
+            context,
             address: Ipv4Addr::UNSPECIFIED.into(),
             kernel: None,
             emulated: false,
@@ -129,7 +129,7 @@ fn open_kvm() -> Result<(), String> {
 #[derive(Debug)]
 pub struct Vm {
     spec: VmSpec,
-    spot: Spot,
+    context: PlaceContext,
     address: IpAddr,
     kernel: Option<GuestKernel>,
     emulated: bool,
@@ -150,15 +150,15 @@ const MODULES: &str = "/lib/tare-modules";
 
 impl Vm {
     fn initramfs(&self) -> PathBuf {
-        self.spot.folder.join("initramfs")
+        self.context.folder.join("initramfs")
     }
 
     fn console(&self) -> PathBuf {
-        self.spot.folder.join("console.log")
+        self.context.folder.join("console.log")
     }
 
     fn tap_script(&self) -> PathBuf {
-        self.spot.folder.join("tap-up")
+        self.context.folder.join("tap-up")
     }
 
     /// Once: the kernel, the initramfs, and how its link joins the bridge.
@@ -167,14 +167,14 @@ impl Vm {
             Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
             None => GuestKernel::provide(journal)?,
         };
-        let root = self.spot.folder.join("root");
+        let root = self.context.folder.join("root");
         std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
-        let mut needs = self.spot.needs.clone();
+        let mut needs = self.context.needs.clone();
         needs.extend(self.spec.programs.iter().cloned());
         Root(&root).fill(&agent_file::find()?, &needs)?;
         let mut plan = GuestPlan {
             modules: Vec::new(),
-            address: Network::with_bits(network.address(self.spot.index)),
+            address: Network::with_bits(network.address(self.context.index)),
             port: "tare.agent".into(),
         };
         let modules = root.join(MODULES.trim_start_matches('/'));
@@ -213,7 +213,7 @@ impl Vm {
         kernel: &GuestKernel,
         network: &Network,
         kvm: bool,
-        ground: &Ground<'_>,
+        resources: &LabResources<'_>,
     ) -> Result<Agent, LabError> {
         // The last of a word holds: a guest that ends must not linger.
         let append = format!("console=ttyS0 quiet {} panic=-1", self.spec.append);
@@ -228,9 +228,9 @@ impl Vm {
             initramfs: &initramfs,
             append: append.trim_end(),
             console: &console,
-            tap: &network.tap(self.spot.index),
+            tap: &network.tap(self.context.index),
             tap_script: &script,
-            mac: &network.place_mac(self.spot.index),
+            mac: &network.place_mac(self.context.index),
             confidential: self.spec.confidential,
             firmware: self.spec.firmware.as_deref(),
         };
@@ -242,7 +242,7 @@ impl Vm {
             (None, false) => TCG_WITHIN,
         };
         let _ = std::fs::remove_file(&console);
-        self.spot.start_agent(&machine.argv(), within, ground.stop).map_err(|error| {
+        self.context.start_agent(&machine.argv(), within, resources.stop).map_err(|error| {
             let said = last_line(&console);
             match (error, said) {
                 (LabError::Environment(text), Some(said)) => {
@@ -273,19 +273,19 @@ fn last_line(console: &Path) -> Option<String> {
 }
 
 impl Place for Vm {
-    fn start(&mut self, ground: &mut Ground<'_>) -> Result<Agent, LabError> {
-        let network = super::network_of(ground)?;
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+        let network = super::network_of(resources)?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
-            None => self.prepare(network, ground.journal)?,
+            None => self.prepare(network, resources.journal)?,
         };
         self.kernel = Some(kernel.clone());
-        self.address = network.address(self.spot.index);
+        self.address = network.address(self.context.index);
         let tried = KVM_BOOTS.lock().unwrap_or_else(|e| e.into_inner()).to_owned();
         let must = self.spec.accel == Accel::Kvm || self.spec.confidential.is_some();
         let may = self.spec.accel == Accel::Auto && tried != Some(false) && open_kvm().is_ok();
         if must || may {
-            let booted = self.boot(&kernel, network, true, ground);
+            let booted = self.boot(&kernel, network, true, resources);
             let boots = &mut *KVM_BOOTS.lock().unwrap_or_else(|e| e.into_inner());
             match booted {
                 Ok(agent) => {
@@ -295,18 +295,18 @@ impl Place for Vm {
                 }
                 // Once it worked, a failure is one; and who asked for the hardware gets it, or not.
                 Err(error) if must || *boots == Some(true) => return Err(error),
-                Err(_) if ground.stop.load(std::sync::atomic::Ordering::Relaxed) => {
+                Err(_) if resources.stop.load(std::sync::atomic::Ordering::Relaxed) => {
                     return Err(LabError::Environment("interrupted".into()));
                 }
                 Err(error) => {
                     *boots = Some(false);
-                    self.spot
+                    self.context
                         .note(format!("by the hardware no guest boots here ({error}): emulated"));
                 }
             }
         }
         self.emulated = true;
-        self.boot(&kernel, network, false, ground)
+        self.boot(&kernel, network, false, resources)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
@@ -352,7 +352,7 @@ impl Place for Vm {
     }
 
     fn folder(&self) -> Option<PathBuf> {
-        Some(super::server_folder(&self.spot))
+        Some(super::server_folder(&self.context))
     }
 
     fn has_our_cpus(&self) -> bool {

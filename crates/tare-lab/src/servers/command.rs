@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use tare_io::DurationNs;
 use tare_model::servers::CommandSpec;
 
-use super::{Kitchen, ServerKind};
+use super::{LaunchContext, ServerKind};
 use crate::count::CountSource;
 use crate::error::LabError;
-use crate::launch::Recipe;
+use crate::launch::LaunchSpec;
 use crate::programs;
 
 impl ServerKind for CommandSpec {
@@ -30,9 +30,9 @@ impl ServerKind for CommandSpec {
         Ok(std::iter::once(PathBuf::from("/bin/sh")).chain(found).collect())
     }
 
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        let address = kitchen.address()?;
-        let folder = super::utf8(kitchen.folder)?;
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+        let address = context.address()?;
+        let folder = super::utf8(context.folder)?;
         let fill = |text: &str| {
             let text = text.replace("{port}", &address.port().to_string());
             text.replace("{address}", &address.ip().to_string()).replace("{folder}", folder)
@@ -40,11 +40,11 @@ impl ServerKind for CommandSpec {
         let argv = vec!["/bin/sh".into(), "-c".into(), fill(&self.command)];
         let ready_within = DurationNs::from_ms(self.ready_within_ms);
         let log = self.access_log.as_deref().map(|path| PathBuf::from(fill(path)));
-        Ok(Recipe {
+        Ok(LaunchSpec {
             env: self.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect(),
             count: log.clone().map(CountSource::AccessLog),
             log_files: log.into_iter().collect(),
-            ..kitchen.recipe(argv, address, ready_within)
+            ..context.launch_spec(argv, address, ready_within)
         })
     }
 }

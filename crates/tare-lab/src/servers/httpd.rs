@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use tare_io::DurationNs;
 use tare_model::servers::HttpdSpec;
 
-use super::{Kitchen, ServerKind, page, utf8};
+use super::{LaunchContext, ServerKind, page, utf8};
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
-use crate::launch::Recipe;
+use crate::launch::LaunchSpec;
 use crate::programs;
 
 const NAMES: [&str; 2] = ["apache2", "httpd"];
@@ -52,11 +52,11 @@ impl ServerKind for HttpdSpec {
         ))
     }
 
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         let (program, modules) = program()?;
-        let folder = utf8(kitchen.folder)?.to_owned();
-        let (address, status) = (kitchen.address()?, kitchen.status_address()?);
-        kitchen.write("html/index.html", &page(self.body_bytes));
+        let folder = utf8(context.folder)?.to_owned();
+        let (address, status) = (context.address()?, context.status_address()?);
+        context.write("html/index.html", &page(self.body_bytes));
         let load: String = MODULES
             .map(|name| {
                 // Some of these are built in, in some distributions.
@@ -67,8 +67,8 @@ impl ServerKind for HttpdSpec {
                 }
             })
             .concat();
-        let user = if kitchen.root { "User www-data\nGroup www-data\n" } else { "" };
-        let log_file = kitchen.folder.join("access.log");
+        let user = if context.root { "User www-data\nGroup www-data\n" } else { "" };
+        let log_file = context.folder.join("access.log");
         let log = match self.access_log {
             true => format!("CustomLog {folder}/access.log \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"),
             false => String::new(),
@@ -86,13 +86,13 @@ impl ServerKind for HttpdSpec {
              </Directory>\n<VirtualHost {status}>\nCustomLog /dev/null %t\n<Location />\n\
              SetHandler server-status\nRequire all granted\n</Location>\n</VirtualHost>\n",
         );
-        let config = kitchen.write("httpd.conf", text.as_bytes());
+        let config = context.write("httpd.conf", text.as_bytes());
         let argv = [utf8(&program)?, "-d", &folder, "-f", utf8(&config)?, "-DFOREGROUND"];
         let page = CountPage::ApacheAuto;
-        Ok(Recipe {
+        Ok(LaunchSpec {
             count: Some(CountSource::Page { address: status, path: "/?auto".into(), page }),
             log_files: if self.access_log { vec![log_file] } else { Vec::new() },
-            ..kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN)
+            ..context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN)
         })
     }
 }

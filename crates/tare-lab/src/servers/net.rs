@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::servers::NetSpec;
 
-use super::{Kitchen, ServerKind, utf8};
+use super::{LaunchContext, ServerKind, utf8};
 use crate::error::LabError;
-use crate::launch::{OWN_PROGRAM, Recipe};
+use crate::launch::{LaunchSpec, OWN_PROGRAM};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
@@ -40,16 +40,16 @@ impl ServerKind for NetSpec {
     }
 
     /// Where a place has programs of its own, its agent is the endpoint.
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
-        let program = match kitchen.our_programs {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+        let program = match context.our_programs {
             true => utf8(&programs::own()?)?.to_owned(),
             false => OWN_PROGRAM.to_owned(),
         };
-        let address = kitchen.address()?;
+        let address = context.address()?;
         let mut argv: Vec<String> = vec![program];
         argv.extend(["net", "--serve", "--listen"].map(str::to_owned));
         argv.push(address.to_string());
         argv.extend(flags(self));
-        Ok(kitchen.recipe(argv, address, READY_WITHIN))
+        Ok(context.launch_spec(argv, address, READY_WITHIN))
     }
 }

@@ -7,13 +7,13 @@ use tare_io::DurationNs;
 use tare_model::filters::FilterKind;
 use tare_model::servers::NginxSpec;
 
-use super::{Kitchen, ServerKind, page, utf8};
-use crate::companion::CompanionRecipe;
+use super::{LaunchContext, ServerKind, page, utf8};
+use crate::companion::CompanionSpec;
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
 use crate::filters;
 use crate::filters::status::FilterStatus;
-use crate::launch::Recipe;
+use crate::launch::LaunchSpec;
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
@@ -52,61 +52,63 @@ impl ServerKind for NginxSpec {
         })
     }
 
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         // Elsewhere it is found where it starts.
-        let program = match (kitchen.our_programs, &self.program) {
+        let program = match (context.our_programs, &self.program) {
             (true, _) => utf8(&program(self)?)?.to_owned(),
             (false, Some(program)) => utf8(program)?.to_owned(),
             (false, None) => "nginx".into(),
         };
-        let folder = utf8(kitchen.folder)?.to_owned();
+        let folder = utf8(context.folder)?.to_owned();
         if let Some(config) = &self.config {
             let config = std::fs::canonicalize(config)
                 .map_err(|error| LabError::Usage(format!("{}: {error}", config.display())))?;
-            let Some(address) = kitchen.fixed else {
+            let Some(address) = context.fixed else {
                 let text = "nginx with your own config needs a url that says where it listens";
                 return Err(LabError::Usage(text.into()));
             };
             let argv = [&program, "-c", utf8(&config)?, "-g", "daemon off;"];
-            let recipe = kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
-            return Ok(Recipe { tls: self.tls, ..recipe });
+            let launch_spec =
+                context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+            return Ok(LaunchSpec { tls: self.tls, ..launch_spec });
         }
-        let (address, status) = (kitchen.address()?, kitchen.status_address()?);
-        kitchen.write("html/index.html", &page(self.body_bytes));
-        let filter = FilterSetup::of(kitchen)?;
-        let text = config_text(self, kitchen, &folder, address, status, &filter)?;
-        let config = kitchen.write("nginx.conf", text.as_bytes());
+        let (address, status) = (context.address()?, context.status_address()?);
+        context.write("html/index.html", &page(self.body_bytes));
+        let filter = FilterSetup::of(context)?;
+        let text = config_text(self, context, &folder, address, status, &filter)?;
+        let config = context.write("nginx.conf", text.as_bytes());
         let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
-        let mut recipe = kitchen.recipe(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
-        recipe.tls = self.tls;
+        let mut launch_spec =
+            context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+        launch_spec.tls = self.tls;
         let (path, page) = ("/".to_owned(), CountPage::NginxStub);
-        recipe.count = Some(CountSource::Page { address: status, path, page });
-        recipe.env = filter.env;
-        recipe.companion = filter.controller;
+        launch_spec.count = Some(CountSource::Page { address: status, path, page });
+        launch_spec.env = filter.env;
+        launch_spec.companion = filter.controller;
         if filter.is_loaded {
-            recipe.filter = Some(FilterStatus { address: status, path: FILTER_PAGE.into() });
+            launch_spec.filter = Some(FilterStatus { address: status, path: FILTER_PAGE.into() });
         }
         if self.access_log {
-            recipe.log_files.push(kitchen.folder.join("access.log"));
+            launch_spec.log_files.push(context.folder.join("access.log"));
         }
-        Ok(recipe)
+        Ok(launch_spec)
     }
 }
 
 fn config_text(
     spec: &NginxSpec,
-    kitchen: &Kitchen<'_>,
+    context: &LaunchContext<'_>,
     folder: &str,
     address: SocketAddr,
     status: SocketAddr,
     filter: &FilterSetup,
 ) -> Result<String, LabError> {
-    let files = kitchen.connections * 2 + 128;
+    let files = context.connections * 2 + 128;
     let access_log = if spec.access_log { "access.log" } else { "off" };
     // A worker that gives up root must still read the page.
-    let user = if kitchen.root { "user root;" } else { "" };
+    let user = if context.root { "user root;" } else { "" };
     let (ssl, tls) = if spec.tls {
-        let (cert, key) = kitchen.certificate()?;
+        let (cert, key) = context.certificate()?;
         let paths = format!(
             "ssl_certificate {}; ssl_certificate_key {}; ssl_session_cache shared:tare:1m; \
                  ssl_protocols TLSv1.2 TLSv1.3;",
@@ -165,17 +167,17 @@ struct FilterSetup {
     load_module: String,
     directives: String,
     env: Vec<(String, String)>,
-    controller: Option<CompanionRecipe>,
+    controller: Option<CompanionSpec>,
 }
 
 const FILTER_PAGE: &str = "/tare-filter";
 
 impl FilterSetup {
-    fn of(kitchen: &Kitchen<'_>) -> Result<Self, LabError> {
-        let Some(spec) = kitchen.filter.filter(|spec| spec.filter != FilterKind::Off) else {
+    fn of(context: &LaunchContext<'_>) -> Result<Self, LabError> {
+        let Some(spec) = context.filter.filter(|spec| spec.filter != FilterKind::Off) else {
             return Ok(Self::default());
         };
-        let shared = filters::shared_name(spec, kitchen.folder);
+        let shared = filters::shared_name(spec, context.folder);
         Ok(Self {
             is_loaded: true,
             load_module: format!("load_module \"{}\";", utf8(&filters::module()?)?),

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::servers::TargetSpec;
 
-use super::{Kitchen, ServerKind, utf8};
+use super::{LaunchContext, ServerKind, utf8};
 use crate::count::{CountPage, CountSource};
 use crate::error::LabError;
-use crate::launch::Recipe;
+use crate::launch::LaunchSpec;
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
@@ -22,9 +22,9 @@ impl ServerKind for TargetSpec {
         Ok(vec![programs::own()?])
     }
 
-    fn recipe(&self, kitchen: &Kitchen<'_>) -> Result<Recipe, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         let tare = programs::own()?;
-        let address = kitchen.address()?;
+        let address = context.address()?;
         let mut argv: Vec<String> =
             [utf8(&tare)?, "target", "--listen"].map(str::to_owned).to_vec();
         argv.push(address.to_string());
@@ -32,7 +32,7 @@ impl ServerKind for TargetSpec {
         let path = "/stats".to_owned();
         // Its count is read without TLS.
         let count = CountSource::Page { address, path, page: CountPage::TareTarget };
-        let recipe = kitchen.recipe(argv, address, READY_WITHIN);
-        Ok(Recipe { tls: self.tls, count: (!self.tls).then_some(count), ..recipe })
+        let launch_spec = context.launch_spec(argv, address, READY_WITHIN);
+        Ok(LaunchSpec { tls: self.tls, count: (!self.tls).then_some(count), ..launch_spec })
     }
 }

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::load::outputs::FormFiles;
 use crate::load::plan::random_seed;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
-use crate::run::finish::{Wishes, run_new};
+use crate::run::finish::{RunOptions, run_new};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
 use crate::run::plan::check_machine;
@@ -140,21 +140,21 @@ pub struct OutputArgs {
 
 pub fn run(args: &Compare) -> Result<(), Failure> {
     let plan = plan(args)?;
-    let wishes = args.outputs.wishes(&plan)?;
-    run_new(&plan, &wishes)
+    let options = args.outputs.options(&plan)?;
+    run_new(&plan, &options)
 }
 
 impl OutputArgs {
-    pub fn wishes(&self, plan: &PlanParts) -> Result<Wishes, Failure> {
+    pub fn options(&self, plan: &PlanParts) -> Result<RunOptions, Failure> {
         let others = plan.variants.iter().filter(|variant| !variant.baseline);
         let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
-        self.wishes_unchecked()
+        self.options_unchecked()
     }
 
     /// Of a run whose plan is not read yet.
-    pub fn wishes_unchecked(&self) -> Result<Wishes, Failure> {
-        Ok(Wishes {
+    pub fn options_unchecked(&self) -> Result<RunOptions, Failure> {
+        Ok(RunOptions {
             store: store_path(self.store.as_ref())?,
             forms: self.forms.wanted(),
             gates: self.fail_if.clone(),

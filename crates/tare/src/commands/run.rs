@@ -42,8 +42,8 @@ pub struct Run {
 
 pub fn run(args: &Run) -> Result<(), Failure> {
     if let Some(text) = &args.resume {
-        let wishes = args.outputs.wishes_unchecked()?;
-        return resume(text, &wishes, |plan| {
+        let options = args.outputs.options_unchecked()?;
+        return resume(text, &options, |plan| {
             let (seed, slices) = (plan.seed, plan.slices.clone());
             args.choices.change(plan);
             if let Some(name) = &args.baseline {
@@ -54,7 +54,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
                             is resumed";
                 return Err(Failure::Usage(text.into()));
             }
-            args.outputs.wishes(plan).map(drop)
+            args.outputs.options(plan).map(drop)
         });
     }
     let Some(file) = &args.file else {
@@ -77,7 +77,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let Some(first) = plans.first() else {
         return Err(Failure::Bug("an experiment without a plan".into()));
     };
-    let wishes = args.outputs.wishes(first)?;
+    let options = args.outputs.options(first)?;
     if args.dry_run {
         let all: Result<Vec<String>, Failure> = plans.iter().map(dry_run).collect();
         return print(&all?.join("\n"))
@@ -88,8 +88,8 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     let plans: Result<Vec<Plan>, Failure> =
         plans.into_iter().map(|plan| without(plan, &absent)).collect();
     match plans?.as_slice() {
-        [plan] if plan.cell.is_empty() => run_new(plan, &wishes),
-        cells => run_sweep(cells, &wishes),
+        [plan] if plan.cell.is_empty() => run_new(plan, &options),
+        cells => run_sweep(cells, &options),
     }
 }
 

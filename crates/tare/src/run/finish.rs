@@ -35,7 +35,7 @@ use crate::load::interrupt;
 use crate::load::outputs::{Outputs, tell};
 
 /// What the user wants done with a run.
-pub struct Wishes {
+pub struct RunOptions {
     pub store: PathBuf,
     /// Forms of the report, and the files they go to.
     pub forms: Vec<(Form, PathBuf)>,
@@ -47,28 +47,28 @@ pub struct Wishes {
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
 /// Runs a plan that is new.
-pub fn run_new(plan: &Plan, wishes: &Wishes) -> Result<(), Failure> {
-    let mut outputs = Outputs::create(&wishes.forms)?;
+pub fn run_new(plan: &Plan, options: &RunOptions) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(&options.forms)?;
     let stop = stop_on_interrupt()?;
-    let mut store = open_store(wishes)?;
+    let mut store = open_store(options)?;
     let row = begin(plan, &mut store)?;
     let begun = Begun { plan, row: &row, digests: Vec::new() };
-    let done = carry_out(vec![begun], store, Start::default(), wishes, &stop)?;
-    conclude(plan, done, &row, wishes, &mut outputs)
+    let done = carry_out(vec![begun], store, Start::default(), options, &stop)?;
+    conclude(plan, done, &row, options, &mut outputs)
 }
 
 /// Runs the cells of a sweep, all on the same launches.
-pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
-    let mut outputs = Outputs::create(&wishes.forms)?;
+pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(&options.forms)?;
     let stop = stop_on_interrupt()?;
-    let mut store = open_store(wishes)?;
+    let mut store = open_store(options)?;
     let rows: Result<Vec<RunRow>, Failure> =
         cells.iter().map(|cell| begin(cell, &mut store)).collect();
     let rows = rows?;
     let begun = cells.iter().zip(&rows);
     let begun = begun.map(|(plan, row)| Begun { plan, row, digests: Vec::new() }).collect();
     let Measured { documents, stopped, written } =
-        carry_out(begun, store, Start::default(), wishes, &stop)?;
+        carry_out(begun, store, Start::default(), options, &stop)?;
     written?;
     let mut cells_measured = Vec::new();
     let mut missing = Vec::new();
@@ -77,10 +77,10 @@ pub fn run_sweep(cells: &[Plan], wishes: &Wishes) -> Result<(), Failure> {
         let rounds = document.report.run.rounds;
         if rounds > 0 {
             document.report.gates =
-                gate::results(&wishes.gates, &cell.stop.metrics, &document.report);
+                gate::results(&options.gates, &cell.stop.metrics, &document.report);
             let report = &document.report;
             judged = judged
-                .and(gate::judge(&wishes.gates, &cell.stop.metrics, report))
+                .and(gate::judge(&options.gates, &cell.stop.metrics, report))
                 .and_then(|()| gate::judge_void(report));
             cells_measured.push((cell.cell.clone(), document));
         }
@@ -128,10 +128,10 @@ pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
 /// Goes on with a run that was interrupted, killed, or stopped by its time limit.
 pub fn resume(
     text: &str,
-    wishes: &Wishes,
+    options: &RunOptions,
     change: impl Fn(&mut PlanParts) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut store = open_store(wishes)?;
+    let mut store = open_store(options)?;
     let row = store.find_run(text)?;
     if is_running(&row) {
         let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
@@ -146,7 +146,7 @@ pub fn resume(
     check_machine(&plan)?;
     // What the killed process left would stand in the way.
     tare_lab::journal::clean(&super::places::journal_folder()?);
-    let mut outputs = Outputs::create(&wishes.forms)?;
+    let mut outputs = Outputs::create(&options.forms)?;
     // The report is made from the store: it must know what was changed.
     store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
     let row = store.find_run(text)?;
@@ -158,17 +158,17 @@ pub fn resume(
     };
     let stop = stop_on_interrupt()?;
     let begun = Begun { plan: &plan, row: &row, digests };
-    let done = carry_out(vec![begun], store, start, wishes, &stop)?;
-    conclude(&plan, done, &row, wishes, &mut outputs)
+    let done = carry_out(vec![begun], store, start, options, &stop)?;
+    conclude(&plan, done, &row, options, &mut outputs)
 }
 
-fn open_store(wishes: &Wishes) -> Result<Store, Failure> {
-    let store = Store::open(&wishes.store)?;
-    let free = tare_io::process::free_bytes(&wishes.store).unwrap_or(u64::MAX);
+fn open_store(options: &RunOptions) -> Result<Store, Failure> {
+    let store = Store::open(&options.store)?;
+    let free = tare_io::process::free_bytes(&options.store).unwrap_or(u64::MAX);
     if free < FREE_BYTES_MIN {
         return Err(Failure::Environment(format!(
             "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
-            wishes.store.display(),
+            options.store.display(),
             tare_report::units::bytes(free as f64),
             tare_report::units::bytes(FREE_BYTES_MIN as f64),
         )));
@@ -187,11 +187,11 @@ fn carry_out(
     begun: Vec<Begun<'_>>,
     store: Store,
     start: Start,
-    wishes: &Wishes,
+    options: &RunOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
-    measure(begun, store, start, LiveTable::new(facts, wishes.quiet), stop)
+    measure(begun, store, start, LiveTable::new(facts, options.quiet), stop)
 }
 
 /// Tells what a run found, and judges it.
@@ -199,26 +199,26 @@ fn conclude(
     plan: &Plan,
     measured: Measured,
     row: &RunRow,
-    wishes: &Wishes,
+    options: &RunOptions,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
     let Measured { mut documents, stopped, written } = measured;
     let (Some(document), Some(stopped)) = (documents.first_mut(), stopped.first()) else {
         return Err(Failure::Bug("a run without a report".into()));
     };
-    document.report.gates = gate::results(&wishes.gates, &plan.stop.metrics, &document.report);
+    document.report.gates = gate::results(&options.gates, &plan.stop.metrics, &document.report);
     let report = &document.report;
     if report.run.rounds > 0 {
-        outputs.write(document, Some(&kept(row, &wishes.store)))?;
+        outputs.write(document, Some(&kept(row, &options.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
-        let kept = kept(row, &wishes.store);
+        let kept = kept(row, &options.store);
         tell(&format!("tare: no round was finished, so nothing can be said; {kept}"));
     }
     written?;
     match stopped {
         Stopped::Failed(failure) => Err(failure.clone()),
         Stopped::Interrupted => Err(Failure::Interrupted),
-        _ => gate::judge(&wishes.gates, &plan.stop.metrics, report)
+        _ => gate::judge(&options.gates, &plan.stop.metrics, report)
             .and_then(|()| gate::judge_void(report)),
     }
 }

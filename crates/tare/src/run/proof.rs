@@ -44,7 +44,7 @@ impl FilterProof {
         path: &str,
         cpus: &[usize],
     ) -> Result<Option<Self>, Failure> {
-        let Some(status) = launched.recipe.filter.clone() else { return Ok(None) };
+        let Some(status) = launched.launch_spec.filter.clone() else { return Ok(None) };
         let call_ns = call_cost(spec, path, cpus)?;
         let mut proof = Self {
             spec: spec.clone(),

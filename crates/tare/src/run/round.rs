@@ -297,11 +297,11 @@ impl Runner<'_> {
     ) -> Result<Option<FilterProof>, Failure> {
         let plan = self.cells[cell].plan;
         let Some(spec) = plan.variants[variant].filter() else { return Ok(None) };
-        let port = launched.recipe.address.port();
+        let port = launched.launch_spec.address.port();
         let mut url = plan.variants[variant].url(port)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         url.target = spec.refused_path();
-        let endpoint = Endpoint::Tcp(launched.recipe.address);
+        let endpoint = Endpoint::Tcp(launched.launch_spec.address);
         let refused = load_plan(&plan.load_of(variant), &url, endpoint, plan.seed)?;
         let cpus = &plan.server_cpus;
         FilterProof::begin(spec, launched, self.clients(cell), client, &refused, &path, cpus)
@@ -321,7 +321,7 @@ impl Runner<'_> {
         }
         let (url, endpoint) = match launched {
             Some(launched) => {
-                let address = launched.recipe.address;
+                let address = launched.launch_spec.address;
                 (plan.variants[variant].url(address.port())?, Endpoint::Tcp(address))
             }
             None => (plan.variants[variant].url(1)?, self.endpoints[variant].clone()),

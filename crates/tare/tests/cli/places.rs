@@ -635,14 +635,14 @@ fn an_agent_follows_only_its_stream() {
     // What it started ends with its stream.
     let mut child = start();
     let marker = format!("77{}", std::process::id());
-    let recipe = format!(
+    let launch_spec = format!(
         "{{\"argv\":[\"/bin/sleep\",\"{marker}\"],\"env\":[],\"folder\":\"/tmp\",\"files\":[],\
          \"address\":\"127.0.0.1:1\",\"tls\":false,\"count\":null,\"filter\":null,\
          \"companion\":null,\"log_files\":[],\"ready_within_ms\":1000}}"
     );
     let mut stdin = child.stdin.take().unwrap();
     let start = format!(
-        "{{\"tare\":2,\"id\":1,\"do\":{{\"start\":{{\"recipe\":{recipe},\"cpus\":[]}}}}}}\n"
+        "{{\"tare\":2,\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
     );
     stdin.write_all(start.as_bytes()).unwrap();
     let running = || {

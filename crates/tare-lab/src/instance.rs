@@ -7,7 +7,7 @@ use tare_model::samples::Proof;
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::meter::{Cgroup, Meter};
-use crate::places::{Ground, Place, Restarts};
+use crate::places::{LabResources, Place, Restarts};
 use crate::processes;
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
@@ -15,7 +15,7 @@ use crate::processes;
 const ROUNDS_AT_LEAST: u32 = 20;
 
 #[derive(Debug)]
-pub struct Standing {
+pub struct PlaceInstance {
     pub place: Box<dyn Place>,
     cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
@@ -27,19 +27,23 @@ pub struct Standing {
     launches: u32,
 }
 
-impl Standing {
+impl PlaceInstance {
     pub fn new(place: Box<dyn Place>, cgroup: Option<Cgroup>, launches: u32) -> Self {
         Self { place, cgroup, agent: None, proof: None, started_in: 0, starts: 0, launches }
     }
 
     /// Its agent, started (afresh) where that is due.
-    pub fn up(&mut self, round: u32, ground: &mut Ground<'_>) -> Result<Arc<Agent>, LabError> {
+    pub fn up(
+        &mut self,
+        round: u32,
+        resources: &mut LabResources<'_>,
+    ) -> Result<Arc<Agent>, LabError> {
         let alive = self.agent.as_ref().filter(|agent| agent.is_alive());
         if let Some(agent) = alive.filter(|_| !self.is_due(round)) {
             return Ok(agent.clone());
         }
         self.down();
-        let agent = Arc::new(self.place.start(ground)?);
+        let agent = Arc::new(self.place.start(resources)?);
         self.proof = Some(self.place.prove(&agent));
         self.agent = Some(agent.clone());
         self.started_in = round;
@@ -95,7 +99,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for PlaceInstance {
     fn drop(&mut self) {
         self.down();
     }
@@ -112,7 +116,7 @@ mod tests {
     struct Paper(Restarts);
 
     impl Place for Paper {
-        fn start(&mut self, _ground: &mut Ground<'_>) -> Result<Agent, LabError> {
+        fn start(&mut self, _ground: &mut LabResources<'_>) -> Result<Agent, LabError> {
             Err(LabError::Environment("made of paper".into()))
         }
         fn prove(&self, _agent: &Agent) -> Proof {
@@ -127,14 +131,14 @@ mod tests {
     }
 
     fn starts(restarts: Restarts, launches: u32) -> Vec<u32> {
-        let mut standing = Standing::new(Box::new(Paper(restarts)), None, launches);
+        let mut instance = PlaceInstance::new(Box::new(Paper(restarts)), None, launches);
         let mut rounds = vec![0];
-        standing.starts = 1;
+        instance.starts = 1;
         for round in 0..130 {
-            if standing.is_due(round) {
+            if instance.is_due(round) {
                 rounds.push(round);
-                standing.started_in = round;
-                standing.starts += 1;
+                instance.started_in = round;
+                instance.starts += 1;
             }
         }
         rounds

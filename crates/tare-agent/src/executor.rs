@@ -11,7 +11,7 @@ use tare_lab::LabError;
 use tare_lab::agent::protocol::{Clock, Failed, LaneLife, Opened, Probed, Request, Used};
 use tare_lab::count;
 use tare_lab::launch::{Event, Server};
-use tare_lab::local::{LocalServer, Site};
+use tare_lab::local::{HostContext, LocalServer};
 use tare_load::measured::Measured;
 use tare_load::order::LoadOrder;
 use tare_load::probe::Prober;
@@ -19,7 +19,7 @@ use tare_load::session::Session;
 use tare_load::{LoadError, LoadPlan};
 
 /// What this agent has in hand: a server, and connections to one.
-pub struct Hands {
+pub struct Executor {
     stop: Arc<AtomicBool>,
     events: Sender<Event>,
     server: Option<LocalServer>,
@@ -32,19 +32,19 @@ type Answer = Result<Value, Failed>;
 /// Open files beside connections.
 const SPARE_FILES: u64 = 64;
 
-impl Hands {
+impl Executor {
     pub fn new(stop: Arc<AtomicBool>, events: Sender<Event>) -> Self {
         Self { stop, events, server: None, load: None, prober: None }
     }
 
     pub fn carry_out(&mut self, request: Request) -> Answer {
         match request {
-            Request::Start { recipe, cpus } => {
+            Request::Start { launch_spec, cpus } => {
                 self.server = None;
                 let events = self.events.clone();
                 let who = "server".to_owned();
-                let site = Site { who, cpus, cgroup: None, journal: None, events };
-                self.server = Some(LocalServer::start(*recipe, &site).map_err(lab)?);
+                let host = HostContext { who, cpus, cgroup: None, journal: None, events };
+                self.server = Some(LocalServer::start(*launch_spec, &host).map_err(lab)?);
                 done(())
             }
             Request::Listening => {
@@ -137,7 +137,7 @@ impl Hands {
     }
 }
 
-impl Drop for Hands {
+impl Drop for Executor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
