@@ -25,10 +25,12 @@ RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
+# Further servers that tests start.
+SERVER_PACKAGES := haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
-TEST_PACKAGES := $(RUN_PACKAGES) $(PLACE_PACKAGES) procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
+TEST_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) $(PLACE_PACKAGES) procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time sockperf linux-perf
 

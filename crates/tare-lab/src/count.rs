@@ -27,6 +27,8 @@ pub enum CountPage {
     NginxStub,
     /// Apache's server-status?auto; counts the asking too.
     ApacheAuto,
+    /// HAProxy's statistics of the frontend `web`; does not count the asking.
+    HaproxyCsv,
     /// tare target's /stats; does not count the asking.
     TareTarget,
 }
@@ -52,7 +54,8 @@ impl CountSource {
     pub fn own_requests(&self) -> u64 {
         match self {
             Self::Page { page: CountPage::NginxStub | CountPage::ApacheAuto, .. } => 1,
-            Self::Page { page: CountPage::TareTarget, .. } | Self::AccessLog(_) => 0,
+            Self::Page { page: CountPage::HaproxyCsv | CountPage::TareTarget, .. }
+            | Self::AccessLog(_) => 0,
         }
     }
 }
@@ -110,6 +113,13 @@ impl CountPage {
                 line.split_whitespace().nth(2)?.parse().ok()
             }
             Self::ApacheAuto => after("Total Accesses:"),
+            Self::HaproxyCsv => {
+                let columns = page.split_once("# pxname,")?.1.lines().next()?.split(',');
+                let at = columns.clone().position(|column| column == "req_tot")?;
+                let web = page.lines().find_map(|line| line.strip_prefix("web,FRONTEND,"))?;
+                // The names before it are cut off, one here and two there.
+                web.split(',').nth(at.checked_sub(1)?)?.parse().ok()
+            }
             Self::TareTarget => after("\"requests\":"),
         }
     }
@@ -124,6 +134,9 @@ mod tests {
         let nginx = "HTTP/1.1 200 OK\r\n\r\nActive connections: 1 \nserver accepts handled requests\n 3 4 17 \nReading: 0";
         assert_eq!(CountPage::NginxStub.parse(nginx), Some(17));
         assert_eq!(CountPage::ApacheAuto.parse("x\nTotal Accesses: 42\nTotal kBytes: 7"), Some(42));
+        let haproxy =
+            "# pxname,svname,qcur,req_rate,req_tot,\nweb,FRONTEND,,0,17,\nx,FRONTEND,,0,9,";
+        assert_eq!(CountPage::HaproxyCsv.parse(haproxy), Some(17));
         assert_eq!(CountPage::TareTarget.parse("{\"requests\": 9, \"replies\": 8}"), Some(9));
         assert_eq!(CountPage::NginxStub.parse("404"), None);
     }

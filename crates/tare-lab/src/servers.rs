@@ -2,6 +2,7 @@
 //! for its settings (`tare_model::servers`), and a line in `kind`.
 
 mod command;
+mod haproxy;
 mod httpd;
 mod net;
 mod nginx;
@@ -45,6 +46,7 @@ fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
         ServerSpec::Command(spec) => spec,
         ServerSpec::Nginx(spec) => spec,
         ServerSpec::Httpd(spec) => spec,
+        ServerSpec::Haproxy(spec) => spec,
         ServerSpec::Target(spec) => spec,
         ServerSpec::Net(spec) => spec,
     })
@@ -119,18 +121,21 @@ impl LaunchContext<'_> {
 
     /// A certificate for localhost and its key, the same for all servers of this process.
     fn certificate(&self) -> Result<(PathBuf, PathBuf), LabError> {
-        static MADE: OnceLock<Result<(String, String), String>> = OnceLock::new();
-        let made = MADE.get_or_init(|| {
-            let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-            let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
-            Ok((made.cert.pem(), made.signing_key.serialize_pem()))
-        });
-        let (cert, key) = made
-            .as_ref()
-            .map_err(|e| LabError::Environment(format!("cannot make a certificate: {e}")))?;
-        let key_path = self.folder.join("key.pem");
-        self.files.borrow_mut().push(PlacedFile::secret(key_path.clone(), key.as_bytes()));
-        Ok((self.write("cert.pem", cert.as_bytes()), key_path))
+        let (cert, key) = certificate()?;
+        let key = self.write_secret("key.pem", key.as_bytes());
+        Ok((self.write("cert.pem", cert.as_bytes()), key))
+    }
+
+    /// The same in one file.
+    fn certificate_with_key(&self) -> Result<PathBuf, LabError> {
+        let (cert, key) = certificate()?;
+        Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
+    }
+
+    fn write_secret(&self, name: &str, text: &[u8]) -> PathBuf {
+        let path = self.folder.join(name);
+        self.files.borrow_mut().push(PlacedFile::secret(path.clone(), text));
+        path
     }
 
     /// What all launches have; the files are those written so far.
@@ -153,6 +158,20 @@ impl LaunchContext<'_> {
             log_files: Vec::new(),
             ready_within_ms: ready_within.as_ns() / 1_000_000,
         }
+    }
+}
+
+/// A certificate for localhost and its key.
+fn certificate() -> Result<(&'static str, &'static str), LabError> {
+    static MADE: OnceLock<Result<(String, String), String>> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
+        Ok((made.cert.pem(), made.signing_key.serialize_pem()))
+    });
+    match made {
+        Ok((cert, key)) => Ok((cert, key)),
+        Err(why) => Err(LabError::Environment(format!("cannot make a certificate: {why}"))),
     }
 }
 

@@ -12,7 +12,7 @@ use tare_lab::launch::Launched;
 use tare_lab::{Event, Lab, LabError, LabPlan, processes};
 use tare_model::places::HostSpec;
 use tare_model::places::{ClientSpec, PlaceSpec};
-use tare_model::servers::{CommandSpec, HttpdSpec, NginxSpec, ServerSpec};
+use tare_model::servers::{CommandSpec, HaproxySpec, HttpdSpec, NginxSpec, ServerSpec};
 
 struct Bench {
     lab: Lab,
@@ -121,6 +121,35 @@ fn nginx_and_httpd_serve_count_and_end() {
             }
         }
     }
+    bench.end();
+}
+
+#[test]
+fn haproxy_serves_from_memory_and_counts() {
+    let spec = HaproxySpec { body_bytes: 100_000, ..HaproxySpec::default() };
+    serves_and_counts("haproxy", ServerSpec::Haproxy(spec), 100_000);
+}
+
+/// A server of that kind answers with so many bytes, counts what it served, is metered, and ends.
+fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
+    let mut bench = Bench::new(name, vec![server], None);
+    let mut server = bench.start(0);
+    let address = server.launch_spec.address;
+    let meter = server.server.meter();
+    let before = meter.read().unwrap();
+    let count = server.launch_spec.count.clone();
+    let read = |server: &Launched| count.as_ref().map(|c| c.read(server.server.as_ref()).unwrap());
+    let counted = read(&server);
+    for _ in 0..7 {
+        let reply = get(address);
+        assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
+        assert_eq!(reply.split_once("\r\n\r\n").unwrap().1.len(), body_bytes);
+    }
+    let served = read(&server).zip(counted).map(|(after, before)| after - before);
+    assert!(served.is_none_or(|served| served == 7), "{served:?}");
+    assert!(meter.read().unwrap().since(before).cpu_ns > 0);
+    server.server.stop();
+    drop(server);
     bench.end();
 }
 

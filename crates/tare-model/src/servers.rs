@@ -3,6 +3,7 @@
 //! A new kind is a file here with its settings, and a line in `servers!`.
 
 mod command;
+mod haproxy;
 mod httpd;
 mod net;
 mod nginx;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::Invalid;
 
 pub use command::CommandSpec;
+pub use haproxy::HaproxySpec;
 pub use httpd::HttpdSpec;
 pub use net::NetSpec;
 pub use nginx::NginxSpec;
@@ -59,6 +61,7 @@ servers! {
     "command": Command(CommandSpec),
     "nginx": Nginx(NginxSpec),
     "httpd": Httpd(HttpdSpec),
+    "haproxy": Haproxy(HaproxySpec),
     "target": Target(TargetSpec),
     "net": Net(NetSpec),
 }

@@ -1,0 +1,79 @@
+//! HAProxy with a configuration that has one answer, in memory.
+
+use std::path::PathBuf;
+
+use tare_io::DurationNs;
+use tare_model::servers::HaproxySpec;
+
+use super::{LaunchContext, ServerKind, page, utf8};
+use crate::count::{CountPage, CountSource};
+use crate::error::LabError;
+use crate::launch::LaunchSpec;
+use crate::programs;
+
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+/// For a reply's head.
+const HEAD_BYTES: u32 = 4096;
+
+fn program() -> Result<PathBuf, LabError> {
+    programs::need(&["haproxy"], "haproxy")
+}
+
+impl ServerKind for HaproxySpec {
+    fn describe(&self) -> Result<String, LabError> {
+        Ok(format!(
+            "starts: {} with {} threads, {} bytes a reply, TLS {}",
+            program()?.display(),
+            self.threads,
+            self.body_bytes,
+            if self.tls { "on" } else { "off" },
+        ))
+    }
+
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![program()?])
+    }
+
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+        let program = program()?;
+        let (address, status) = (context.address()?, context.status_address()?);
+        let page = context.write("page", &page(self.body_bytes));
+        let tls = match self.tls {
+            true => format!(" ssl crt {}", utf8(&context.certificate_with_key()?)?),
+            false => String::new(),
+        };
+        let text = format!(
+            "global
+    maxconn {connections}
+    nbthread {threads}
+    tune.bufsize {buffer}
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+    timeout http-keep-alive 1h
+frontend web
+    bind {address}{tls}
+    http-request return status 200 content-type text/plain file {page}
+frontend status
+    bind {status}
+    stats enable
+    stats uri /
+",
+            connections = context.connections * 2 + 128,
+            threads = self.threads,
+            buffer = (self.body_bytes + HEAD_BYTES).max(16 << 10),
+            page = utf8(&page)?,
+        );
+        let config = context.write("haproxy.cfg", text.as_bytes());
+        let argv = [utf8(&program)?, "-db", "-q", "-f", utf8(&config)?];
+        let count = CountSource::Page {
+            address: status,
+            path: "/;csv".into(),
+            page: CountPage::HaproxyCsv,
+        };
+        let spec = context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+        Ok(LaunchSpec { tls: self.tls, count: Some(count), ..spec })
+    }
+}

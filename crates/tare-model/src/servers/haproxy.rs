@@ -1,0 +1,40 @@
+//! HAProxy, answering from memory.
+
+use serde::{Deserialize, Serialize};
+
+use super::ServerFacts;
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HaproxySpec {
+    pub threads: u32,
+    /// Of the reply to every request.
+    pub body_bytes: u32,
+    pub tls: bool,
+}
+
+impl Default for HaproxySpec {
+    fn default() -> Self {
+        Self { threads: 1, body_bytes: 612, tls: false }
+    }
+}
+
+/// A reply must fit into one of its buffers, of which each connection has one.
+const BODY_BYTES_MAX: u32 = 1 << 20;
+
+impl ServerFacts for HaproxySpec {
+    fn check(&self) -> Result<(), Invalid> {
+        match self.body_bytes <= BODY_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Invalid(format!(
+                "body_bytes = {}: HAProxy answers from memory, at most {BODY_BYTES_MAX} (1 MiB)",
+                self.body_bytes
+            ))),
+        }
+    }
+
+    fn tls(&self) -> bool {
+        self.tls
+    }
+}
