@@ -26,7 +26,7 @@ RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
 # Further servers that tests start.
-SERVER_PACKAGES := haproxy
+SERVER_PACKAGES := caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3

@@ -1,6 +1,7 @@
 //! Kinds of servers: how each is started. A new kind is a file here that implements [`ServerKind`]
 //! for its settings (`tare_model::servers`), and a line in `kind`.
 
+mod caddy;
 mod command;
 mod haproxy;
 mod httpd;
@@ -46,6 +47,7 @@ fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
         ServerSpec::Command(spec) => spec,
         ServerSpec::Nginx(spec) => spec,
         ServerSpec::Httpd(spec) => spec,
+        ServerSpec::Caddy(spec) => spec,
         ServerSpec::Haproxy(spec) => spec,
         ServerSpec::Target(spec) => spec,
         ServerSpec::Net(spec) => spec,

@@ -12,7 +12,7 @@ use tare_lab::launch::Launched;
 use tare_lab::{Event, Lab, LabError, LabPlan, processes};
 use tare_model::places::HostSpec;
 use tare_model::places::{ClientSpec, PlaceSpec};
-use tare_model::servers::{CommandSpec, HaproxySpec, HttpdSpec, NginxSpec, ServerSpec};
+use tare_model::servers::{CaddySpec, CommandSpec, HaproxySpec, HttpdSpec, NginxSpec, ServerSpec};
 
 struct Bench {
     lab: Lab,
@@ -122,6 +122,12 @@ fn nginx_and_httpd_serve_count_and_end() {
         }
     }
     bench.end();
+}
+
+#[test]
+fn caddy_serves_a_file_and_logs() {
+    let spec = CaddySpec { body_bytes: 1234, access_log: true, ..CaddySpec::default() };
+    serves_and_counts("caddy", ServerSpec::Caddy(spec), 1234);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! A new kind is a file here with its settings, and a line in `servers!`.
 
+mod caddy;
 mod command;
 mod haproxy;
 mod httpd;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 
+pub use caddy::CaddySpec;
 pub use command::CommandSpec;
 pub use haproxy::HaproxySpec;
 pub use httpd::HttpdSpec;
@@ -61,6 +63,7 @@ servers! {
     "command": Command(CommandSpec),
     "nginx": Nginx(NginxSpec),
     "httpd": Httpd(HttpdSpec),
+    "caddy": Caddy(CaddySpec),
     "haproxy": Haproxy(HaproxySpec),
     "target": Target(TargetSpec),
     "net": Net(NetSpec),

@@ -1,0 +1,93 @@
+//! Caddy with a configuration that serves one file.
+
+use std::path::PathBuf;
+
+use tare_io::DurationNs;
+use tare_model::servers::CaddySpec;
+
+use super::{LaunchContext, ServerKind, page, utf8};
+use crate::count::CountSource;
+use crate::error::LabError;
+use crate::launch::LaunchSpec;
+use crate::programs;
+
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+
+fn program() -> Result<PathBuf, LabError> {
+    programs::need(&["caddy"], "caddy")
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+impl ServerKind for CaddySpec {
+    fn describe(&self) -> Result<String, LabError> {
+        Ok(format!(
+            "starts: {} with {} threads, {} bytes a reply, access log {}, TLS {}",
+            program()?.display(),
+            self.threads,
+            self.body_bytes,
+            on_off(self.access_log),
+            on_off(self.tls),
+        ))
+    }
+
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![program()?])
+    }
+
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+        let program = program()?;
+        let folder = utf8(context.folder)?.to_owned();
+        let address = context.address()?;
+        context.write("html/page.txt", &page(self.body_bytes));
+        let (scheme, tls) = match self.tls {
+            true => {
+                let (cert, key) = context.certificate()?;
+                ("https", format!("tls {} {}", utf8(&cert)?, utf8(&key)?))
+            }
+            false => ("http", String::new()),
+        };
+        let log_file = context.folder.join("access.log");
+        let log = match self.access_log {
+            true => format!("log {{\n        output file {folder}/access.log\n    }}"),
+            false => String::new(),
+        };
+        // Its own page for status is a count of all requests by labels, which costs more than it
+        // is to measure: without an access log the count stays unknown.
+        let text = format!(
+            "{{
+    admin off
+    auto_https off
+    storage file_system {folder}
+}}
+{scheme}://:{port} {{
+    bind {ip}
+    root * {folder}/html
+    rewrite * /page.txt
+    file_server
+    {tls}
+    {log}
+}}
+",
+            port = address.port(),
+            ip = address.ip(),
+        );
+        let config = context.write("Caddyfile", text.as_bytes());
+        let argv = [utf8(&program)?, "run", "--adapter", "caddyfile", "--config", utf8(&config)?];
+        let spec = context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
+        Ok(LaunchSpec {
+            tls: self.tls,
+            env: vec![
+                ("GOMAXPROCS".into(), self.threads.to_string()),
+                ("HOME".into(), folder.clone()),
+                ("XDG_CONFIG_HOME".into(), folder.clone()),
+                ("XDG_DATA_HOME".into(), folder),
+            ],
+            count: self.access_log.then(|| CountSource::AccessLog(log_file.clone())),
+            log_files: if self.access_log { vec![log_file] } else { Vec::new() },
+            ..spec
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! Caddy, serving a file.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ServerFacts, check_body};
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CaddySpec {
+    /// Threads that run Go code at a time.
+    pub threads: u32,
+    /// Of the page that every path answers with.
+    pub body_bytes: u32,
+    pub access_log: bool,
+    pub tls: bool,
+}
+
+impl Default for CaddySpec {
+    fn default() -> Self {
+        Self { threads: 1, body_bytes: 612, access_log: false, tls: false }
+    }
+}
+
+impl ServerFacts for CaddySpec {
+    fn check(&self) -> Result<(), Invalid> {
+        check_body(self.body_bytes)
+    }
+
+    fn tls(&self) -> bool {
+        self.tls
+    }
+}
