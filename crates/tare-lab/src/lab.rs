@@ -316,9 +316,12 @@ impl Lab {
             .map_err(|error| error.named(&who))?;
         let host = &slot.host;
         let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
+        // Beside a client in the same place it would carry nothing.
+        let place = slot.server.as_ref().filter(|_| !same);
+        let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
         let numbered = slot.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
         let cpus = if numbered { self.cpus.clone() } else { Vec::new() };
-        let launched = Launched::begin(launch_spec, |launch_spec| match agent {
+        let launched = Launched::begin(launch_spec, link, |launch_spec| match agent {
             None => Ok(Box::new(LocalServer::start(launch_spec, host)?)),
             Some(agent) => {
                 // Of a place that holds the load too, only its agent can tell what the server used.

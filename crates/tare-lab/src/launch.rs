@@ -177,18 +177,26 @@ pub struct Launched {
     started: Instant,
     /// How often its count was read.
     readings: AtomicU64,
+    /// Carries all that it sends and receives.
+    link: Option<String>,
     pub server: Box<dyn Server>,
 }
 
 impl Launched {
     pub fn begin(
         launch_spec: LaunchSpec,
+        link: Option<String>,
         start: impl FnOnce(LaunchSpec) -> Result<Box<dyn Server>, LabError>,
     ) -> Result<Self, LabError> {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
         let server = start(launch_spec.clone())?;
         let readings = AtomicU64::new(0);
-        Ok(Self { launch_spec, started_unix_ms, started, readings, server })
+        Ok(Self { launch_spec, started_unix_ms, started, readings, link, server })
+    }
+
+    /// What it uses, with the packets of its place.
+    pub fn meter(&self) -> Meter {
+        self.server.meter().with_link(self.link.as_deref())
     }
 
     pub fn started(&self) -> Instant {

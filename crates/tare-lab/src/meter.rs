@@ -208,6 +208,8 @@ pub struct Meter {
     /// One a thread.
     schedstats: Vec<File>,
     pids: Vec<u32>,
+    /// The counters of its place's link: received and sent.
+    packets: Vec<File>,
 }
 
 #[derive(Debug)]
@@ -247,16 +249,33 @@ impl Meter {
             source: source.unwrap_or(Source::Processes),
             schedstats: schedstats.filter_map(|path| open(&path)).collect(),
             pids,
+            packets: Vec::new(),
         }
     }
 
     /// Of a server that only its place's agent can see.
     pub fn of_agent(agent: Arc<Agent>) -> Self {
-        Self { source: Source::Agent(agent), schedstats: Vec::new(), pids: Vec::new() }
+        let (schedstats, pids, packets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { source: Source::Agent(agent), schedstats, pids, packets }
+    }
+
+    /// Counts the packets of that link, too.
+    #[must_use]
+    pub fn with_link(mut self, link: Option<&str>) -> Self {
+        let folder = link.map(|link| Path::new("/sys/class/net").join(link).join("statistics"));
+        let files = folder.iter().flat_map(|f| [f.join("rx_packets"), f.join("tx_packets")]);
+        self.packets = files.filter_map(|path| File::open(path).ok()).collect();
+        self
     }
 
     /// Since the server's group began (differences count).
     pub fn read(&self) -> Option<ServerUse> {
+        let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
+        let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
+        Some(ServerUse { packets, ..self.read_processes()? })
+    }
+
+    fn read_processes(&self) -> Option<ServerUse> {
         if let Source::Agent(agent) = &self.source {
             return agent.used().and_then(|used| used.server);
         }
@@ -271,6 +290,7 @@ impl Meter {
                 user_ns: read_number(user)?,
                 system_ns: read_number(system)?,
                 switches,
+                packets: None,
             }),
             Source::V2 { stat } => {
                 let text = read_text(stat)?;
@@ -283,6 +303,7 @@ impl Meter {
                     user_ns: us("user_usec ")?,
                     system_ns: us("system_usec ")?,
                     switches,
+                    packets: None,
                 })
             }
             Source::Processes => {
@@ -295,7 +316,8 @@ impl Meter {
                     stats.fold((0, 0), |(u, s), stat| (u + stat.user_ticks, s + stat.system_ticks));
                 let user_share = user as f64 / (user + system).max(1) as f64;
                 let user_ns = (cpu_ns as f64 * user_share) as u64;
-                Some(ServerUse { cpu_ns, user_ns, system_ns: cpu_ns - user_ns, switches })
+                let system_ns = cpu_ns - user_ns;
+                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, packets: None })
             }
         }
     }
@@ -305,7 +327,7 @@ impl Meter {
         match &self.source {
             Source::Agent(_) => None,
             Source::V1 { total, .. } => read_number(total),
-            Source::V2 { .. } | Source::Processes => self.read().map(|used| used.cpu_ns),
+            Source::V2 { .. } | Source::Processes => self.read_processes().map(|used| used.cpu_ns),
         }
     }
 

@@ -116,6 +116,11 @@ pub trait Place: Debug {
         false
     }
 
+    /// The link of this machine that carries all that servers in it send and receive.
+    fn link(&self, _: &Network) -> Option<String> {
+        None
+    }
+
     /// How often it is started afresh while its servers come and go.
     fn restarts(&self) -> Restarts {
         Restarts::AFewTimes

@@ -194,6 +194,13 @@ metrics! {
         unit: ShortTime, basis: Basis::Cycle, phrase: SlowerIn,
         number: |o| Some(o.counts.window_ns as f64 / o.counts.calls as f64),
     }
+    /// Packets that the server's place received and sent, over requests answered. What the kernel
+    /// hands over in one piece (segmentation offload) counts once.
+    Packets {
+        key: "packets_per_request", word: "packets", title: "packets", noun: "packets a request",
+        unit: Number, basis: Basis::Total, phrase: Costs,
+        number: |o| o.per_request(o.server?.packets?),
+    }
 }
 
 impl Observed<'_> {

@@ -125,6 +125,7 @@ impl Ramps {
             user_ns: share(self.server.user_ns),
             system_ns: share(self.server.system_ns),
             switches: self.server.switches.map(share),
+            packets: self.server.packets.map(share),
         };
         (server.since(ramp), answered - share(self.answered))
     }
@@ -234,6 +235,9 @@ pub struct ServerUse {
     pub system_ns: u64,
     /// Times its threads were put on a CPU; unknown where processes come and go.
     pub switches: Option<u64>,
+    /// Packets that its place received and sent, where it has a link of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
 }
 
 /// Kinds of latency; timing models in docs/terms.md.
@@ -410,6 +414,7 @@ impl ServerUse {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
             switches: self.switches.zip(earlier.switches).map(|(a, b)| a.saturating_sub(b)),
+            packets: self.packets.zip(earlier.packets).map(|(a, b)| a.saturating_sub(b)),
         }
     }
 
@@ -419,6 +424,7 @@ impl ServerUse {
             user_ns: self.user_ns + other.user_ns,
             system_ns: self.system_ns + other.system_ns,
             switches: self.switches.zip(other.switches).map(|(a, b)| a + b),
+            packets: self.packets.zip(other.packets).map(|(a, b)| a + b),
         }
     }
 }

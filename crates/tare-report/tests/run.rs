@@ -102,6 +102,7 @@ fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
             user_ns: 30_000_000,
             system_ns: 65_000_000,
             switches: Some(300),
+            packets: None,
         }),
         latencies: vec![(Series::Headline, latency)],
     }

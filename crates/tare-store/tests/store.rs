@@ -45,7 +45,13 @@ fn slice(variant: u32, cycle: u32) -> Slice {
             due: Some(1.5),
             ..Counts::default()
         },
-        server: Some(ServerUse { cpu_ns: 5, user_ns: 3, system_ns: 2, switches: Some(4) }),
+        server: Some(ServerUse {
+            cpu_ns: 5,
+            user_ns: 3,
+            system_ns: 2,
+            switches: Some(4),
+            packets: None,
+        }),
         latencies: vec![(Series::Headline, Distribution::new(vec![(127, 3), (4095, 4)], 17_000))],
     }
 }

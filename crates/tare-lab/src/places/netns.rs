@@ -6,7 +6,7 @@ use tare_io::DurationNs;
 use tare_model::places::NetnsSpec;
 use tare_model::samples::Proof;
 
-use super::network::Shape;
+use super::network::{Network, Shape};
 use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, Restarts, agent_file, own_namespace, proof,
 };
@@ -66,6 +66,10 @@ impl Place for Netns {
         }
         let seen = format!("a network namespace of its own with the address {}", self.address);
         proof("netns".into(), wrong, seen)
+    }
+
+    fn link(&self, network: &Network) -> Option<String> {
+        Some(network.link(self.context.index))
     }
 
     fn address(&self) -> IpAddr {

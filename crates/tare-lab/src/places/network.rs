@@ -149,6 +149,12 @@ impl Network {
         self.mac(host_number(index), 1)
     }
 
+    /// This machine's end of the link to a place's namespace.
+    pub fn link(&self, index: u8) -> String {
+        format!("tare-v{}-{index}", self.range.0)
+    }
+
+    /// This machine's end of the link to a virtual machine.
     pub fn tap(&self, index: u8) -> String {
         format!("tare-t{}-{index}", self.range.0)
     }
@@ -161,7 +167,7 @@ impl Network {
         shape: &Shape,
         journal: &Journal,
     ) -> Result<IpAddr, LabError> {
-        let link = format!("tare-v{}-{index}", self.range.0);
+        let link = self.link(index);
         let host = host_number(index);
         let (mac, peer_mac) = (self.mac(host, 0), self.mac(host, 1));
         if Path::new("/run/netns").join(name).exists() {
@@ -187,7 +193,7 @@ impl Network {
     }
 
     pub fn detach_namespace(&self, index: u8, name: &str) {
-        let link = format!("tare-v{}-{index}", self.range.0);
+        let link = self.link(index);
         // The link's end in the namespace outlives its name for a moment.
         run(&["ip", "link", "delete", &link], PATIENCE);
         run(&["ip", "netns", "delete", name], PATIENCE);

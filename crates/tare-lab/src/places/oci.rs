@@ -9,7 +9,7 @@ use tare_io::DurationNs;
 use tare_model::places::{OciSpec, PlaceFacts};
 use tare_model::samples::Proof;
 
-use super::network::Shape;
+use super::network::{Network, Shape};
 use super::root::{AGENT, Root};
 use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, agent_file,
@@ -428,6 +428,10 @@ impl Place for Oci {
         let argv = wrapped(&self.program, &["--root", &state, "delete", "--force", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let _ = must(&argv, PATIENCE, "delete a container");
+    }
+
+    fn link(&self, network: &Network) -> Option<String> {
+        Some(network.link(self.context.index))
     }
 
     fn address(&self) -> IpAddr {

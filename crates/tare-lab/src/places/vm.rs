@@ -343,6 +343,10 @@ impl Place for Vm {
         proof(self.spec.name(), wrong, seen)
     }
 
+    fn link(&self, network: &Network) -> Option<String> {
+        Some(network.tap(self.context.index))
+    }
+
     fn address(&self) -> IpAddr {
         self.address
     }

@@ -266,7 +266,7 @@ impl Runner<'_> {
                 }
                 _ => None,
             };
-            let meter = launched.as_ref().map(|launched| launched.server.meter());
+            let meter = launched.as_ref().map(|launched| launched.meter());
             all.push(Up {
                 variant,
                 lanes,

@@ -73,7 +73,7 @@ impl Runner<'_> {
                 self.warm(cell, lane, at, up, window)?;
             }
             // Threads and processes that load brought to life are there now.
-            up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
+            up.meter = up.launched.as_ref().map(|launched| launched.meter());
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);

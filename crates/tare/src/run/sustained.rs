@@ -130,7 +130,7 @@ impl Runner<'_> {
             let mut own = Clients::start(plan.load.workers(), &plan.load_cpus, &stop)?;
             own.open(&[(&up.client, &up.lanes[lane].plan)])?;
             clients.push(own);
-            up.meter = up.launched.as_ref().map(|launched| launched.server.meter());
+            up.meter = up.launched.as_ref().map(|launched| launched.meter());
         }
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
         let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::process::{Watched, is_root, signal};
 use tare_io::{DurationNs, Random};
+use tare_model::Metric;
 use tare_report::guards::Severity;
 use tare_report::run::RunReport;
 
@@ -94,7 +95,14 @@ fn containers_and_gvisor_serve_and_are_proven() {
         assert!(proofs.contains("capabilities 00000000000004e1"), "{proofs}");
     }
     for variant in &report.variants {
-        assert!(variant.metric(tare_model::Metric::ServerCpu).is_some(), "{}", variant.name);
+        assert!(variant.metric(Metric::ServerCpu).is_some(), "{}", variant.name);
+    }
+    // A request, a reply, and what acknowledges them.
+    let packets = |v: &str| report.variant(v).unwrap().metric(Metric::Packets).map(|e| e.point);
+    assert_eq!(packets("host"), None, "it has no link of its own");
+    for name in ["netns", "runc", "crun", "gvisor"] {
+        let packets = packets(name).unwrap();
+        assert!((1.9..6.0).contains(&packets), "{name}: {packets} packets a request");
     }
     let places: Vec<u32> = report.variants.iter().map(|v| v.place_launches).collect();
     assert_eq!(places, [0, 1, 2, 2, 2], "a container is started afresh each round");
@@ -121,7 +129,7 @@ fn an_emulated_machine_serves_and_holds_its_own_load() {
     assert!(guard(&report, "emulated").severity == Severity::Warn);
     assert_eq!(report.variant("inside").unwrap().client, "same as server");
     assert_eq!(report.variant("vm").unwrap().place_launches, 1);
-    assert!(report.variant("inside").unwrap().metric(tare_model::Metric::ServerCpu).is_some());
+    assert!(report.variant("inside").unwrap().metric(Metric::ServerCpu).is_some());
 }
 
 #[test]
