@@ -19,14 +19,14 @@ SHELL := /bin/bash
 
 # What building and testing need, and what `make bench` measures and compares with.
 BUILD_PACKAGES := build-essential cmake pkg-config
-# Servers that experiments and tests compare.
+# What the filters of `make run` are built with, and the server they are in.
 FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
-RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES) apache2-bin
+RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES)
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
 # Further servers that tests start.
-SERVER_PACKAGES := caddy haproxy
+SERVER_PACKAGES := apache2-bin caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
@@ -41,7 +41,7 @@ SIMULATED_ZOO ?= 200
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 
-.PHONY: build agent filters run setup setup-run setup-bench setup-fuzz test lint report-pictures \
+.PHONY: build agent filters run setup setup-run setup-places setup-bench setup-fuzz test lint report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup-run agent
@@ -61,13 +61,17 @@ filters: setup-run
 run: build filters
 	target/release/tare run experiments/nginx-filters.toml
 
-setup: setup-run
+setup: setup-run setup-places
 	@scripts/install-packages $(TEST_PACKAGES)
 	@scripts/install-peers
 
-# What building and running experiments need.
+# What building and the experiment of `make run` need.
 setup-run:
-	@scripts/install-packages $(RUN_PACKAGES) $(PLACE_PACKAGES)
+	@scripts/install-packages $(RUN_PACKAGES)
+
+# What experiments about places need: container runtimes, virtual machines, gVisor.
+setup-places:
+	@scripts/install-packages $(PLACE_PACKAGES)
 	@scripts/install-runsc
 
 setup-fuzz:
