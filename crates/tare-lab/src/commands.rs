@@ -128,7 +128,7 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     }
     let (out, err) = (text_of(out), text_of(err));
     let lines: Vec<&str> = err.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said = if lines.is_empty() { "it said nothing".to_owned() } else { lines.join(" | ") };
+    let said = if lines.is_empty() { "it wrote no output".to_owned() } else { lines.join(" | ") };
     let said = plain::line(&said).into_owned();
     Outcome { worked, out, err, said }
 }

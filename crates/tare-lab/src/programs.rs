@@ -50,8 +50,9 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
 
 /// tare itself.
 pub fn own() -> Result<PathBuf, LabError> {
-    std::env::current_exe()
-        .map_err(|error| LabError::Environment(format!("where is tare? {error}")))
+    std::env::current_exe().map_err(|error| {
+        LabError::Environment(format!("cannot find tare's own executable: {error}"))
+    })
 }
 
 /// The same, or the words for what to do.

@@ -134,7 +134,7 @@ impl Running {
     pub fn last_words(&self) -> String {
         let lines = self.written.last_lines();
         if lines.is_empty() {
-            ": it said nothing".into()
+            ": it wrote no output".into()
         } else {
             format!(": {}", lines.join(" | "))
         }

@@ -9,8 +9,8 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, HandshakeKind,
-    RootCertStore, SignatureScheme, SupportedProtocolVersion,
+    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct,
+    HandshakeKind, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 use serde::{Deserialize, Serialize};
 use tare_io::files::read_input;
@@ -166,7 +166,7 @@ impl TlsSession {
         let read = self.connection.read_tls(input).map_err(|error| error.to_string())?;
         let state = self.connection.process_new_packets().map_err(|error| {
             // A certificate has as many names as it likes.
-            tare_model::plain::short(&error.to_string(), WHY_CHARS_MAX)
+            tare_model::plain::short(&why_refused(&error), WHY_CHARS_MAX)
         })?;
         self.said_goodbye |= state.peer_has_closed();
         if read == 0 && !input.is_empty() && !self.said_goodbye {
@@ -257,6 +257,27 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsOptionsError> {
         }
     }
     Ok(roots)
+}
+
+/// Why a handshake failed, with what the user can do about a certificate.
+fn why_refused(error: &rustls::Error) -> String {
+    let rustls::Error::InvalidCertificate(why) = error else { return error.to_string() };
+    match why {
+        CertificateError::UnknownIssuer => {
+            "the server's certificate is signed by an authority that is not trusted: --cacert FILE \
+             names it, --insecure accepts any"
+                .into()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("{why}: --sni NAME asks for another name")
+        }
+        CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
+            "the server's certificate is an authority's own (self-signed): --cacert FILE with it \
+             does not help; --insecure accepts any"
+                .into()
+        }
+        why => format!("the server's certificate is not accepted: {why}"),
+    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsOptionsError> {

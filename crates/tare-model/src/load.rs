@@ -44,6 +44,7 @@ pub struct LoadSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Open loop: requests a second, due at even spaces
+    #[serde(deserialize_with = "text::optional_rate::deserialize")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Open loop: random spaces between requests, as independent users make them

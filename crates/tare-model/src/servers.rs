@@ -98,6 +98,11 @@ pub trait ServerFacts {
         true
     }
 
+    /// Whether it can listen on the port that tare chooses.
+    fn listens_on_given_port(&self) -> bool {
+        true
+    }
+
     /// Whether nginx's filters can be put in its path; else why not.
     fn takes_filters(&self) -> Result<(), Invalid> {
         Err("a filter needs a server of kind nginx".into())

@@ -44,6 +44,28 @@ pub mod optional_duration {
     }
 }
 
+/// A rate as a number, or as the flag takes it: `"10k"`.
+pub mod optional_rate {
+    use super::{Deserialize, Deserializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "write a rate as 5000, \"10k\" or \"1.5M\"")]
+    enum Rate {
+        Number(f64),
+        Text(String),
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+        match Option::<Rate>::deserialize(from)? {
+            None => Ok(None),
+            Some(Rate::Number(rate)) => Ok(Some(rate)),
+            Some(Rate::Text(text)) => {
+                super::si_number(&text).map(Some).map_err(serde::de::Error::custom)
+            }
+        }
+    }
+}
+
 /// A duration that may be missing, where there is no field to put an attribute on.
 #[derive(Deserialize)]
 pub struct OptionalDuration(#[serde(with = "optional_duration")] pub Option<tare_io::DurationNs>);
@@ -83,6 +105,20 @@ pub mod reactor {
         let parsed = text.map(|text| super::reactor_of(&text)).transpose();
         parsed.map_err(serde::de::Error::custom)
     }
+}
+
+/// Reads `1000`, `10k`, `1.5M`.
+pub fn si_number(text: &str) -> Result<f64, String> {
+    let bad = || format!("'{text}' is not a number; write 5000, 10k or 1.5M");
+    let (digits, scale) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => match text.strip_suffix(['m', 'M']) {
+            Some(digits) => (digits, 1e6),
+            None => (text, 1.0),
+        },
+    };
+    let number: f64 = digits.parse().map_err(|_| bad())?;
+    if number.is_finite() && number >= 0.0 { Ok(number * scale) } else { Err(bad()) }
 }
 
 /// Reads the name of a reactor.

@@ -67,6 +67,14 @@ impl Variant {
             return Err("load.test and load.call need a server of kind net".into());
         }
         server.check()?;
+        if self.url.contains("{port}") && !server.listens_on_given_port() {
+            return Err(
+                "tare chooses a port for it, which its command does not use: write {port} \
+                        where the command has the port to listen on, or a url with the port that \
+                        it has"
+                    .into(),
+            );
+        }
         if !self.place.facts().has_our_programs() {
             server.can_start_elsewhere()?;
         }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::run_document::RunDocument;
-use crate::run_sweep;
+use crate::run::document::RunDocument;
+use crate::sweep::cells;
 
 pub mod bpftime_json;
 pub mod csv;
@@ -27,6 +27,6 @@ impl<'a> Part<'a> {
     }
 
     fn name(&self) -> String {
-        run_sweep::name(&self.document.report.run.name, self.values)
+        cells::name(&self.document.report.run.name, self.values)
     }
 }

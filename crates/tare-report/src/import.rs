@@ -11,7 +11,7 @@ use tare_stats::{Severity, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
-use crate::run_words::{Table, noun, number, signed};
+use crate::run::words::{Table, noun, number, signed};
 use crate::units::bytes;
 
 mod csv;

@@ -1,34 +1,23 @@
 //! Turns measurements into text, JSON, Markdown, CSV, HTML, HDR logs and other tools' forms. Pure
 //! functions: no sockets, no clock, no files.
+//!
+//! A folder for each kind of document: [`run`], [`sweep`], [`pair`] and [`import`] are
+//! [`form::Document`]s; [`load`], [`net`] and [`sys`] are single measurements. [`html`] has a file
+//! for each picture, [`exports`] one for each other tool's form.
 
 #![forbid(unsafe_code)]
 
 pub mod date;
 pub mod exports;
 pub mod form;
-pub mod guards;
 pub mod hdr_log;
 pub mod html;
-pub mod import_document;
+pub mod import;
 pub mod load;
-pub mod load_text;
 pub mod net;
-pub mod pair_document;
+pub mod pair;
 pub mod run;
-pub mod run_build;
-pub mod run_csv;
-pub mod run_document;
-mod run_filters;
-mod run_guards;
-pub mod run_markdown;
-mod run_places;
-mod run_rounds_csv;
-pub mod run_steady;
-pub mod run_sweep;
-pub mod run_sweep_text;
-pub mod run_text;
-pub mod run_words;
-pub mod sweep_document;
+pub mod sweep;
 pub mod sys;
 pub mod timeline;
 pub mod units;

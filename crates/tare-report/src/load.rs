@@ -1,10 +1,13 @@
 //! What `tare load` found, as data: the JSON is this, the text is made from this.
 
+pub mod guards;
+pub mod text;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::guards::Guard;
+use crate::load::guards::Guard;
 
 pub const SCHEMA: &str = "tare.load/1";
 

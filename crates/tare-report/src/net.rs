@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_stats::Estimate;
 
-use crate::run_text::columns;
-use crate::run_words::Table;
+use crate::run::text::columns;
+use crate::run::words::Table;
 use crate::units::{bytes, count, duration, percent, rate};
 
 pub const SCHEMA: &str = "tare.net/1";

@@ -10,8 +10,8 @@ use tare_stats::{Estimate, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
+use crate::run::document::RunDocument;
 use crate::run::{Bounds, GateResult, Run, RunGuard, RunReport};
-use crate::run_document::RunDocument;
 
 pub const SCHEMA: &str = "tare.change/1";
 

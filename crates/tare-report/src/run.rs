@@ -1,5 +1,17 @@
 //! What a run found, as data: the JSON (`tare.run/1`) is this, all other forms are made from this.
 
+pub mod build;
+pub mod csv;
+pub mod document;
+pub(crate) mod filters;
+pub(crate) mod guards;
+pub mod markdown;
+pub(crate) mod places;
+pub(crate) mod rounds_csv;
+pub mod steady;
+pub mod text;
+pub mod words;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +19,7 @@ use tare_model::Metric;
 use tare_model::samples::Probe;
 use tare_stats::{Estimate, Verdict};
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 
 pub const SCHEMA: &str = "tare.run/1";
 

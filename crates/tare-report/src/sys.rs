@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tare_stats::Estimate;
 
-use crate::run_text::columns;
-use crate::run_words::Table;
+use crate::run::text::columns;
+use crate::run::words::Table;
 use crate::units::{count, duration, rate};
 
 pub const SCHEMA: &str = "tare.sys/1";

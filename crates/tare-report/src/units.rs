@@ -24,6 +24,11 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// `1 round`, `20 rounds`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{} {many}", count(n)) }
+}
+
 /// A rate: whole above 100, three digits below.
 pub fn rate(per_s: f64) -> String {
     if per_s >= 100.0 { count(per_s.round() as u64) } else { three_digits(per_s) }
@@ -69,6 +74,7 @@ mod tests {
             ["999ns", "87.0µs", "1.00ms", "1.24ms", "12.0s"]
         );
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([1, 2].map(|n| counted(n, "launch", "launches")), ["1 launch", "2 launches"]);
         assert_eq!([0.5, 99.94, 12345.6].map(rate), ["0.50", "99.9", "12,346"]);
         assert_eq!([612.0, 999.9, 1.24e6].map(bytes), ["612 B", "1.00 kB", "1.24 MB"]);
         assert_eq!(

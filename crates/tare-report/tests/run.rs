@@ -14,16 +14,18 @@ use tare_model::samples::{
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
-use tare_report::guards::Severity;
-use tare_report::import_document::ImportDocument;
-use tare_report::pair_document::PairDocument;
+use tare_report::import::ImportDocument;
+use tare_report::load::guards::Severity;
+use tare_report::pair::PairDocument;
+use tare_report::run::build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run::csv;
+use tare_report::run::document::RunDocument;
+use tare_report::run::markdown;
+use tare_report::run::text;
 use tare_report::run::{GateResult, RunReport, Skipped};
-use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
-use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::MissingCell;
-use tare_report::sweep_document::SweepDocument;
+use tare_report::sweep::cells::MissingCell;
+use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
-use tare_report::{run_csv, run_markdown, run_text};
 use tare_stats::{Question, RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
@@ -220,7 +222,7 @@ fn what_only_another_machine_could_provoke() {
         },
         "littles-law",
         Severity::Void,
-        "requests at once on 20 connections: that cannot be",
+        "requests at once on 20 connections: this is impossible",
     );
     trips(
         |round| {
@@ -252,11 +254,14 @@ fn columns_that_a_terminal_has_no_room_for_are_named() {
     let text = |length: usize| {
         let mut facts = facts();
         facts.variants[1].name = "x".repeat(length);
-        run_text::render(&document_of(&facts, |_| {}).report)
+        text::render(&document_of(&facts, |_| {}).report)
     };
     let (short, long) = (text(10), text(60));
     assert!(short.contains(" memory ") && !short.contains("left out"), "{short}");
-    assert!(long.contains("left out to fit: memory") && !long.contains(" memory "), "{long}");
+    assert!(
+        long.contains("hidden to fit 120 columns: memory") && !long.contains(" memory "),
+        "{long}"
+    );
 }
 
 #[test]
@@ -264,7 +269,7 @@ fn a_guard_on_the_baseline_voids_all() {
     let report = build(&facts(), &rounds(|round| round.launches[0].requests_served = Some(1)));
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void));
     assert_eq!(report.why_void("=<b>filter</b>").unwrap().code, "count-mismatch");
-    let text = run_text::render(&report);
+    let text = text::render(&report);
     assert!(
         text.contains("no verdict (count-mismatch): none: the server counted 1 requests"),
         "{text}"
@@ -447,9 +452,9 @@ fn forms_that_a_document_lacks_are_named() {
 
 #[test]
 fn text_from_outside_is_not_markup() {
-    let markdown = run_markdown::render(&report());
+    let markdown = markdown::render(&report());
     assert!(markdown.contains("What does \\|it\\| cost?") && markdown.contains("=&lt;b&gt;filter"));
-    let csv = run_csv::render(&report());
+    let csv = csv::render(&report());
     assert!(csv.contains(",'=<b>filter</b>,"), "no formula: {csv}");
 }
 

@@ -10,7 +10,7 @@ use tare_model::Metric;
 use tare_model::samples::{Launch, Probe, Round};
 use tare_model::sustained::{Sustained, WarmUp};
 use tare_report::run::RunReport;
-use tare_report::run_build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run::build::{LoadFacts, RunFacts, VariantFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,

@@ -133,9 +133,13 @@ impl Source<'_> {
     }
 }
 
-/// serde's "unknown field `x`, expected one of `a`, `b`", with the likeliest of them first.
+/// serde's "unknown field (or variant) `x`, expected one of `a`, `b`", with the likeliest of them
+/// first.
 fn nearest(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("unknown field ")?;
+    let (rest, what) = match message.strip_prefix("unknown variant ") {
+        Some(rest) => (rest, "word"),
+        None => (message.strip_prefix("unknown field ")?, "key"),
+    };
     let mut quoted = rest.split('`').skip(1).step_by(2);
     let unknown = quoted.next()?;
     let mut known: Vec<&str> = quoted.collect();
@@ -146,10 +150,10 @@ fn nearest(message: &str) -> Option<String> {
     let close = strsim::damerau_levenshtein(first, unknown) <= unknown.len().max(first.len()) / 2;
     Some(match (close, others.is_empty()) {
         (true, false) => {
-            format!("unknown key '{unknown}'; did you mean '{first}'? (others are {others})")
+            format!("unknown {what} '{unknown}'; did you mean '{first}'? (others are {others})")
         }
-        (true, true) => format!("unknown key '{unknown}'; did you mean '{first}'?"),
-        (false, _) => format!("unknown key '{unknown}'; known are {}", known.join(", ")),
+        (true, true) => format!("unknown {what} '{unknown}'; did you mean '{first}'?"),
+        (false, _) => format!("unknown {what} '{unknown}'; known are {}", known.join(", ")),
     })
 }
 

@@ -2,13 +2,12 @@
 
 use tare_model::Metric;
 use tare_stats::Severity;
+use tare_stats::rules::RATE_MET;
 
 use super::Finding;
 use crate::import::Import;
 use crate::sample::Sample;
 
-/// Below this share of the asked rate, an open loop was none.
-const RATE_MET: f64 = 0.99;
 /// Below this share of the asked time, something ended a run.
 const TIME_MET: f64 = 0.8;
 

@@ -2,15 +2,14 @@
 
 use tare_model::Metric;
 use tare_stats::Severity;
+use tare_stats::rules::{self, IMPOSSIBLE};
 
 use super::{Finding, LATENCIES};
 use crate::import::Import;
 use crate::sample::{Sample, Tool};
 
-/// Failures are void from this share on, as in tare's own runs.
-const ERRORS_VOID: f64 = 0.001;
-/// Room for the rounding of what tools print.
-const LITTLES_LAW_SLACK: f64 = 1.03;
+/// For the rounding of what tools print.
+const ROUNDING: f64 = 1.01;
 /// Below this share of its connections, a closed loop was busy with something else.
 const IN_FLIGHT_MIN: f64 = 0.6;
 /// Replies whose sizes differ by more were not the same replies.
@@ -21,7 +20,7 @@ const REPLY_WARN: f64 = 1.01;
 pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
-    let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+    let severity = rules::errors(share);
     let text = format!("{bad} replies ({:.2} %) have a status of failure", share * 100.0);
     let means = "the tool counts them in its requests a second and its latencies; a server that \
                  refuses is usually faster than one that answers";
@@ -38,10 +37,7 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
         total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
-    let severity = match share > ERRORS_VOID && !measured {
-        true => Severity::Void,
-        false => Severity::Warn,
-    };
+    let severity = if measured { Severity::Warn } else { rules::errors(share) };
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
     let means = match sample.tool {
@@ -84,12 +80,7 @@ pub fn littles_law(sample: &Sample) -> Option<Finding> {
     let rounding = sample.seen.step_ns.unwrap_or(0.0) / 2.0;
     let per_s = sample.value(Metric::Throughput)?;
     let at_once = in_flight(sample)? - per_s * rounding / 1e9;
-    if at_once <= connections * LITTLES_LAW_SLACK {
-        return None;
-    }
-    let text = format!(
-        "throughput × mean latency is {at_once:.1} requests at once on {connections} connections"
-    );
+    let text = rules::littles_law(at_once, connections, ROUNDING)?;
     // bpftime's benchmark drives wrk.
     if matches!(sample.tool, Tool::Wrk | Tool::BpftimeBenchmark) {
         let means = "wrk rewrites its latencies after the run, without saying so: it adds samples \
@@ -103,9 +94,11 @@ pub fn littles_law(sample: &Sample) -> Option<Finding> {
                      connection is in its latencies, which are not the server's alone";
         return Some(Finding::new("corrected", Severity::Note, text, means).of(sample));
     }
-    let means = "that cannot be: the latency, the throughput or the number of connections is not \
-                 what it is said to be";
-    Some(Finding::new("littles-law", Severity::Void, text, means).of(sample))
+    let means = format!(
+        "{IMPOSSIBLE}: the latency, the throughput or the number of connections is not what it is \
+         said to be"
+    );
+    Some(Finding::new("littles-law", Severity::Void, text, &means).of(sample))
 }
 
 fn in_flight(sample: &Sample) -> Option<f64> {

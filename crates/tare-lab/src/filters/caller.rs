@@ -56,8 +56,9 @@ impl Caller {
         env: &[(String, String)],
         cpus: &[usize],
     ) -> Result<Self, LabError> {
-        let program = std::env::current_exe()
-            .map_err(|error| LabError::Environment(format!("where is tare? {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            LabError::Environment(format!("cannot find tare's own executable: {error}"))
+        })?;
         let library = super::library_path(spec)?;
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
         let mut child = Command::new(program)

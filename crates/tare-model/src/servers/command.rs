@@ -22,6 +22,11 @@ pub struct CommandSpec {
 }
 
 impl ServerFacts for CommandSpec {
+    fn listens_on_given_port(&self) -> bool {
+        let mut texts = self.env.values().chain([&self.command]);
+        texts.any(|text| text.contains("{port}"))
+    }
+
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

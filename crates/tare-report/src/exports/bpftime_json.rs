@@ -8,8 +8,8 @@ use tare_stats::RoundDigest;
 use tare_stats::estimate::{mean, variance};
 
 use crate::date;
-use crate::run_build::RunFacts;
-use crate::run_document::RunDocument;
+use crate::run::build::RunFacts;
+use crate::run::document::RunDocument;
 
 /// Filters that have another name there.
 const NAMES: [(&str, &str); 5] = [

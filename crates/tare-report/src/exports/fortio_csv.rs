@@ -8,7 +8,7 @@ use super::Part;
 use super::csv::quote;
 use crate::date;
 use crate::run::Variant;
-use crate::run_sweep::label;
+use crate::sweep::cells::label;
 
 pub const HEADER: &str = "StartTime,ActualDuration,Labels,NumThreads,ActualQPS,p50,p90,p99,p999,\
 cpu_mili_avg_server,mem_Mi_avg_server\n";

@@ -7,7 +7,7 @@ use tare_model::samples::Series;
 
 use super::Part;
 use super::csv::quote;
-use crate::run_document::RunDocument;
+use crate::run::document::RunDocument;
 
 pub const HEADER: &str = "metric_name,avg,count,fails,min,med,max,p(95),p(99),passes,rate,value\n";
 

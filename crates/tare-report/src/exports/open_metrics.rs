@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tare_stats::Verdict;
 
 use super::Part;
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 use crate::run::{Bounds, Comparison, RunReport, Variant};
 
 /// A family stands in one piece, with the samples of all runs: a row here is one.

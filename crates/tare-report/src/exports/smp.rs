@@ -9,7 +9,7 @@ use tare_model::samples::Series;
 use super::Part;
 use crate::date;
 use crate::run::Variant;
-use crate::run_build::LoadFacts;
+use crate::run::build::LoadFacts;
 
 const SMP_VERSION: &str = "v0.0.1";
 

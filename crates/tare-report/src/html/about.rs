@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::page::{definitions, details, escape, list, paragraph};
 use super::secrets;
 use crate::date;
-use crate::guards::Severity;
+use crate::load::guards::Severity;
+use crate::run::words::{basis, ending};
 use crate::run::{RunGuard, RunReport, Variant};
-use crate::run_words::{basis, ending};
 use crate::units::{bytes, count};
 
 /// Guards, gravest first; a run without any says so.

@@ -8,7 +8,7 @@ use super::page;
 use super::plot::{
     ACCENT, Figure, GRID, INK, Size, fitting_ticks, heading, heading_height, tick_label,
 };
-use crate::run_words::{Table, capital, cell, noun};
+use crate::run::words::{Table, capital, cell, noun};
 
 pub struct Bar {
     pub name: String,

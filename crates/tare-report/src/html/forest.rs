@@ -9,7 +9,7 @@ use super::plot::{
     Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, LINE, NEUTRAL, SMALL, Size, TEXT, WORSE,
     fitting, fitting_ticks, text, tick_label, wrapped,
 };
-use crate::run_words::{self, Table, overhead, signed};
+use crate::run::words::{self, Table, overhead, signed};
 
 /// One line of the picture.
 pub struct Row {
@@ -168,8 +168,8 @@ fn alt(title: &str, rows: &[Row]) -> String {
 
 fn numbers(title: &str, word: &str, rows: &[Row]) -> String {
     let row = |row: &Row| {
-        let cell = |value: f64| match value.abs() > run_words::BEYOND {
-            true => format!("beyond {} %", signed(run_words::BEYOND * value.signum())),
+        let cell = |value: f64| match value.abs() > words::BEYOND {
+            true => format!("beyond {} %", signed(words::BEYOND * value.signum())),
             false => format!("{value:+.3} %").replace('-', "−"),
         };
         let cells = [cell(row.point), cell(row.lower), cell(row.upper)];

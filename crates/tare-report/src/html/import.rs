@@ -10,10 +10,8 @@ use super::about::badge;
 use super::forest::{self, Row};
 use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
-use crate::import_document::{
-    ImportDocument, about, ending, footnote, sentences, table as numbers,
-};
-use crate::run_words::noun;
+use crate::import::{ImportDocument, about, ending, footnote, sentences, table as numbers};
+use crate::run::words::noun;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);

@@ -1,6 +1,6 @@
 //! The frame of a page, and its parts that hold text.
 
-use crate::run_words::Table;
+use crate::run::words::Table;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -6,9 +6,9 @@ use super::about;
 use super::forest::{self, Row};
 use super::page::{self, Page, definitions, details, table};
 use crate::date;
-use crate::pair_document::{Change, HOW, PairDocument, heading, sentences, table as numbers};
+use crate::pair::{Change, HOW, PairDocument, heading, sentences, table as numbers};
 use crate::run::Run;
-use crate::run_words::{ending_of, noun, verdict_word};
+use crate::run::words::{ending_of, noun, verdict_word};
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));

@@ -9,8 +9,8 @@ use super::plot::{
     Axis, FAINT, FONT, Figure, GRID, SERIES, SMALL, Size, label_room, log_ticks, series_colour,
     series_variable,
 };
-use crate::run_document::RunDocument;
-use crate::run_words::Table;
+use crate::run::document::RunDocument;
+use crate::run::words::Table;
 use crate::units::duration;
 
 /// One variant: its curve over the whole run, and where most rounds lie.

@@ -11,9 +11,9 @@ use super::plot::{
     ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, heading, heading_height, label_room, text,
     ticks,
 };
+use crate::run::document::RunDocument;
+use crate::run::words::{Table, noun};
 use crate::run::{Bounds, Comparison};
-use crate::run_document::RunDocument;
-use crate::run_words::{Table, noun};
 
 /// A variant's rounds.
 struct Strip<'a> {

@@ -9,16 +9,16 @@ use super::bars::{self, Bar};
 use super::forest::{self, Row};
 use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
+use crate::run::document::RunDocument;
+use crate::run::words::{self, asked, columns, noun, sentences};
 use crate::run::{Comparison, RunReport};
-use crate::run_document::RunDocument;
-use crate::run_words::{self, asked, columns, noun, sentences};
 
 pub fn render(document: &RunDocument) -> String {
     let report = &document.report;
     let mut page = Page::new(&report.run.name);
     page.opening(&answer(report));
     page.section("What each costs", &forests(report));
-    page.section("The numbers", &table("Measured", &run_words::table(report)));
+    page.section("The numbers", &table("Measured", &words::table(report)));
     page.section("Latency", &percentiles::figure(document));
     let asked = asked(report);
     let dots: String = asked.iter().map(|metric| rounds::figure(document, *metric)).collect();
@@ -63,7 +63,7 @@ fn row(comparison: &Comparison) -> Row {
         upper: bounds.upper,
         // Only what was to be resolved has a verdict that holds for the table as a whole.
         verdict: comparison.verdict,
-        said: run_words::verdict_word(comparison.metric, comparison.verdict),
+        said: words::verdict_word(comparison.metric, comparison.verdict),
     }
 }
 

@@ -12,9 +12,9 @@ use super::plot::{
     series_variable, ticks,
 };
 use super::{about, run};
-use crate::run_sweep::{Sweep, SweepCell};
-use crate::run_sweep_text::{self, asides, headline, name, tables, variants};
-use crate::run_words::{Table, capital, cell, noun, time};
+use crate::run::words::{Table, capital, cell, noun, time};
+use crate::sweep::cells::{Sweep, SweepCell};
+use crate::sweep::text::{self, asides, headline, name, tables, variants};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut page = Page::new(&name(sweep));
@@ -48,7 +48,7 @@ fn answer(sweep: &Sweep) -> String {
     if !sweep.missing.is_empty() {
         told.push_str(&format!(" {} could not be measured.", sweep.missing.len()));
     }
-    page::sentences(&run_sweep_text::ranges(sweep)) + &page::paragraph(&told)
+    page::sentences(&text::ranges(sweep)) + &page::paragraph(&told)
 }
 
 /// One value: its sentences, its forest, its table.
@@ -56,7 +56,7 @@ fn short(cell: &SweepCell) -> String {
     let report = &cell.report;
     let inner = run::answer(report)
         + &run::forests(report)
-        + &page::table("Measured", &crate::run_words::table(report))
+        + &page::table("Measured", &crate::run::words::table(report))
         + &page::paragraph(&format!("In full: tare report {} --html FILE", report.run.id));
     details(&cell.label(), &inner)
 }

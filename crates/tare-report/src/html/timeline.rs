@@ -10,8 +10,8 @@ use super::plot::{
     ACCENT, FAINT, Figure, GRID, LINE, SMALL, Size, WORSE, heading, heading_height, text,
 };
 use crate::run::Variant;
-use crate::run_document::RunDocument;
-use crate::run_words::{Table, noun};
+use crate::run::document::RunDocument;
+use crate::run::words::{Table, noun};
 use crate::timeline::{Mark, metric_of};
 use crate::units::{count, percent};
 

@@ -3,8 +3,8 @@
 use tare_import::audit::Finding;
 
 use super::{ImportDocument, ending, footnote, sentences, table};
-use crate::run_markdown::{escape, escaped};
-use crate::run_text::columns;
+use crate::run::markdown::{escape, escaped};
+use crate::run::text::columns;
 
 pub fn text(document: &ImportDocument) -> String {
     let mut lines = vec![document.import.name.clone(), String::new()];

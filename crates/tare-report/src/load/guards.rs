@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 pub use tare_stats::Severity;
+use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 
 use crate::load::LoadReport;
-use crate::units::{count, duration, percent, rate};
+use crate::units::{count, counted, duration, percent, rate};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,15 +35,6 @@ pub fn of_load(report: &LoadReport) -> Vec<Guard> {
     guards
 }
 
-/// Requests that fail are void from this share on.
-const ERRORS_VOID: f64 = 0.001;
-/// Below this share of the asked rate, an open loop was none.
-const RATE_MET: f64 = 0.99;
-/// Above this share of a CPU the client may be what is measured.
-const CLIENT_BUSY: f64 = 0.95;
-/// Room for the edges of the window.
-const LITTLES_LAW_SLACK: f64 = 1.02;
-
 fn guard(code: &str, severity: Severity, text: String) -> Option<Guard> {
     Some(Guard { code: code.into(), severity, text })
 }
@@ -54,14 +46,8 @@ fn littles_law(report: &LoadReport) -> Option<Guard> {
     let connections = f64::from(report.asked.max_connections);
     // Requests carried in from the warm-up bring latency that they spent before the window.
     let carried = 1.0 + series.ns_mean as f64 / report.elapsed_ns.max(1) as f64;
-    if at_once <= connections * LITTLES_LAW_SLACK * carried {
-        return None;
-    }
-    let text = format!(
-        "throughput × mean latency is {at_once:.1} requests at once on {connections} connections: \
-         that cannot be"
-    );
-    guard("littles-law", Severity::Void, text)
+    let text = rules::littles_law(at_once, connections, carried)?;
+    guard("littles-law", Severity::Void, format!("{text}: {IMPOSSIBLE}"))
 }
 
 fn rate_missed(report: &LoadReport) -> Option<Guard> {
@@ -92,8 +78,9 @@ fn errors(report: &LoadReport) -> Option<Guard> {
         return None;
     }
     let share = failed as f64 / report.requests.started.max(1) as f64;
-    let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
-    let text = format!("{} requests failed ({})", count(failed), percent(share));
+    let severity = rules::errors(share);
+    let failed = counted(failed, "request", "requests");
+    let text = format!("{failed} failed ({})", percent(share));
     guard("errors", severity, text)
 }
 
@@ -115,14 +102,20 @@ fn reconnects(report: &LoadReport) -> Option<Guard> {
     if report.asked.new_connections || closed == 0 {
         return None;
     }
-    let each = report.requests.completed / closed.max(1);
-    let text = format!(
-        "the server closed {} kept connections, one for every {} requests; they were reopened \
-         (nginx: keepalive_requests)",
-        count(closed),
-        count(each),
-    );
+    let text = format!("the server {}", closed_by_server(closed, report.requests.completed));
     guard("reconnects", Severity::Warn, text)
+}
+
+/// How often kept connections were closed, and by what a user may know it.
+pub(crate) fn closed_by_server(closed: u64, requests: u64) -> String {
+    let often = match requests / closed.max(1) {
+        0 => "more than it had requests".to_owned(),
+        each => format!("one for every {}", counted(each, "request", "requests")),
+    };
+    format!(
+        "closed {}, {often}; they were reopened (nginx: keepalive_requests)",
+        counted(closed, "kept connection", "kept connections"),
+    )
 }
 
 fn client_bound(report: &LoadReport) -> Option<Guard> {

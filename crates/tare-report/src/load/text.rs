@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 use crate::load::{Bar, LoadReport, Series};
 use crate::units::{bytes, count, duration, percent, rate};
 
@@ -213,7 +213,7 @@ fn write_guards(out: &mut String, report: &LoadReport) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guards;
+    use crate::load::guards;
     use crate::load::tests::{report, series};
 
     #[test]
@@ -242,8 +242,8 @@ closed loop, 20 kept connections, 1 thread on io_uring, seed 42
   unfinished   20 at the end: 20 answered later, the oldest after 1.30ms
   client       5.50µs CPU a request, busiest thread 5.50 % busy; replies reaped in batches, 50.0µs late at most
 
-  warning errors: 1 requests failed (< 0.01 %)
-  warning reconnects: the server closed 1 kept connections, one for every 20,000 requests; they were reopened (nginx: keepalive_requests)
+  warning errors: 1 request failed (< 0.01 %)
+  warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; they were reopened (nginx: keepalive_requests)
 ";
         assert_eq!(render(&report), expected);
     }

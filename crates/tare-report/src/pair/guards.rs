@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use tare_stats::Severity;
 
 use crate::date;
+use crate::run::document::RunDocument;
 use crate::run::{RunGuard, RunReport};
-use crate::run_document::RunDocument;
 
 /// Replies whose mean sizes differ by more were not the same.
 const REPLY_VOID: f64 = 1.005;

@@ -5,10 +5,10 @@ use tare_stats::Verdict;
 use super::{Change, PairDocument, Side};
 use crate::date;
 use crate::exports::csv::quote;
+use crate::run::markdown::{escape, escaped};
+use crate::run::text::on_paper;
+use crate::run::words::{Table, cell, noun, overhead, signed, verdict_word};
 use crate::run::{Bounds, GateResult};
-use crate::run_markdown::{escape, escaped};
-use crate::run_text::on_paper;
-use crate::run_words::{Table, cell, noun, overhead, signed, verdict_word};
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);

@@ -4,9 +4,12 @@ use tare_model::samples::{Counts, Launch, MachineUse};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
+use crate::run::filters;
+use crate::run::guards;
+use crate::run::places;
+use crate::run::steady;
 use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Skipped, Variant};
-use crate::{run_filters, run_guards, run_places, run_steady};
 
 /// What the rounds do not tell: the run's head, and what the plan asked for.
 #[derive(Clone, Debug)]
@@ -89,7 +92,7 @@ pub(crate) struct Evidence<'a> {
 
 pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     let evidence = Evidence::of(facts, digests);
-    let guards = run_guards::of_run(&evidence);
+    let guards = guards::of_run(&evidence);
     let names: Vec<&str> = facts.variants.iter().map(|variant| variant.name.as_str()).collect();
     let variants = (0..names.len()).map(|index| variant(&evidence, index, &guards)).collect();
     let baseline = names.get(facts.question.baseline).copied().unwrap_or_default();
@@ -109,8 +112,8 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             ratio: comparison.ratio,
             overhead_percent: comparison.overhead_percent.into(),
             ratio_of_totals: comparison.ratio_of_totals,
-            predicted_percent: run_filters::predicted(&evidence, comparison),
-            sustained: run_steady::check_of(comparison),
+            predicted_percent: filters::predicted(&evidence, comparison),
+            sustained: steady::check_of(comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
         }
     });
@@ -200,16 +203,16 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         place: facts.place.clone(),
         client: facts.client.clone(),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
-        place_launches: run_places::place_launches(evidence, index),
+        place_launches: places::place_launches(evidence, index),
         requests: counts.started,
-        exposure: run_steady::exposure(evidence, index),
+        exposure: steady::exposure(evidence, index),
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
         status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         body_bytes_per_reply: (counts.completed > 0)
             .then(|| counts.body_bytes as f64 / counts.completed as f64),
         metrics: metrics.map(|(metric, value)| (metric.key().to_owned(), *value)).collect(),
         probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
-        proofs: run_filters::proofs(&totals.launches),
+        proofs: filters::proofs(&totals.launches),
         guards: concerning.map(|guard| guard.code.clone()).collect(),
     }
 }

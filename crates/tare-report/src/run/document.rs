@@ -7,9 +7,13 @@ use tare_stats::RoundDigest;
 use crate::exports::Part;
 use crate::form::{Document, Form};
 use crate::run::RunReport;
-use crate::run_build::{RunFacts, build};
+use crate::run::build::{RunFacts, build};
+use crate::run::csv;
+use crate::run::markdown;
+use crate::run::rounds_csv;
+use crate::run::text;
 use crate::timeline::Timeline;
-use crate::{exports, html, run_csv, run_markdown, run_rounds_csv, run_text};
+use crate::{exports, html};
 
 #[derive(Clone, Debug)]
 pub struct RunDocument {
@@ -32,11 +36,11 @@ impl Document for RunDocument {
 
     fn form(&self, form: Form) -> Option<String> {
         Some(match form {
-            Form::Text => run_text::render(&self.report),
+            Form::Text => text::render(&self.report),
             Form::Json => self.report.json(),
-            Form::Markdown => run_markdown::render(&self.report),
-            Form::Csv => run_csv::render(&self.report),
-            Form::RoundsCsv => run_rounds_csv::render(self),
+            Form::Markdown => markdown::render(&self.report),
+            Form::Csv => csv::render(&self.report),
+            Form::RoundsCsv => rounds_csv::render(self),
             Form::Html => html::run::render(self),
             Form::OpenMetrics => exports::open_metrics::render(&[Part::whole(self)]),
             Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),

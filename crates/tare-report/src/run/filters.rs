@@ -5,10 +5,10 @@ use tare_model::samples::Launch;
 use tare_stats::estimate::sidak;
 use tare_stats::{Comparison, Estimate};
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 use crate::run::RunGuard;
-use crate::run_build::Evidence;
-use crate::run_guards::guard;
+use crate::run::build::Evidence;
+use crate::run::guards::guard;
 use crate::units::duration;
 
 /// Each layer's proofs over all launches, in one sentence.

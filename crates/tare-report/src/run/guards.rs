@@ -3,27 +3,28 @@
 use tare_model::samples::{Probe, Series};
 use tare_stats::Verdict;
 use tare_stats::estimate::mean;
+use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 use tare_stats::shape::{trend, two_modes};
 
-use crate::guards::Severity;
+use crate::load::guards::{Severity, closed_by_server};
 use crate::run::RunGuard;
-use crate::run_build::{Asked, Evidence};
-use crate::run_filters;
-use crate::run_places;
-use crate::run_steady;
+use crate::run::build::{Asked, Evidence};
+use crate::run::filters;
+use crate::run::places;
+use crate::run::steady;
 use crate::units::{bytes, count, duration, percent, rate};
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 21] = [
-        run_filters::not_proven,
+        filters::not_proven,
         unequal_reply,
-        run_steady::other_bodies,
-        run_steady::not_steady,
-        run_steady::deferred_work,
-        run_steady::not_warm,
-        run_steady::short_of_cpus,
-        run_steady::busy_while_idle,
+        steady::other_bodies,
+        steady::not_steady,
+        steady::deferred_work,
+        steady::not_warm,
+        steady::short_of_cpus,
+        steady::busy_while_idle,
         errors,
         count_mismatch,
         littles_law,
@@ -34,9 +35,9 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         resumed,
         chatty,
         throttled_server,
-        run_places::emulated,
-        run_places::kept,
-        run_filters::unexplained,
+        places::emulated,
+        places::kept,
+        filters::unexplained,
     ];
     let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =
         [machine, network, few_rounds, launches, shapes, pauses];
@@ -49,16 +50,8 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// Requests that fail, or have another status than expected, are void from this share on.
-const ERRORS_VOID: f64 = 0.001;
 /// Replies that differ in size by more are not the same work, where probes saw the same.
 const BODY_APART: f64 = 0.01;
-/// Below this share of the asked rate, an open loop was none.
-const RATE_MET: f64 = 0.99;
-/// Above this share of a CPU the client may be what is measured.
-const CLIENT_BUSY: f64 = 0.95;
-/// Room for the edges of windows.
-const LITTLES_LAW_SLACK: f64 = 1.02;
 /// Log lines a request beyond the baseline's.
 const CHATTY_LINES: f64 = 0.02;
 /// Share of handshakes that were not of the kind asked for. The first of each worker's is full.
@@ -200,7 +193,7 @@ fn errors(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             continue;
         }
         let share = n as f64 / counts.started.max(1) as f64;
-        let severity = if share > ERRORS_VOID { Severity::Void } else { Severity::Warn };
+        let severity = rules::errors(share);
         let detail: Vec<String> = if what == "failed" {
             counts.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}")).collect()
         } else {
@@ -225,7 +218,7 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let wrong: Vec<(u64, u64)> = counted.filter(|(sent, served)| sent != served).collect();
     let Some((sent, served)) = wrong.first() else { return Vec::new() };
     let text = format!(
-        "the server counted {} requests where {} were sent to it (in {} launches): somebody else \
+        "the server counted {} requests where {} were sent to it (in {} launches): another client \
          talks to it, or it is not the server that answers",
         count(*served),
         count(*sent),
@@ -243,14 +236,10 @@ fn littles_law(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         rounds.clone().filter_map(|r| r.latency(series)).map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
     let connections = f64::from(evidence.facts.load.max_connections);
-    if sum_ns as f64 <= connections * room_ns as f64 * LITTLES_LAW_SLACK {
-        return Vec::new();
-    }
-    let at_once = sum_ns as f64 / counts.window_ns.max(1) as f64;
-    let text = format!(
-        "throughput × mean latency is {at_once:.1} requests at once on {connections} connections: \
-         that cannot be"
-    );
+    let window_ns = counts.window_ns.max(1) as f64;
+    let (at_once, room) = (sum_ns as f64 / window_ns, room_ns as f64 / window_ns);
+    let Some(text) = rules::littles_law(at_once, connections, room) else { return Vec::new() };
+    let text = format!("{text}: {IMPOSSIBLE}");
     guard("littles-law", Severity::Void, Some(evidence.name(variant)), text)
 }
 
@@ -294,12 +283,7 @@ fn reconnects(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         return Vec::new();
     }
     let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
-    let text = format!(
-        "it closed {} kept connections, one for every {} requests; they were reopened, which is \
-         part of its cost (nginx: keepalive_requests)",
-        count(closed),
-        count(sent / closed),
-    );
+    let text = format!("it {}, which is part of its cost", closed_by_server(closed, sent));
     guard("reconnects", Severity::Warn, Some(evidence.name(variant)), text)
 }
 

@@ -1,8 +1,8 @@
 //! A run, for pull requests.
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 use crate::run::RunReport;
-use crate::run_words::{basis, ending, sentences, table};
+use crate::run::words::{basis, ending, sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("## {}\n\n", escape(&report.run.name));

@@ -1,9 +1,9 @@
 //! What a run says of the places that its variants ran in.
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
 use crate::run::RunGuard;
-use crate::run_build::Evidence;
-use crate::run_guards::guard;
+use crate::run::build::Evidence;
+use crate::run::guards::guard;
 
 pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {

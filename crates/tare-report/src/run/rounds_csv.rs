@@ -5,7 +5,7 @@ use tare_model::Metric;
 use tare_stats::analyse;
 
 use crate::exports::csv::quote;
-use crate::run_document::RunDocument;
+use crate::run::document::RunDocument;
 
 /// `weight` is the round's share of the estimate.
 const HEADER: &str = "run,round,variant,baseline,metric,value,log_ratio,weight\n";

@@ -6,12 +6,12 @@ use tare_model::sustained::Sustained;
 use tare_stats::estimate::{Estimate, mean};
 use tare_stats::sustained::{Agreement, Check, still_changes};
 
-use crate::guards::Severity;
+use crate::load::guards::Severity;
+use crate::run::build::Evidence;
+use crate::run::guards::guard;
+use crate::run::words::{overhead, overhead_of, time};
 use crate::run::{Bounds, Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
-use crate::run_build::Evidence;
-use crate::run_guards::guard;
-use crate::run_words::{overhead, overhead_of, time};
-use crate::units::{count, duration, percent};
+use crate::units::{count, counted, duration, percent};
 
 /// Rests that were cut short, as a share.
 const RESTLESS: f64 = 0.2;
@@ -302,7 +302,7 @@ pub fn exposed(report: &RunReport) -> String {
         0 => "; no sustained load: what needs longer than a slice was not seen".to_owned(),
         n => {
             let ns = seconds(least(|exposure| exposure.sustained_ns));
-            let launches = if n == 1 { "1 launch" } else { &format!("{n} launches") };
+            let launches = counted(n.into(), "launch", "launches");
             format!("; {launches} had {ns} of sustained load: what comes less often was not seen")
         }
     };

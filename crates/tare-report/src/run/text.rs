@@ -1,7 +1,7 @@
 //! A run, for a person at a terminal.
 
 use crate::run::RunReport;
-use crate::run_words::{Table, basis, ending, sentences, table, titles_of_asked};
+use crate::run::words::{Table, basis, ending, sentences, table, titles_of_asked};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
@@ -34,7 +34,7 @@ pub fn on_paper(table: Table, kept: &[&str]) -> Vec<String> {
     let (mut lines, left_out) = fitted(table, PAPER, kept);
     if !left_out.is_empty() {
         let left_out = left_out.join(", ");
-        lines.push(format!("  (left out to fit: {left_out}; the report's other forms have all)"));
+        lines.push(format!("  (hidden to fit {PAPER} columns: {left_out}; see --html or --json)"));
     }
     lines
 }

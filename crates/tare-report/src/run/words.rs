@@ -4,9 +4,9 @@ use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
 use tare_stats::{Estimate, Verdict};
 
+use crate::run::steady::{confirmed, exposed, placed};
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
-use crate::run_steady::{confirmed, exposed, placed};
-use crate::units::{bytes, duration, rate};
+use crate::units::{bytes, counted, duration, rate};
 
 /// The columns of the table, where any variant has them.
 const COLUMNS: [Metric; 8] = [
@@ -188,22 +188,71 @@ pub fn number(metric: Metric, value: f64) -> String {
 /// The verdict on each variant, one plain sentence a metric that was asked for.
 pub fn sentences(report: &RunReport) -> Vec<String> {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let together = unresolved_together(report);
     let skipped = report
         .skipped
         .iter()
         .map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason));
     let gates = report.gates.iter().map(GateResult::sentence);
-    others.flat_map(|variant| of_variant(report, variant)).chain(skipped).chain(gates).collect()
+    let each = others.flat_map(|variant| of_variant(report, variant, together.is_none()));
+    each.chain(together.clone()).chain(skipped).chain(gates).collect()
 }
 
-fn of_variant(report: &RunReport, variant: &Variant) -> Vec<String> {
-    let comparisons: Vec<&Comparison> = report.asked_of(&variant.name).collect();
+/// From so many unresolved comparisons on, one sentence tells of all.
+const TOGETHER: usize = 3;
+
+/// `7 of 9 comparisons are unresolved at ± 0.50 %: …`
+fn unresolved_together(report: &RunReport) -> Option<String> {
+    let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
+    let open = |comparison: &&&Comparison| comparison.verdict == Verdict::Unresolved;
+    let unresolved: Vec<&&Comparison> = asked.iter().filter(open).collect();
+    if unresolved.len() < TOGETHER {
+        return None;
+    }
+    let names: Vec<String> = unresolved
+        .iter()
+        .map(|comparison| format!("{} ({})", comparison.variant, comparison.metric.word()))
+        .collect();
+    let longest = unresolved.iter().map(|comparison| seconds_to_verdict(report, comparison, 1.0));
+    let longest = longest.flatten().fold(0.0, f64::max);
+    let more = match longest > 0.0 && longest <= HOUR && is_known(&report.run) {
+        true => format!("; resolving all of them takes about {} more", time(longest)),
+        false => String::new(),
+    };
+    Some(format!(
+        "{} of {} comparisons are unresolved at ± {} %: {}{more} ({})",
+        unresolved.len(),
+        asked.len(),
+        digits(report.run.tolerance * 100.0),
+        names.join(", "),
+        flags(report),
+    ))
+}
+
+/// The noise is known well enough for a forecast.
+fn is_known(run: &Run) -> bool {
+    run.rounds >= FORECAST_ROUNDS
+}
+
+const FORECAST_ROUNDS: u32 = 10;
+
+/// What gives a run more time.
+fn flags(report: &RunReport) -> &'static str {
+    match report.run.stopped_by.as_str() {
+        "rounds" => "--rounds",
+        _ => "--precision, --max-time",
+    }
+}
+
+fn of_variant(report: &RunReport, variant: &Variant, with_unresolved: bool) -> Vec<String> {
+    let mut comparisons: Vec<&Comparison> = report.asked_of(&variant.name).collect();
     if comparisons.is_empty() {
         return vec![match report.why_void(&variant.name) {
             Some(guard) => format!("{}: no verdict ({}): {}", variant.name, guard.code, guard.text),
             None => format!("{}: no verdict: there was too little to compare", variant.name),
         }];
     }
+    comparisons.retain(|c| with_unresolved || c.verdict != Verdict::Unresolved);
     let mut told: Vec<String> =
         comparisons.iter().map(|comparison| sentence(report, variant, comparison)).collect();
     told.dedup();
@@ -282,21 +331,19 @@ fn apart(report: &RunReport, variant: &Variant, comparison: &Comparison, baselin
 /// `; a verdict would take …`
 fn forecast(report: &RunReport, comparison: &Comparison) -> String {
     let needed = tare_stats::verdict::ROUNDS_MIN;
+    let flags = flags(report);
+    if !is_known(&report.run) {
+        return format!("; a verdict needs {needed} rounds or more ({flags})");
+    }
     let least = match report.run.rounds < needed {
         true => format!(", and {needed} rounds at least"),
         false => String::new(),
-    };
-    let flags = match report.run.stopped_by.as_str() {
-        "rounds" => "--rounds",
-        _ => "--precision, --max-time",
     };
     // The noise itself is known from so many rounds only.
     let unsure = 2.0 * (2.0 / (f64::from(comparison.ratio.n) - 1.0).max(1.0)).sqrt();
     let seconds = |factor: f64| seconds_to_verdict(report, comparison, factor);
     match (seconds(1.0 / (1.0 + unsure)), seconds(1.0 + unsure)) {
-        (_, Some(most)) if most > HOUR => {
-            "; a verdict would take long, perhaps over an hour".into()
-        }
+        (_, Some(most)) if most > HOUR => String::new(),
         (Some(least_s), Some(most)) if time(least_s) != time(most) => {
             let (from, to) = (time(least_s), time(most));
             format!("; a verdict would take {from} to {to} more{least} ({flags})")
@@ -402,7 +449,8 @@ pub fn basis(report: &RunReport) -> Vec<String> {
 pub fn ending(report: &RunReport) -> String {
     let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
     let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));
-    format!("{rounds}, {launches} launches; {why}; seed {}", report.run.seed)
+    let launches = counted(launches.into(), "launch", "launches");
+    format!("{rounds}, {launches}; {why}; seed {}", report.run.seed)
 }
 
 /// The same of a run whose variants are not at hand.
@@ -412,9 +460,9 @@ pub(crate) fn ending_of(run: &Run) -> String {
 
 fn rounds_of(run: &Run) -> String {
     format!(
-        "{} rounds of {} slices of {} each in {}",
-        run.rounds,
-        run.slices_per_round,
+        "{} of {} of {} each in {}",
+        counted(run.rounds.into(), "round", "rounds"),
+        counted(run.slices_per_round.into(), "slice", "slices"),
         duration(run.slice_ns),
         time(run.elapsed_ms as f64 / 1000.0)
     )

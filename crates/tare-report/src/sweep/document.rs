@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::exports::Part;
 use crate::form::{Document, Form};
-use crate::run_document::RunDocument;
-use crate::run_sweep::{MissingCell, Sweep, SweepCell};
-use crate::{exports, html, run_sweep_text};
+use crate::run::document::RunDocument;
+use crate::sweep::cells::{MissingCell, Sweep, SweepCell};
+use crate::sweep::text;
+use crate::{exports, html};
 
 #[derive(Clone, Debug)]
 pub struct SweepDocument {
@@ -43,10 +44,10 @@ impl Document for SweepDocument {
     fn form(&self, form: Form) -> Option<String> {
         let sweep = &self.sweep;
         Some(match form {
-            Form::Text => run_sweep_text::render(sweep),
+            Form::Text => text::render(sweep),
             Form::Json => sweep.json(),
-            Form::Markdown => run_sweep_text::markdown(sweep),
-            Form::Csv => run_sweep_text::csv(sweep),
+            Form::Markdown => text::markdown(sweep),
+            Form::Csv => text::csv(sweep),
             Form::Html => html::sweep::render(sweep),
             Form::OpenMetrics => exports::open_metrics::render(&self.parts()),
             Form::FortioCsv => exports::fortio_csv::render(&self.parts()),

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use tare_model::Metric;
 use tare_stats::{Estimate, Verdict};
 
+use crate::run::csv;
+use crate::run::markdown;
+use crate::run::text::{PAPER, columns};
+use crate::run::words::{Table, cell, noun, overhead, signed, time};
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
-use crate::run_sweep::{Sweep, SweepCell};
-use crate::run_text::{PAPER, columns};
-use crate::run_words::{Table, cell, noun, overhead, signed, time};
+use crate::sweep::cells;
+use crate::sweep::cells::{Sweep, SweepCell};
 use crate::units::{bytes, count, rate};
-use crate::{run_csv, run_markdown, run_sweep};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n", name(sweep));
@@ -24,8 +26,8 @@ pub fn render(sweep: &Sweep) -> String {
 }
 
 pub fn markdown(sweep: &Sweep) -> String {
-    let mut text = format!("# {}\n\n", run_markdown::escaped(&[name(sweep)]).join(""));
-    let row = |cells: &[String]| format!("| {} |\n", run_markdown::escaped(cells).join(" | "));
+    let mut text = format!("# {}\n\n", markdown::escaped(&[name(sweep)]).join(""));
+    let row = |cells: &[String]| format!("| {} |\n", markdown::escaped(cells).join(" | "));
     for (title, table) in tables(sweep) {
         text.push_str(&format!("## {title}\n\n"));
         text.push_str(&row(&table.header));
@@ -35,20 +37,20 @@ pub fn markdown(sweep: &Sweep) -> String {
         text.push('\n');
     }
     let cells: Vec<String> =
-        sweep.cells.iter().map(|cell| run_markdown::render(&cell.report)).collect();
+        sweep.cells.iter().map(|cell| markdown::render(&cell.report)).collect();
     text + &cells.join("\n")
 }
 
 /// The cells' rows under one header.
 pub fn csv(sweep: &Sweep) -> String {
     let keys = sweep.cells.iter().take(1).flat_map(|cell| cell.values.keys());
-    let rows = sweep.cells.iter().map(|cell| run_csv::rows(&cell.report, &cell.values));
-    run_csv::header(keys) + &rows.collect::<String>()
+    let rows = sweep.cells.iter().map(|cell| csv::rows(&cell.report, &cell.values));
+    csv::header(keys) + &rows.collect::<String>()
 }
 
 pub(crate) fn name(sweep: &Sweep) -> String {
     let first = sweep.cells.first();
-    first.map_or("A sweep".into(), |cell| run_sweep::name(&cell.report.run.name, &cell.values))
+    first.map_or("A sweep".into(), |cell| cells::name(&cell.report.run.name, &cell.values))
 }
 
 /// As it is or turned round, whichever is narrower, where it is too wide for most terminals.

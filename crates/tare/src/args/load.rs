@@ -9,7 +9,9 @@ use tare_model::load::{CONNECTIONS, EXPECT_STATUS, LoadSpec, TIMEOUT};
 use tare_model::status::StatusSet;
 use tare_model::text::reactor_of;
 
-use super::words::{cpu_list, duration, positive_duration, si_number};
+use tare_model::text::si_number;
+
+use super::words::{cpu_list, duration, positive_duration};
 
 /// Each flag is a field of [`LoadSpec`].
 #[derive(Args, Clone, Debug)]
@@ -18,20 +20,20 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
-    /// others
+    /// Threads; default: one for each of --cpus, or else half of the CPUs, which leaves the others
+    /// to the server
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Open loop: requests a second, due at even spaces
+    /// Open loop: requests per second, evenly spaced
     #[arg(long, value_name = "PER_SECOND", value_parser = si_number)]
     rate: Option<f64>,
-    /// Open loop: random spaces between requests, as independent users make them
+    /// Open loop: Poisson arrivals, as from independent users
     #[arg(long)]
     poisson: bool,
-    /// Open loop: open more connections, up to so many, when all are busy; default none beyond -c
+    /// Open loop: open up to this many connections when all are busy; default: no more than -c
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
-    /// A connection for each request; latency is the total from the start of connecting
+    /// Open a new connection for each request; latency then includes connecting
     #[arg(long)]
     new_connections: bool,
     /// Request timeout
@@ -41,11 +43,11 @@ pub struct LoadArgs {
     /// Request method
     #[arg(short = 'X', long, value_name = "NAME")]
     method: Option<String>,
-    /// Request header, 'Name: value'; may be repeated. In tare compare, 'VARIANT:Name: value' is of
-    /// one variant only
+    /// Request header, 'Name: value'; can be given several times. In tare compare, 'VARIANT:Name:
+    /// value' applies to one variant
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
-    /// Request body; the method becomes POST unless given
+    /// Request body; the method defaults to POST with it
     #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
     body: Option<String>,
     /// Request body from a file
@@ -55,7 +57,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "STATUS", default_value = EXPECT_STATUS, value_parser = StatusSet::check)]
     expect_status: String,
 
-    /// Source address; may be repeated, and is then used in turn
+    /// Source address; can be given several times, for use in turn
     #[arg(long, value_name = "IP")]
     bind: Vec<IpAddr>,
     /// Only IPv4 addresses of the host
@@ -65,19 +67,19 @@ pub struct LoadArgs {
     #[arg(short = '6', long)]
     ipv6: bool,
 
-    /// TLS: believe any certificate
+    /// TLS: accept any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
-    /// TLS: trust the authorities in this file (PEM) instead of the machine's
+    /// TLS: trust the CA certificates in this file (PEM) instead of the system's
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// TLS: the client's certificate (PEM)
+    /// TLS: client certificate (PEM)
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// TLS: the client's private key (PEM)
+    /// TLS: client private key (PEM)
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// TLS: the server's name, where it is not the URL's host
+    /// TLS: server name to request and verify; default: the host of the URL
     #[arg(long, value_name = "NAME")]
     sni: Option<String>,
     /// TLS: only this version, 1.2 or 1.3
@@ -86,18 +88,18 @@ pub struct LoadArgs {
     /// TLS: only these cipher suites, by IANA name, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ciphers: Vec<String>,
-    /// TLS: resume sessions on new connections; full handshakes otherwise
+    /// TLS: resume sessions on new connections; default: full handshakes
     #[arg(long)]
     tls_resume: bool,
 
-    /// Open loop: poll, not sleep, when the next request is due within this; precise, but keeps a
-    /// CPU busy above 1,000/s a thread; default 1ms
+    /// Open loop: poll instead of sleeping when the next request is due within this time; precise,
+    /// but keeps a CPU busy above 1,000 requests/s per thread; default: 1ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     spin: Option<DurationNs>,
-    /// CPUs for the threads, in turn: 0,2-3
+    /// CPUs to pin the threads to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
-    /// How to talk to the kernel: io_uring or epoll; default is the first that works
+    /// Kernel interface: io_uring or epoll; default: the first that works
     #[arg(long, value_name = "NAME", value_parser = reactor_of)]
     reactor: Option<ReactorKind>,
 }

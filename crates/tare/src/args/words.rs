@@ -1,6 +1,7 @@
 //! Words on the command line that more than one command takes.
 
 use tare_io::DurationNs;
+use tare_model::text::si_number;
 
 pub fn duration(text: &str) -> Result<DurationNs, String> {
     DurationNs::parse(text).map_err(|error| error.to_string())
@@ -31,20 +32,6 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
         Some(cpu) => Err(format!("this process may not run on CPU {cpu}; it may on {allowed:?}")),
         None => Ok(cpus),
     }
-}
-
-/// Reads `1000`, `10k`, `1.5M`.
-pub fn si_number(text: &str) -> Result<f64, String> {
-    let bad = || format!("'{text}' is not a number; write 5000, 10k or 1.5M");
-    let (digits, scale) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1e3),
-        None => match text.strip_suffix(['m', 'M']) {
-            Some(digits) => (digits, 1e6),
-            None => (text, 1.0),
-        },
-    };
-    let number: f64 = digits.parse().map_err(|_| bad())?;
-    if number.is_finite() && number >= 0.0 { Ok(number * scale) } else { Err(bad()) }
 }
 
 pub fn count(text: &str) -> Result<u64, String> {

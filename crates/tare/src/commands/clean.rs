@@ -9,9 +9,9 @@ use crate::run::places::journal_folder;
 
 /// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
 ///
-/// Runs remove what they made when they end, also on errors and signals; only kill -9 and a crash
-/// leave something. What running tares have made is left alone, and so is everything that tare did
-/// not make.
+/// Runs remove everything they created when they end, also after errors and signals; only kill -9
+/// and crashes leave something behind. What belongs to a running tare, or was not created by tare,
+/// is not touched.
 ///
 /// Example: tare clean
 #[derive(Args)]

@@ -23,11 +23,11 @@ use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
 use crate::run::plan::check_machine;
 
-/// Compare servers, and say what each costs with an interval
+/// Compare servers: what each costs, with a confidence interval
 ///
-/// The same load goes to every variant in short slices, in random order, again and again. With
-/// --launch, tare starts and restarts the servers itself: identical servers differ by several
-/// percent from launch to launch, and only restarts can tell that from a cost.
+/// Every variant gets the same load in short slices, in random order, many times. With --launch,
+/// tare starts and restarts the servers itself: identical servers differ by several percent from
+/// launch to launch, and only restarts can separate that from a real cost.
 ///
 /// Example: tare compare a=http://127.0.0.1:8081/ b=http://127.0.0.1:8082/ -c 20
 ///
@@ -36,24 +36,24 @@ use crate::run::plan::check_machine;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Compare {
-    /// [NAME=]http://host:port/path; with --launch, {port} stands for a port that tare chooses
+    /// [NAME=]http://host:port/path; with --launch, {port} is a port that tare chooses
     #[arg(value_name = "[NAME=]URL")]
     variants: Vec<String>,
-    /// NAME='command': tare starts this server in each round, and stops it; may be repeated. Its
-    /// URL is http://127.0.0.1:{port}/ unless given
+    /// NAME='command': start this server in each round, and stop it; can be given several times.
+    /// The URL defaults to http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
     launch: Vec<String>,
-    /// Time for a server to give its first good reply
+    /// Time limit for a server's first good reply
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     ready_within: DurationNs,
-    /// The variant that others are compared with; the first when left out
+    /// Variant to compare the others with; default: the first on the command line
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// What may differ from the baseline: status, body, headers, connection, tls; the comparison is
-    /// void for other differences
+    /// Allowed differences from the baseline: status, body, headers, connection, tls; any other
+    /// difference makes the comparison void
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Difference::parse)]
     may_differ: Vec<Difference>,
-    /// Only one variant at a time is up; drift of the machine is then not cancelled
+    /// Run only one variant at a time; drift of the machine is then not cancelled
     #[arg(long)]
     exclusive: bool,
 
@@ -62,10 +62,10 @@ pub struct Compare {
     load: LoadArgs,
     #[command(flatten)]
     choices: Choices,
-    /// CPUs of the servers that tare starts: 0,2-3; default is those that the load leaves
+    /// CPUs for the servers that tare starts: 0,2-3; default: those not used for load
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     server_cpus: Option<std::vec::Vec<usize>>,
-    /// A name for the run
+    /// Name of the run
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     #[command(flatten)]
@@ -75,48 +75,47 @@ pub struct Compare {
 /// When to stop, and what decides.
 #[derive(Args)]
 pub struct Choices {
-    /// Stop when every interval is ± this or narrower; default 2%
+    /// Stop when every interval is ± this or narrower; default: 2%
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
-    /// Differences up to this are called the same; default is the precision
+    /// Treat differences up to this as the same; default: the precision
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     tolerance: Option<f64>,
-    /// Stop after this long in any case, at the end of the round; default 2m
+    /// Time limit, checked at the end of each round; default: 2m
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
-    /// Stop after so many rounds instead of by precision
+    /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// What decides: throughput, p50, p99, cpu, … (a wrong one lists them all); default throughput,
-    /// or p50 with --rate
+    /// Metrics to resolve: throughput, p50, p99, cpu, … (an invalid name lists them all); default:
+    /// throughput, or p50 with --rate
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Metric::parse)]
     metric: Vec<Metric>,
-    /// Length of a slice; found by the first round when left out
+    /// Length of a slice; default: determined in the first round
     #[arg(long, value_name = "DURATION", value_parser = slice_length)]
     slice: Option<DurationNs>,
-    /// Load on each launch before its first slice, thrown away; found by the first rounds when left
-    /// out
+    /// Warm-up of each launch before its first slice; default: determined in the first rounds
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup: Option<DurationNs>,
-    /// The longest warm-up that is looked for; default 5s
+    /// Longest warm-up; default: 5s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup_max: Option<DurationNs>,
-    /// Load that does not let up, on all variants at once: so long on a few launches, to see
-    /// whether slices tell the truth; default 3s
+    /// Sustained load on all variants at once, for this long in a few launches, to confirm what
+    /// the slices show; default: 3s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     sustained: Option<DurationNs>,
-    /// Leave that out: what takes longer than a slice is then not seen
+    /// No sustained load: effects that take longer than a slice are then missed
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
-    /// Ask about a cold server: of each launch only its first load counts, so long (200ms) or so
-    /// many requests (5000)
+    /// Measure cold servers: only the first load of each launch counts, for a time (200ms) or a
+    /// number of requests (5000)
     #[arg(long, value_name = "AMOUNT", value_parser = Cold::parse,
           conflicts_with_all = ["slice", "warmup", "warmup_max", "sustained", "cycles"])]
     cold: Option<Cold>,
-    /// Slices of each variant in a round; found by the first rounds when left out
+    /// Slices of each variant per round; default: determined in the first rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
-    /// Seed of every random choice; a random one is printed when left out
+    /// Random seed; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -124,16 +123,16 @@ pub struct Choices {
 /// Where results go.
 #[derive(Args)]
 pub struct OutputArgs {
-    /// Exit with 1 where the whole interval of an overhead is beyond this: 'p99 > 5%', 'NAME: cpu >
-    /// 3%'; with 5 on 'unresolved'; may be repeated
+    /// Exit with 1 if the whole interval of an overhead is beyond this limit: 'p99 > 5%', 'NAME:
+    /// cpu > 3%'; 'unresolved' exits with 5; can be given several times
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
     #[command(flatten)]
     forms: FormFiles,
-    /// The store that runs are kept in; default $TARE_STORE, or tare.db in your data directory
+    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
-    /// Show nothing until the end
+    /// No progress output
     #[arg(short, long)]
     quiet: bool,
 }
@@ -277,7 +276,22 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             }
         }
     }
+    in_typed_order(&mut variants, std::env::args());
     Ok(variants)
+}
+
+/// The first that was typed is the baseline, whether by its URL or by --launch.
+fn in_typed_order(variants: &mut [Variant], typed: impl Iterator<Item = String>) {
+    let typed: Vec<String> = typed.collect();
+    let at = |variant: &Variant| {
+        let names = |word: &String| {
+            let word = word.strip_prefix("--launch=").unwrap_or(word);
+            (word == variant.name && variant.url == variant.name)
+                || word.strip_prefix(&variant.name).is_some_and(|rest| rest.starts_with('='))
+        };
+        typed.iter().position(names).unwrap_or(usize::MAX)
+    };
+    variants.sort_by_key(at);
 }
 
 /// Headers that begin with a variant's name are its own; the others are everybody's.
@@ -294,4 +308,42 @@ fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
         }
     }
     shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(name: &str, url: &str) -> Variant {
+        Variant {
+            name: name.to_owned(),
+            baseline: false,
+            url: url.to_owned(),
+            server: ServerSpec::Up,
+            headers: Vec::new(),
+            may_differ: Vec::new(),
+            exclusive: false,
+            layers: Vec::new(),
+            place: PlaceSpec::host(),
+            client: ClientSpec::on_host(),
+            optional: false,
+        }
+    }
+
+    #[test]
+    fn variants_have_the_order_in_which_they_were_typed() {
+        let ordered = |typed: &[&str]| {
+            let mut all = vec![variant("b", "http://b/"), variant("http://c/", "http://c/")];
+            all.push(variant("a", "http://127.0.0.1:{port}/"));
+            in_typed_order(&mut all, typed.iter().map(|word| (*word).to_owned()));
+            all.into_iter().map(|variant| variant.name).collect::<Vec<_>>()
+        };
+        let typed = ["tare", "compare", "--launch", "a=./a {port}", "b=http://b/", "http://c/"];
+        assert_eq!(ordered(&typed), ["a", "b", "http://c/"]);
+        let typed = ["tare", "compare", "http://c/", "--launch=a=./a {port}", "b=http://b/"];
+        assert_eq!(ordered(&typed), ["http://c/", "a", "b"]);
+        let typed =
+            ["tare", "compare", "--name", "b", "http://c/", "b=http://b/", "--launch", "a=x"];
+        assert_eq!(ordered(&typed), ["http://c/", "b", "a"], "a flag's value is no variant");
+    }
 }

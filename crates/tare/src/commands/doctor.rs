@@ -32,7 +32,7 @@ use crate::run::outcome::Stopped;
 use crate::run::places::{divide_cpus, journal_folder, store_path};
 use crate::run::runner::Start;
 
-/// Say what can be measured on this machine, and how finely
+/// Show what can be measured on this machine, and how precisely
 ///
 /// Example: tare doctor --noise
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub struct Doctor {
     /// Measure the noise floor: identical servers against each other, tare's own and nginx
     #[arg(long)]
     noise: bool,
-    /// How long each takes, with --noise
+    /// With --noise: time for each server
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration,
           requires = "noise")]
     time: DurationNs,

@@ -7,7 +7,7 @@ use clap::Args;
 use tare_import::{FileDrafts, Import as Imported, Trouble, assemble, printable};
 use tare_io::files::open_input;
 use tare_io::time::wall_unix_ms;
-use tare_report::import_document::{ImportDocument, sources};
+use tare_report::import::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use crate::load::outputs::{FormFiles, Outputs, tell};
 use crate::run::command;
 use crate::run::places::store_path;
 
-/// Read other tools' results, keep them, and say what may be said of them
+/// Read other tools' results, audit them, and store them
 ///
 /// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6 and UnixBench, as files
 /// or pasted into Markdown or any text (headings, labels and command lines around them name the
@@ -31,23 +31,23 @@ pub struct Import {
     /// Files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The variant that a file is of: once for all files, or once for each; files of one name are
-    /// repetitions, and where headings name several in a file it is put before their names.
-    /// Headings, or the file's name, when left out
+    /// Variant name: once for all files, or once for each; files with the same name are
+    /// repetitions, and if headings name several variants in a file it becomes their prefix.
+    /// Default: headings, or the name of the file
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
-    /// A name for the whole; the files' names when left out
+    /// Name of the import; default: the names of the files
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// The variant that others are compared with; the first when left out
+    /// Variant to compare the others with; default: the first
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Say what was recognised, from which lines, and what the audit says; keep nothing
+    /// Show what was recognized in which lines, and the audit; store nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     forms: FormFiles,
-    /// The store; default $TARE_STORE, or tare.db in your data directory
+    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

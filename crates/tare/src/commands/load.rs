@@ -11,8 +11,10 @@ use tare_load::pacer::RateProfile;
 use tare_load::plan;
 use tare_load::{Edges, LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
 use tare_model::url::Url;
+use tare_report::hdr_log;
+use tare_report::load::guards::Severity;
+use tare_report::load::text;
 use tare_report::load::{Interval, LoadReport};
-use tare_report::{hdr_log, load_text};
 
 use crate::args::load::{LoadArgs, default_threads};
 
@@ -24,11 +26,11 @@ use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::{random_seed, resolve};
 
-/// Put load on one target, and say what it did
+/// Put load on one server, and report how it performed
 ///
-/// Closed loop by default: each connection sends its next request when the reply is there. With
-/// --rate or --stages the loop is open: requests are due at fixed times, none is skipped, and
-/// latency counts from when each was due.
+/// Closed loop by default: each connection sends its next request after the reply. With --rate or
+/// --stages the loop is open: requests are due at fixed times, none is skipped, and latency counts
+/// from the time each was due. Exits with 6 if a guard makes the result void.
 ///
 /// Example: tare load http://127.0.0.1:8080/ -c 50 -d 30s --rate 10k
 #[derive(Args)]
@@ -43,20 +45,20 @@ pub struct Load {
     /// Open loop with changing rates: 10s:1000,30s:5000 are steps, 10s:0..1000 is a ramp
     #[arg(long, value_name = "STAGES", conflicts_with = "rate")]
     stages: Option<String>,
-    /// How long; default 10s, or for as long as --requests or --stages take
+    /// Duration; default: 10s, or as long as --requests or --stages take
     #[arg(short, long, value_name = "DURATION", value_parser = positive_duration)]
     duration: Option<DurationNs>,
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     requests: Option<u64>,
-    /// Load before the measurement, thrown away
+    /// Load before the measurement, not counted
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     warmup: Option<DurationNs>,
 
-    /// URLs or paths from a file, one a line, asked in turn; all on the first one's server
+    /// File with one URL or path per line, requested in turn; all on the server of the first
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// With --urls: in random order
+    /// With --urls: request them in random order
     #[arg(long, requires = "urls")]
     random_order: bool,
     /// Connect to this unix socket instead of the URL's host
@@ -68,13 +70,13 @@ pub struct Load {
     /// Write the time series as CSV to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write an HdrHistogram log, a line an interval, to this file, or to standard output with -
+    /// Write an HdrHistogram log, one line per interval, to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
     /// Length of an interval of the time series
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: DurationNs,
-    /// Seed of every random choice; a random one is printed when left out
+    /// Random seed; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -110,7 +112,12 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     if interrupted {
         return Err(Failure::Interrupted);
     }
-    nothing_good(&report)
+    nothing_good(&report)?;
+    // Numbers that a guard forbids are printed, and do not pass for a success.
+    match report.guards.iter().find(|guard| guard.severity == Severity::Void) {
+        Some(guard) => Err(Failure::Void(format!("void ({}): {}", guard.code, guard.text))),
+        None => Ok(()),
+    }
 }
 
 /// A run without one good reply measured nothing.
@@ -192,7 +199,7 @@ impl Outputs {
     /// The text goes to standard output, unless something else has that.
     fn write(&mut self, report: &LoadReport, hdr_log: &str) -> Result<(), Failure> {
         if !self.all().any(Output::is_stdout) {
-            print(&load_text::render(report))
+            print(&text::render(report))
                 .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
         }
         if let Some(json) = &mut self.json {

@@ -14,7 +14,7 @@ use tare_model::text::reactor_of;
 use tare_report::net::{NetReport, SCHEMA, render};
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
-use crate::args::words::{cpu_list, duration, positive_duration, si_number};
+use crate::args::words::{cpu_list, duration, positive_duration};
 use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
@@ -22,11 +22,12 @@ use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
+use tare_model::text::si_number;
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
 ///
-/// The endpoint is tare net --serve on the other side. Tests are tcp_rr (round trips; the whole
-/// way, and half of the mean as qperf has it), tcp_crr (connect, request, close), tcp_stream,
+/// The endpoint is tare net --serve on the other side. Tests are tcp_rr (round trips; also
+/// half of the mean, as qperf reports it), tcp_crr (connect, request, close), tcp_stream,
 /// tcp_stream_reverse (bandwidth, counted by the receiver), udp_rr and udp_stream (with losses).
 /// What arrives is compared with what was sent.
 ///
@@ -34,18 +35,18 @@ use crate::net::sizes::{size, sizes};
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Net {
-    /// Where the endpoint listens: host, host:port, [address]:port; port 12865 when left out
+    /// Endpoint: host, host:port or [address]:port; default port: 12865
     #[arg(value_name = "HOST", required_unless_present = "serve")]
     host: Option<String>,
-    /// tcp_rr, tcp_crr, tcp_stream, tcp_stream_reverse, udp_rr, udp_stream; the first and third
-    /// when left out
+    /// tcp_rr, tcp_crr, tcp_stream, tcp_stream_reverse, udp_rr, udp_stream; default: tcp_rr and
+    /// tcp_stream
     #[arg(value_name = "TEST", value_parser = NetTest::parse)]
     tests: Vec<NetTest>,
-    /// Message sizes: 64, 4K, a list, or 1:256K:*64; default 1 for exchanges, 64K for TCP streams,
+    /// Message sizes: 64, 4K, a list, or 1:256K:*64; default: 1 for exchanges, 64K for TCP streams,
     /// 1K for UDP streams
     #[arg(short, long, value_name = "SIZES", value_parser = size_list)]
     message: Option<Sizes>,
-    /// Size of replies; that of the message when left out (always over UDP)
+    /// Size of replies; default: the size of the message (always, over UDP)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     reply: Option<u32>,
     /// Connections, or sockets over UDP
@@ -56,7 +57,7 @@ pub struct Net {
     #[arg(short, long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// How long for each test and size, in all rounds together
+    /// Time for each test and size, over all rounds
     #[arg(short, long, value_name = "DURATION", default_value = "2s",
           value_parser = positive_duration)]
     duration: DurationNs,
@@ -64,51 +65,51 @@ pub struct Net {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=10_000))]
     rounds: u32,
-    /// Open loop: messages a second, due at even spaces, and latency from when each was due
+    /// Open loop: messages per second, evenly spaced; latency counts from the time each was due
     #[arg(long, value_name = "PER_SECOND", value_parser = si_number)]
     rate: Option<f64>,
-    /// With --rate: at random spaces
+    /// With --rate: Poisson arrivals
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// Give a reply up after this long: it is lost then over UDP; default 1s there, 10s over TCP
+    /// Reply timeout, after which a UDP message counts as lost; default: 1s over UDP, 10s over TCP
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     timeout: Option<DurationNs>,
-    /// TCP_NODELAY: on or off; on for exchanges and off for streams when left out
+    /// TCP_NODELAY: on or off; default: on for exchanges, off for streams
     #[arg(long, value_name = "WORD", value_parser = on_off)]
     nodelay: Option<bool>,
-    /// Bytes of the sockets' buffers, of this side (or of --serve's); the kernel's when left out
+    /// Socket buffer size on this side (or of --serve); default: the kernel's
     #[arg(long, value_name = "SIZE", value_parser = size)]
     socket_buffer: Option<u32>,
-    /// Source address; may be repeated, and is then used in turn
+    /// Source address; can be given several times, for use in turn
     #[arg(long, value_name = "IP")]
     bind: Vec<IpAddr>,
-    /// CPUs for the threads, in turn: 0,2-3
+    /// CPUs to pin the threads to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
-    /// How to talk to the kernel: io_uring or epoll; the first that works when left out
+    /// Kernel interface: io_uring or epoll; default: the first that works
     #[arg(long, value_name = "NAME", value_parser = reactor_of)]
     reactor: Option<ReactorKind>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Seed of every random choice; a random one is printed when left out
+    /// Random seed; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Be the endpoint, for whoever can reach it: only on networks you trust
+    /// Serve as the endpoint for everyone who can reach it: only on networks you trust
     #[arg(long, conflicts_with_all = ["host", "tests", "message", "reply", "rate", "json"])]
     serve: bool,
     /// With --serve: address and port, for TCP and UDP
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:12865", requires = "serve")]
     listen: SocketAddr,
-    /// With --serve: make system calls, too, for whoever asks (tare sys in places)
+    /// With --serve: also make system calls on request (for tare sys in places)
     #[arg(long, requires = "serve")]
     calls: bool,
-    /// With --serve: wait before each reply, to test with
+    /// With --serve: wait before each reply, for testing
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration,
           requires = "serve")]
     delay: DurationNs,
-    /// With --serve: lose this share (0 to 1) of datagrams, to test with
+    /// With --serve: lose this share (0 to 1) of datagrams, for testing
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
           requires = "serve")]
     loss: f64,

@@ -25,17 +25,17 @@ use crate::qperf::options::{self, AskedTest, Loop, Settings, TIME, Test, Variabl
 
 /// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
 ///
-/// Without a host it is the server, on loopback unless -la says otherwise. Flags are qperf's (-lp
+/// Without a host it is the server, on loopback unless -la is given. Flags are qperf's (-lp
 /// -ip -oo -m -t -vu -vs -uu -ub -e -sb -ca -f -to); tests are tcp_bw, tcp_lat, udp_bw, udp_lat,
-/// conf and quit. latency is half of the round trip's mean, as qperf has it; tare net shows the
-/// whole, and percentiles. The two sides speak tare's protocol: a server of the original qperf does
-/// not answer. Also when called through a link named qperf.
+/// conf and quit. latency is half of the mean round trip, as in qperf; tare net shows the
+/// whole round trip, and percentiles. Both sides speak tare's protocol: the original qperf's
+/// server does not answer. Also when called through a link named qperf.
 ///
 /// Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
 #[derive(Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Qperf {
-    /// qperf's words
+    /// qperf's arguments
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }

@@ -7,11 +7,11 @@ use clap::Args;
 use tare_model::Metric;
 use tare_model::plan::{Plan, PlanParts};
 use tare_report::form::{Document, Form};
-use tare_report::pair_document::PairDocument;
+use tare_report::pair::PairDocument;
 use tare_report::run::RunReport;
-use tare_report::run_document::RunDocument;
-use tare_report::run_sweep::{MissingCell, name};
-use tare_report::sweep_document::SweepDocument;
+use tare_report::run::document::RunDocument;
+use tare_report::sweep::cells::{MissingCell, name};
+use tare_report::sweep::document::SweepDocument;
 use tare_store::Store;
 
 use super::import;
@@ -25,8 +25,8 @@ use crate::run::places::store_path;
 ///
 /// Made from the stored slices alone: the same run gives the same report, to the byte.
 ///
-/// With two runs, what has changed from the first to the second: of a variant beside a baseline the
-/// ratio to it is compared, in which the machine's drift between the runs is cancelled.
+/// With two runs, shows what has changed from the first to the second. Variants are compared by
+/// their ratio to the baseline, which cancels drift of the machine between the runs.
 ///
 /// Example: tare report last --html report.html
 ///
@@ -34,38 +34,39 @@ use crate::run::places::store_path;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Report {
-    /// The run's number, or 'last'; 3-8 is a sweep, whose values were kept as these runs
+    /// Number of the run, or 'last'; 3-8 are the runs of a sweep
     #[arg(value_name = "RUN")]
     run: String,
-    /// A later run: what has changed from the first to this one; gates are then about the change
+    /// Later run to compare with the first; gates then apply to the change
     #[arg(value_name = "LATER")]
     later: Option<String>,
-    /// Write the report as JSON to this file, or to standard output without one
+    /// Write the report as JSON to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
-    /// Write the report as Markdown to this file, or to standard output without one
+    /// Write the report as Markdown to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     markdown: Option<PathBuf>,
-    /// Write the report as CSV to this file, or to standard output without one
+    /// Write the report as CSV to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     csv: Option<PathBuf>,
-    /// Write the report as one HTML file with pictures, or to standard output without one
+    /// Write the report as one HTML file with pictures, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     html: Option<PathBuf>,
-    /// Write this form to standard output: any of the above, rounds-csv (what a run's intervals are
-    /// made of: a row a round), openmetrics (Prometheus' text), fortio-csv (the table of Istio's
-    /// benchmark runner), k6-csv (a summary of k6), smp (Service Mesh Performance), bpftime-json
-    /// (the result file of bpftime's nginx benchmark)
+    /// Write this format to standard output: any of the above, rounds-csv (the values behind a
+    /// run's intervals, one row per round), openmetrics (Prometheus' text), fortio-csv (the table
+    /// of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service Mesh Performance),
+    /// bpftime-json (the result file of bpftime's nginx benchmark)
     #[arg(long, value_name = "FORM", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,
-    /// The variant that others are compared with, instead of the run's own
+    /// Variant to compare the others with; default: the run's own baseline
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Exit with 1 where the whole interval of an overhead is beyond this; see tare compare --help
+    /// Exit with 1 if the whole interval of an overhead is beyond this limit; see tare compare
+    /// --help
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
-    /// The store; default $TARE_STORE, or tare.db in your data directory
+    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_lab::{filters, servers};
 use tare_model::plan::Plan;
+use tare_report::units::counted;
 
 use super::compare::{Choices, OutputArgs};
 use crate::experiment;
@@ -13,25 +14,25 @@ use crate::load::outputs::print;
 use crate::run::finish::{resume, run_new, run_sweep};
 use crate::run::plan::{absent, check_machine, without};
 
-/// Run an experiment, and say what each variant costs
+/// Run an experiment: what each variant costs, with a confidence interval
 ///
-/// The file says what is compared: servers, variants, load, when to stop; docs/experiments.md has
-/// all of it. Flags given here replace what the file says.
+/// The file defines servers, variants, load, and when to stop; see docs/experiments.md. Flags
+/// override the file.
 ///
 /// Example: tare run experiments/nginx-access-log.toml --precision 1%
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// The experiment
+    /// Experiment file
     #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
     file: Option<PathBuf>,
-    /// Go on with a stored run (its number, or 'last'): same plan, same seed
+    /// Resume a stored run (its number, or 'last') with the same plan and seed
     #[arg(long, value_name = "RUN")]
     resume: Option<String>,
-    /// The variant that others are compared with, instead of the file's
+    /// Variant to compare the others with; default: the file's baseline
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Print the plan with every default resolved, and what would be started; start nothing
+    /// Print the plan with all defaults and what would be started; start nothing
     #[arg(long, conflicts_with = "resume")]
     dry_run: bool,
     #[command(flatten)]
@@ -79,8 +80,12 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     };
     let options = args.outputs.options(first)?;
     if args.dry_run {
-        let all: Result<Vec<String>, Failure> = plans.iter().map(dry_run).collect();
-        return print(&all?.join("\n"))
+        let mut text = dry_run(first)?;
+        if plans.len() > 1 {
+            text.push_str(&format!("and the same for {} cells in all:\n", plans.len()));
+            plans.iter().for_each(|plan| text.push_str(&format!("  {}\n", plan.name)));
+        }
+        return print(&text)
             .map_err(|error| Failure::Environment(format!("standard output: {error}")));
     }
     // Cells of a sweep have the same places.
@@ -115,8 +120,8 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
         }
     }
     text.push_str(&format!(
-        "  load by {} threads on CPUs {:?}, servers on CPUs {:?}\n",
-        plan.load.workers(),
+        "  load by {} on CPUs {:?}, servers on CPUs {:?}\n",
+        counted(plan.load.workers().into(), "thread", "threads"),
         plan.load_cpus,
         plan.server_cpus
     ));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_model::plain;
-use tare_report::run_words::time;
+use tare_report::run::words::time;
 use tare_store::{RunFilter, RunRow, Store};
 
 use crate::failure::Failure;
@@ -20,16 +20,16 @@ use crate::run::places::store_path;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Runs {
-    /// Only runs with this in their name, or in a variant's
+    /// Only runs with this text in their name or a variant's
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
-    /// Delete these runs, with all that was measured
+    /// Delete these runs and all their data
     #[arg(long, value_name = "RUNS", value_delimiter = ',', conflicts_with_all = ["contains", "events"])]
     delete: Vec<String>,
-    /// Print the log of this run: what tare decided, and what servers said
+    /// Print the log of this run: tare's decisions and the servers' output
     #[arg(long, value_name = "RUN", conflicts_with = "contains")]
     events: Option<String>,
-    /// The store; default $TARE_STORE, or tare.db in your data directory
+    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

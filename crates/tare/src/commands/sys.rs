@@ -20,46 +20,45 @@ use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::random_seed;
 
-/// Measure what calls into the kernel cost here: getpid, pipes, page faults, fork, …
+/// Measure what system calls cost here: getpid, pipes, page faults, fork, …
 ///
-/// Each launch is a process of its own; in it every call is made for a few milliseconds at a time,
-/// in turn with the others, in random order. Intervals are over launches. In other places (in a
-/// container, in gVisor, in a VM): tare run experiments/syscalls-by-place.toml
+/// Each launch is a separate process, which makes each call for a few milliseconds at a time, in
+/// random order. Intervals are over launches. For containers, gVisor and VMs: tare run
+/// experiments/syscalls-by-place.toml
 ///
 /// Example: tare sys getpid pipe fork --unixbench
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sys {
     /// mix (UnixBench's), getpid, exec, pipe, futex-wake, mmap, epoll, clock-vdso, clock-call,
-    /// page-fault, fork, switch; all when left out
+    /// page-fault, fork, switch; default: all
     #[arg(value_name = "CALL", value_parser = Call::parse)]
     calls: Vec<Call>,
-    /// Processes, one after another
+    /// Number of processes, one after another
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(2..=10_000))]
     launches: u32,
-    /// How long in all
+    /// Time for all of them
     #[arg(short, long, value_name = "DURATION", default_value = "10s",
           value_parser = positive_duration)]
     duration: DurationNs,
-    /// UnixBench's own line and index of its system-call mix, beside the table; mix is measured
-    /// for that
+    /// Also print UnixBench's line and index of its system-call mix
     #[arg(long)]
     unixbench: bool,
-    /// So many processes at a time, as UnixBench's copies; the index is of all together
+    /// Number of processes at a time, like UnixBench's copies; the index is for all together
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     copies: u32,
-    /// CPUs for the processes, in turn: 0,2-3
+    /// CPUs to pin the processes to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Seed of the order of calls; a random one is printed when left out
+    /// Random seed of the order of calls; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Is such a process: reads orders, answers with counts
+    /// Be such a process: read orders, answer with counts
     #[arg(long, hide = true)]
     worker: bool,
 }

@@ -17,77 +17,76 @@ use crate::args::words::{cpu_list, duration};
 use crate::failure::Failure;
 use crate::load::outputs::print;
 
-/// A server whose truth is known, to test any load generator against arithmetic
+/// A server with exactly known costs and latencies, for testing load generators
 ///
-/// Answers every path, and /stats with exact counts of what it saw (requests to /stats itself are
-/// counted apart).
+/// Answers every path; /stats returns exact counters (requests to /stats are counted separately).
 ///
 /// Example: tare target --listen 127.0.0.1:8080 --service-time 1ms --workers 1
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct TargetArgs {
-    /// Address and port, or unix:PATH; port 0 lets the kernel choose, and the choice is printed
+    /// Address and port, or unix:PATH; with port 0 the kernel chooses a port, which is printed
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: String,
     /// Wait before each reply: 5ms, exp:5ms (exponential with that mean), or percentiles as
     /// 50:1ms,99:20ms,100:100ms
     #[arg(long, value_name = "DELAY")]
     delay: Option<String>,
-    /// Time that one worker of the queue takes for a request; does not use CPU
+    /// Service time of a request in a queue, without CPU use
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     service_time: Option<DurationNs>,
-    /// Workers of the queue that --service-time makes
+    /// Workers of the queue of --service-time
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     workers: u32,
-    /// CPU time burnt for each request
+    /// CPU time to burn for each request
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     busy: Option<DurationNs>,
     #[command(flatten)]
     habits: HabitArgs,
-    /// Answer nothing for this long …
+    /// Stall: answer nothing for this long, at the start of every period (--every)
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "every")]
     stall: Option<DurationNs>,
-    /// … at the start of every such period
+    /// Period of --stall
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "stall")]
     every: Option<DurationNs>,
-    /// Bytes of body in a reply
+    /// Size of the body in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 612,
           value_parser = clap::value_parser!(u32).range(0..=256 << 20))]
     body: u32,
-    /// Send bodies in chunks
+    /// Use chunked transfer coding
     #[arg(long)]
     chunked: bool,
-    /// After so many requests, send other bytes of the same length
+    /// After this many requests, send a different body of the same length
     #[arg(long, value_name = "N")]
     change_after: Option<u64>,
-    /// Share of replies (0 to 1) that have other bytes of the same length
+    /// Share of replies (0 to 1) with a different body of the same length
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     odd_rate: f64,
-    /// Share of connections (0 to 1) whose replies all do
+    /// Share of connections (0 to 1) with a different body of the same length
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     odd_connections: f64,
-    /// Close each connection after so many replies
+    /// Close each connection after this many replies
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     close_after: Option<u64>,
-    /// Share of replies (0 to 1) that have the status of --status
+    /// Share of replies (0 to 1) with the status of --status
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     error_rate: f64,
-    /// Status of the replies that --error-rate spoils
+    /// Status of the replies of --error-rate
     #[arg(long, value_name = "CODE", default_value_t = 503,
           value_parser = clap::value_parser!(u16).range(200..=599))]
     status: u16,
-    /// Share of requests (0 to 1) that are answered with a reset
+    /// Share of requests (0 to 1) answered with a connection reset
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     reset_rate: f64,
     /// Send the head in four pieces, this far apart
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     slow_head: Option<DurationNs>,
-    /// Break HTTP in one way, in every reply: cut-body, bad-chunk-size, silence, … (a wrong name
-    /// lists them all)
+    /// Break HTTP in every reply: cut-body, bad-chunk-size, silence, … (an invalid name lists them
+    /// all)
     #[arg(long, value_name = "KIND", value_parser = defect)]
     defect: Option<Defect>,
-    /// Speak TLS, with a certificate made on the spot (or --cert and --key)
+    /// Use TLS, with a newly generated certificate (or --cert and --key)
     #[arg(long)]
     tls: bool,
     /// Certificate chain, PEM
@@ -96,23 +95,23 @@ pub struct TargetArgs {
     /// Private key, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Write the certificate made on the spot here (PEM), for clients' --cacert
+    /// Write the generated certificate to this file (PEM), for clients' --cacert
     #[arg(long, value_name = "FILE", requires = "tls")]
     write_cert: Option<PathBuf>,
     /// Threads; each has its own queue, delays and connections
     #[arg(short, long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// CPUs for the threads, in turn: 0,2-3
+    /// CPUs to pin the threads to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<Vec<usize>>,
-    /// How to talk to the kernel: io_uring or epoll; the first that works when left out
+    /// Kernel interface: io_uring or epoll; default: the first that works
     #[arg(long, value_name = "NAME", value_parser = reactor_of)]
     reactor: Option<ReactorKind>,
-    /// Open connections that a thread can hold; default 16384, or what the open-file limit allows
+    /// Connections per thread; default: 16384, or what the open-file limit allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
-    /// Seed of every random choice
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -120,33 +119,33 @@ pub struct TargetArgs {
 /// Servers that do not cost the same at all times.
 #[derive(Args)]
 struct HabitArgs {
-    /// Put off this much work of each request until nothing was asked for so long: 2us:3ms
+    /// Defer this much work of each request until the server has been idle this long: 2us:3ms
     #[arg(long, value_name = "COST:IDLE", value_parser = |text: &str| Habit::parse("defer", text))]
     defer: Option<Habit>,
-    /// For a while after a rest of 10 ms requests are cheap, then cost more: 100ms:6us
+    /// Burst credit: after 10 ms of rest, requests are cheap for a while, then cost more: 100ms:6us
     #[arg(long, value_name = "CREDIT:COST", value_parser = |text: &str| Habit::parse("burst", text))]
     burst: Option<Habit>,
-    /// Burn a CPU in every period, as a collector does: 3s:200ms
+    /// Pause and burn CPU in every period, like a garbage collector: 3s:200ms
     #[arg(long, value_name = "EVERY:LENGTH",
           value_parser = |text: &str| Habit::parse("pause-every", text))]
     pause_every: Option<Habit>,
-    /// Requests cost more in the first time: 2s:4us
+    /// Requests cost more for this long after the start: 2s:4us
     #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("warm-for", text))]
     warm_for: Option<Habit>,
     /// The first requests cost more: 5000:4us
     #[arg(long, value_name = "N:COST", value_parser = |text: &str| Habit::parse("warm-requests", text))]
     warm_requests: Option<Habit>,
-    /// Requests cost more in the first time after a rest: 10ms:20us
+    /// Requests cost more for this long after a rest: 10ms:20us
     #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("idle-slow", text))]
     idle_slow: Option<Habit>,
     /// Requests cost more in the first part of every period, which begins with load: 20ms:5ms:10us
     #[arg(long, value_name = "EVERY:SLOW:COST",
           value_parser = |text: &str| Habit::parse("period", text))]
     period: Option<Habit>,
-    /// Requests cost so much more for every so many served: 1us:10000
+    /// Leak: the cost of a request grows by this much per number of requests served: 1us:10000
     #[arg(long, value_name = "COST:N", value_parser = |text: &str| Habit::parse("leak", text))]
     leak: Option<Habit>,
-    /// Requests cost more in one launch of so many: 1/15:6us
+    /// Requests cost more in one of this many launches: 1/15:6us
     #[arg(long, value_name = "1/N:COST",
           value_parser = |text: &str| Habit::parse("launch-slow", text))]
     launch_slow: Option<Habit>,

@@ -19,11 +19,12 @@ use tare_wrk::format::{self, Flavour, Shown};
 use tare_wrk::script::{Script, ScriptError, ScriptOptions};
 use tare_wrk::statistics::{RateSamples, Statistic};
 
-use crate::args::words::{count, si_number};
+use crate::args::words::count;
 use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::{print, tell};
 use crate::load::plan::{random_seed, resolve};
+use tare_model::text::si_number;
 
 /// wrk's and wrk2's flags, scripts and output, with tare's measurement behind them
 ///
@@ -59,7 +60,7 @@ pub struct Wrk {
     /// wrk2: accepted; latency is always taken for each reply
     #[arg(short = 'B', long = "batch_latency")]
     batch_latency: bool,
-    /// Give a request up after this long
+    /// Request timeout
     #[arg(long, value_name = "T", default_value = "2s", value_parser = wrk_time)]
     timeout: DurationNs,
     /// wrk2: requests a second

@@ -1,7 +1,7 @@
-//! `place` and `client` of a variant: a word, or a table of one key.
+//! `place` and `client` of a variant: a word, or a table with the kind and its settings.
 
-use tare_model::places::{ClientSpec, PlaceSpec};
-use toml::{Spanned, Value};
+use tare_model::places::{ClientSpec, ENGINES, PlaceSpec};
+use toml::{Spanned, Table, Value};
 
 use super::{Source, nearest};
 use crate::failure::Failure;
@@ -38,28 +38,26 @@ fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
         "client" => format!("{kinds}, same_as_server"),
         _ => kinds,
     };
-    let (kind, inner) = match value {
-        Value::String(kind) => (kind, Value::Boolean(true)),
-        Value::Table(table) if table.len() == 1 => {
-            let mut entries = table.into_iter();
-            entries.next().ok_or("empty")?
-        }
-        _ => {
-            return Err(format!(
-                "{key}: write a word, as \"netns\", or one kind with what it needs, as {{ oci = \
-                 \"runc\" }}; kinds are {allowed}"
-            ));
-        }
+    let known = |name: &str| PlaceSpec::KINDS.iter().find(|(kind, _)| *kind == name);
+    let (kind, inner, settings) = match value {
+        Value::String(kind) => (kind, Value::Boolean(true), Table::new()),
+        Value::Table(table) => one_kind(key, table, &allowed)?,
+        _ => return Err(expected(key, &allowed)),
     };
-    let Some((_, short)) = PlaceSpec::KINDS.iter().find(|(name, _)| *name == kind) else {
-        return Err(format!("{key}: '{kind}' is not a kind of place; there are {allowed}"));
+    let Some((_, short)) = known(&kind) else {
+        let engine = ENGINES.contains(&kind.as_str());
+        let hint = match engine {
+            true => format!("; for an image: {{ container = \"IMAGE\", engine = \"{kind}\" }}"),
+            false => String::new(),
+        };
+        return Err(format!("{key}: '{kind}' is not a kind of place; there are {allowed}{hint}"));
     };
-    let inner = match (inner, short) {
-        (Value::Table(table), _) => Value::Table(table),
+    let mut inner = match (inner, short) {
+        (Value::Table(table), _) => table,
         (Value::String(text), Some(short)) => {
-            Value::Table([((*short).to_owned(), Value::String(text))].into_iter().collect())
+            [((*short).to_owned(), Value::String(text))].into_iter().collect()
         }
-        (Value::Boolean(true), None) => Value::Table(Default::default()),
+        (Value::Boolean(true), None) => Table::new(),
         (_, Some(short)) => {
             return Err(format!("{key}: {kind} needs its {short}: {{ {kind} = \"…\" }}"));
         }
@@ -67,11 +65,35 @@ fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
             return Err(format!("{key}: write \"{kind}\", or {{ {kind} = {{ … }} }}"));
         }
     };
-    let tagged = Value::Table([(kind.clone(), inner)].into_iter().collect());
+    inner.extend(settings);
+    let tagged = Value::Table([(kind.clone(), Value::Table(inner))].into_iter().collect());
     tagged.try_into().map_err(|error: toml::de::Error| {
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
         format!("{key}: {kind}: {}", nearest(&message).unwrap_or(message))
     })
+}
+
+fn expected(key: &str, allowed: &str) -> String {
+    format!(
+        "{key}: write a word, as \"netns\", or one kind with what it needs, as {{ oci = \"runc\" \
+         }} or {{ oci = \"runc\", cpus = 1 }}; kinds are {allowed}"
+    )
+}
+
+/// The kind that a table names, its value, and the settings that stand beside it.
+fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value, Table), String> {
+    let is_kind = |name: &&String| PlaceSpec::KINDS.iter().any(|(kind, _)| kind == name);
+    let kinds: Vec<String> = table.keys().filter(is_kind).cloned().collect();
+    let kind = match kinds.as_slice() {
+        [kind] => kind.clone(),
+        // One that is not known is told by its name.
+        [] if table.len() == 1 => table.keys().next().cloned().unwrap_or_default(),
+        // `host` is a setting of ssh, too.
+        [_, _] if table.contains_key("ssh") => "ssh".to_owned(),
+        _ => return Err(expected(key, allowed)),
+    };
+    let inner = table.remove(&kind).ok_or_else(|| expected(key, allowed))?;
+    Ok((kind, inner, table))
 }
 
 /// Files that it names are relative to the experiment's.

@@ -1,5 +1,6 @@
 //! What experiment files mean, and what is said of bad ones.
 
+use tare_model::places::PlaceSpec;
 use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;
 
@@ -80,6 +81,19 @@ fn a_file_becomes_a_plan_without_gaps() {
 }
 
 #[test]
+fn what_people_write_is_understood() {
+    let rate = parse(&GOOD.replacen("path = \"/aaaa\"", "rate = \"2k\"", 1)).unwrap().load.rate;
+    assert_eq!(rate, Some(2000.0));
+    let place = |text: &str| {
+        let text = GOOD.replacen("headers = [\"X-A: b\"]", &format!("place = {text}"), 1);
+        parse(&text).unwrap().variants[2].place.clone()
+    };
+    let nested = place("{ oci = { runtime = \"runc\", cpus = 0.5 } }");
+    assert_eq!(place("{ oci = \"runc\", cpus = 0.5 }"), nested);
+    assert!(matches!(place("{ ssh = \"h\", options = [\"-p\", \"1\"] }"), PlaceSpec::Ssh(_)));
+}
+
+#[test]
 fn mistakes_name_their_line_and_what_is_allowed() {
     for (from, to, complaint) in [
         (
@@ -137,7 +151,18 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "command = \"./server --port {port}\"\nenv = { A = \"b\" }",
             "",
-            "x.toml:21: server 'own' needs one of command, nginx, httpd, target, net, or the",
+            "x.toml:21: server 'own' needs one of command, nginx, httpd, caddy, haproxy",
+        ),
+        ("path = \"/aaaa\"", "rate = \"2x\"", "x.toml:6: '2x' is not a number; write 5000, 10k"),
+        (
+            "may_differ = [\"body\"",
+            "place = \"docker\"\nmay_differ = [\"body\"",
+            "for an image: { container = \"IMAGE\", engine = \"docker\" }",
+        ),
+        (
+            "may_differ = [\"body\"",
+            "may_differ = [\"certificate\"",
+            "unknown word 'certificate'; known are status, body",
         ),
         ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),
@@ -145,7 +170,7 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         (
             "may_differ = [\"body\"",
             "may_differ = [\"bdy\"",
-            "unknown variant `bdy`, expected one of `status`, `body`",
+            "unknown word 'bdy'; did you mean 'body'? (others are connection, headers, status, tls)",
         ),
         ("seed = 7", "seed = ", "x.toml:3: "),
     ] {

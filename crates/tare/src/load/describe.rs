@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
-use tare_report::guards;
+use tare_report::load::guards;
 use tare_report::load::{
     Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
     SCHEMA, Series,

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use tare_model::Metric;
-use tare_report::pair_document::PairDocument;
+use tare_report::pair::PairDocument;
+use tare_report::run::words::overhead;
 use tare_report::run::{Bounds, GateResult, RunReport};
-use tare_report::run_words::overhead;
 use tare_stats::stopping::relative_half_width;
 use tare_stats::{Estimate, Verdict};
 

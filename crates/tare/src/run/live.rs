@@ -6,10 +6,10 @@ use tare_io::system::terminal_columns;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_model::plain;
+use tare_report::run::build::{RunFacts, build};
+use tare_report::run::text::fitted;
+use tare_report::run::words::{overhead, table, time, titles_of_asked};
 use tare_report::run::{Comparison, RunReport};
-use tare_report::run_build::{RunFacts, build};
-use tare_report::run_text::fitted;
-use tare_report::run_words::{overhead, table, time, titles_of_asked};
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::load::outputs::tell;

@@ -158,20 +158,22 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     // Nor those that a shell looks for, in a server's command or in tare's own.
     let mut command = desk.command(&[
         "compare",
-        "--launch=a=nginx -v; ip; exec false",
-        "--launch=b=exec false",
+        "--launch=a=nginx -v; ip; exec false {port}",
+        "--launch=b=exec false {port}",
         "-q",
     ]);
     assert_eq!(ran(command.env("PATH", &path)).code, Some(3));
     attacker.has_not_won();
-    let mut command = desk.command(&["compare", "--launch=a=evil", "--launch=b=evil", "-q"]);
+    let mut command =
+        desk.command(&["compare", "--launch=a=evil {port}", "--launch=b=evil {port}", "-q"]);
     ran(command.env("PATH", &path)).fails(3, "root passes over folders of PATH");
     // A sticky folder protects root's files in it, and not root from those of others.
     let open = Temporary::new();
     mode(&open.0, 0o1777);
     attacker.does(&format!("cp bin/nginx {}", open.0.display()));
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", open.0.display());
-    let args = ["compare", "--launch=a=nginx -v; exec false", "--launch=b=exec false", "-q"];
+    let args =
+        ["compare", "--launch=a=nginx -v; exec false {port}", "--launch=b=exec false {port}", "-q"];
     assert_eq!(ran(desk.command(&args).env("PATH", &path)).code, Some(3));
     attacker.has_not_won();
     // Found only by being in the right folder.

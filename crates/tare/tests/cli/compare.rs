@@ -196,25 +196,29 @@ fn mistakes_about_servers_get_one_line() {
         desk.tare(&all)
     };
     compare(&[]).fails(2, "a comparison needs two variants or more");
+    compare(&["--launch", "b=true"]).fails(2, "variant 'b': tare chooses a port for it");
     compare(&["--launch", "nothing"]).fails(2, "write NAME='command'");
-    compare(&["--launch", "a=true"]).fails(2, "this name is launched twice");
+    compare(&["--launch", "a=true {port}"]).fails(2, "this name is launched twice");
     compare(&["b=http://127.0.0.1:{port}/"]).fails(2, "{port} needs a server that tare starts");
     compare(&["b=ftp://x/"]).fails(2, "scheme 'ftp' is not supported");
-    compare(&["--launch", "b=true", "--baseline", "c"]).fails(2, "--baseline c: choose among a, b");
-    compare(&["--launch", "b=true", "--fail-if", "a: p99 > 5%"])
+    compare(&["--launch", "b=true {port}", "--baseline", "c"])
+        .fails(2, "--baseline c: choose among a, b");
+    compare(&["--launch", "b=true {port}", "--fail-if", "a: p99 > 5%"])
         .fails(2, "gates are about what is compared with the baseline: b");
-    compare(&["--launch", "b=no-such-program"]).fails(3, "is the program installed?");
-    compare(&["--launch", "b=sleep 1000 &"]).fails(3, "if it went into the background");
+    compare(&["--launch", "b=no-such-program {port}"]).fails(3, "is the program installed?");
+    compare(&["--launch", "b=sleep 1000 & : {port}"]).fails(3, "if it went into the background");
     compare(&["b=http://127.0.0.1:1/"])
         .fails(4, "b: no reply from 127.0.0.1:1: connection refused");
-    compare(&["--launch", "b=sleep 1000", "--ready-within", "300ms"])
+    compare(&["--launch", "b=sleep 1000; : {port}", "--ready-within", "300ms"])
         .fails(3, "no good reply from 127.0.0.1:");
-    compare(&["--launch", "b=true", "--precision", "2"]).fails(2, "write 2% or 0.5%");
-    compare(&["--launch", "b=true", "--poisson"]).fails(2, "--poisson needs an open loop");
+    compare(&["--launch", "b=true {port}", "--precision", "2"]).fails(2, "write 2% or 0.5%");
+    compare(&["--launch", "b=true {port}", "--poisson"]).fails(2, "--poisson needs an open loop");
     let nowhere = desk.folder.file("no/such/folder/x.json");
-    compare(&["--launch", "b=true", "--json", str(&nowhere)]).fails(3, "--json: cannot write");
+    compare(&["--launch", "b=true {port}", "--json", str(&nowhere)])
+        .fails(3, "--json: cannot write");
     let folder = desk.folder.0.clone();
-    compare(&["--launch", "b=true", "--store", str(&folder)]).fails(3, "cannot use the store");
+    compare(&["--launch", "b=true {port}", "--store", str(&folder)])
+        .fails(3, "cannot use the store");
     desk.tare(&["run", "no-such.toml"]).fails(2, "no-such.toml: No such file or directory");
     assert_eq!(std::fs::read_dir(desk.folder.file("tare/journal")).unwrap().count(), 0);
 }

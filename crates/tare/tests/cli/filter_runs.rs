@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tare_model::Metric;
-use tare_report::guards::Severity;
+use tare_report::load::guards::Severity;
 use tare_report::run::RunReport;
 use tare_stats::Verdict;
 
@@ -184,7 +184,7 @@ fn what_is_missing_or_broken_gets_one_line() {
         ),
         ("filter = \"mpk\", prefix = \"/aaaa\", path = \"x.so\"", "path goes with the filter"),
         ("filter = \"mpk\", prefix = \"/aaaa\", code = \"x.so\"", "code goes with the filters"),
-        ("filter = \"wasn\", prefix = \"/aaaa\"", "unknown variant `wasn`"),
+        ("filter = \"wasn\", prefix = \"/aaaa\"", "unknown word 'wasn'; did you mean 'wasm'?"),
     ] {
         try_with(layer, &[], true).fails(2, complaint);
     }
@@ -261,7 +261,7 @@ fn a_sweep_over_url_lengths_has_a_cell_for_each() {
     let mut args = vec!["run", str(&path), "-q", "--json", "-"];
     args.extend(BRIEF);
     let sweep = desk.tare(&args).success().stdout;
-    let sweep: tare_report::run_sweep::Sweep = serde_json::from_str(&sweep).unwrap();
+    let sweep: tare_report::sweep::cells::Sweep = serde_json::from_str(&sweep).unwrap();
     let labels: Vec<String> = sweep.cells.iter().map(|cell| cell.label()).collect();
     assert_eq!(labels, ["url_length 6", "url_length 1000"]);
     assert!(sweep.cells.iter().all(|cell| cell.report.run.rounds == 6));

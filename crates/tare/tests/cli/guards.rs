@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tare_report::guards::Severity;
+use tare_report::load::guards::Severity;
 use tare_report::run::{RunGuard, RunReport};
 use tare_stats::Verdict;
 

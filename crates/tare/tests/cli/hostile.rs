@@ -615,7 +615,7 @@ fn is_safe(text: &str, what: &str) {
 fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let desk = Desk::new("hostile-escapes");
     let evil = "printf '\\033]0;pwned\\007\\302\\2331m\\342\\200\\256'";
-    let dies = format!("--launch=a={evil}; exit 1");
+    let dies = format!("--launch=a={evil}; exit 1 {{port}}");
     let told = desk.tare(&["compare", &dies, &dies.replace("=a=", "=b="), "-q"]);
     told.fails(3, "\\u{1b}]0;pwned\\u{7}");
     is_safe(&told.stderr, "an error");

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::{DurationNs, SocketOptions};
 use tare_report::net::{NetCell, NetReport};
-use tare_report::run_sweep::Sweep;
+use tare_report::sweep::cells::Sweep;
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 
 use crate::runs::Desk;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use tare_io::process::{Watched, is_root, signal};
 use tare_io::{DurationNs, Random};
 use tare_model::Metric;
-use tare_report::guards::Severity;
+use tare_report::load::guards::Severity;
 use tare_report::run::RunReport;
 
 use crate::runs::{Desk, guard};
@@ -399,7 +399,7 @@ fn endpoints_answer_in_every_place_and_make_calls_there() {
         let toml = endpoints("", &variants).replace("20ms", "150ms") + "[sweep]\n" + keys;
         let path = desk.file("sweep.toml", &toml);
         let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).success().stdout;
-        let sweep: tare_report::run_sweep::Sweep = serde_json::from_str(&json).unwrap();
+        let sweep: tare_report::sweep::cells::Sweep = serde_json::from_str(&json).unwrap();
         assert_eq!(sweep.cells.len(), metrics.len(), "{:?}", sweep.missing);
         for (cell, metric) in sweep.cells.iter().zip(metrics) {
             not_void(&cell.report);

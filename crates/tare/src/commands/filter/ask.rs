@@ -12,19 +12,19 @@ use crate::run::filter_memory::Memory;
 
 /// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
 ///
-/// What it answers for each URL, and what it counted in the end.
+/// Prints its answer for each URL, and its counters at the end.
 ///
 /// Example: tare filter ask wasm --prefix /aaaa /aaaa/index.html /other
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Ask {
-    /// A filter, or the path of a library with the plug-in interface
+    /// Filter, or the path of a library with the plug-in interface
     #[arg(value_name = "FILTER")]
     filter: Option<String>,
-    /// What accepted URLs begin with
+    /// Prefix of accepted URLs
     #[arg(long, default_value = "/aaaa")]
     prefix: String,
-    /// Shared memory of a running controller (filters shm and ebpf); one is made when left out
+    /// Shared memory of a running controller (filters shm and ebpf); default: one of its own
     #[arg(long, value_name = "NAME")]
     shm: Option<String>,
     /// URLs to ask about

@@ -12,8 +12,8 @@ use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Caller, TRIAL_CALLS, calls_within};
 use tare_lab::filters::environment;
 use tare_model::filters::{FilterKind, FilterSpec};
-use tare_report::run_text::columns;
-use tare_report::run_words::Table;
+use tare_report::run::text::columns;
+use tare_report::run::words::Table;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
 
@@ -28,7 +28,7 @@ use crate::run::filter_memory::Memory;
 use crate::run::places::divide_cpus;
 use crate::run::schedule;
 
-/// Nanoseconds a call for accepted and for refused URLs, without a server
+/// Nanoseconds per call for accepted and for refused URLs, without a server
 ///
 /// Each round starts a process for every filter, and calls them in short slices in random order;
 /// each URL must get its answer, and the filter's counters must agree.
@@ -37,22 +37,22 @@ use crate::run::schedule;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {
-    /// Filters, or paths of libraries with the plug-in interface; all of tare's when left out
+    /// Filters, or paths of libraries with the plug-in interface; default: all of tare's
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
-    /// What accepted URLs begin with
+    /// Prefix of accepted URLs
     #[arg(long, default_value = "/aaaa")]
     prefix: String,
-    /// Make URLs this long
+    /// Length of the URLs
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     url_length: Option<u32>,
     /// Stop when every interval is ± this or narrower
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     precision: f64,
-    /// Stop after this long in any case
+    /// Time limit
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration)]
     max_time: DurationNs,
-    /// Seed of the order; a random one when left out
+    /// Random seed of the order; default: a random one
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Write the result as JSON to this file, or to standard output with -

@@ -21,8 +21,8 @@ use crate::run::places::journal_folder;
 
 /// Make the shared memory of the filters shm and ebpf, and control them through it
 ///
-/// It must run before nginx starts. Each second it prints how many URLs were accepted and
-/// refused; a line typed is the new prefix. At its end (Ctrl-C) the memory is removed.
+/// Start it before nginx. Every second it prints how many URLs were accepted and refused; type a
+/// line to change the prefix. It removes the memory when it ends (Ctrl-C).
 ///
 /// Example: tare filter control shm --prefix /aaaa --shm tare-mine
 #[derive(Args)]
@@ -31,13 +31,13 @@ pub struct Control {
     /// shm or ebpf
     #[arg(value_name = "FILTER", value_parser = FilterKind::parse)]
     filter: FilterKind,
-    /// What accepted URLs begin with
+    /// Prefix of accepted URLs
     #[arg(long, default_value = "/aaaa")]
     prefix: String,
     /// Name of the memory, as in nginx's tare_filter_shm
     #[arg(long, value_name = "NAME", default_value = "tare-filter")]
     shm: String,
-    /// Change the prefix of a controller that runs, and end
+    /// Change the prefix of a running controller, and exit
     #[arg(long, value_name = "PREFIX")]
     set: Option<String>,
 }
