@@ -1,5 +1,5 @@
-//! When numbers must not be believed: one set of thresholds and sentences for runs, for single loads
-//! and for other tools' results.
+//! When numbers must not be believed: one set of thresholds and sentences for runs, for single
+//! loads and for other tools' results.
 
 use crate::Severity;
 
