@@ -244,6 +244,15 @@ impl LoadSpec {
         Ok(())
     }
 
+    pub fn is_open(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// Connections that there may be at a time.
+    pub fn most_connections(&self) -> u32 {
+        self.max_connections.unwrap_or(self.connections)
+    }
+
     /// At most as many as there are connections: others would have nothing to do.
     pub fn workers(&self) -> u32 {
         let wanted = self.threads.or(self.cpus.as_ref().map(|cpus| cpus.len() as u32));

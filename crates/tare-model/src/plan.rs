@@ -142,6 +142,12 @@ impl PlanParts {
         self.variants.iter().position(|variant| variant.baseline).unwrap_or(0)
     }
 
+    /// What is asked of the baseline's server.
+    pub fn path(&self) -> String {
+        let url = self.variants.get(self.baseline()).map(|baseline| baseline.url(1));
+        url.and_then(Result::ok).map_or_else(String::new, |url| url.target)
+    }
+
     /// Compares with another variant than it was made to.
     pub fn rebase(&mut self, name: &str) -> Result<(), Invalid> {
         if !self.variants.iter().any(|variant| variant.name == name) {

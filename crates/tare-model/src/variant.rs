@@ -47,6 +47,24 @@ pub enum Layer {
 }
 
 impl Variant {
+    /// tare starts and restarts its server.
+    pub fn is_launched(&self) -> bool {
+        self.server != ServerSpec::Up
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.url.starts_with("https:")
+    }
+
+    pub fn may_differ_in(&self, what: Difference) -> bool {
+        self.may_differ.contains(&what)
+    }
+
+    /// The name of its filter.
+    pub fn filter_name(&self) -> Option<&'static str> {
+        self.filter().map(|filter| filter.filter.name())
+    }
+
     /// Its filter, if it has one.
     pub fn filter(&self) -> Option<&FilterSpec> {
         self.layers.iter().map(|Layer::Filter(spec)| spec).next()

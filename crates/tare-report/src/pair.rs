@@ -85,7 +85,7 @@ impl PairDocument {
             matches: shared,
             metrics: asked.to_vec(),
             tolerance: a.run.tolerance.max(b.run.tolerance),
-            level: before.facts.question.level,
+            level: before.facts.question().level,
         };
         let alone = |names: &[String], others: &[String], run: &Run| -> Vec<String> {
             let only = names.iter().filter(|name| !others.contains(name));

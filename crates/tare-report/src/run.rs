@@ -4,7 +4,7 @@ pub mod build;
 pub mod csv;
 pub mod document;
 pub(crate) mod filters;
-pub(crate) mod guards;
+pub mod guards;
 pub mod markdown;
 pub(crate) mod places;
 pub(crate) mod rounds_csv;
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 use tare_model::samples::Probe;
+use tare_model::variant::Skipped;
 use tare_stats::{Estimate, Verdict};
 
 use crate::load::guards::Severity;
@@ -110,13 +111,6 @@ pub struct Variant {
     pub proofs: Vec<String>,
     /// Codes of the guards that concern it.
     pub guards: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Skipped {
-    pub name: String,
-    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,68 +8,73 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
+use tare_io::DurationNs;
+use tare_model::load::LoadSpec;
+use tare_model::places::{ClientSpec, PlaceSpec, SshSpec};
+use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{
     Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
 };
+use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
+use tare_model::variant::{Skipped, Variant};
 use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
 use tare_report::import::ImportDocument;
 use tare_report::load::guards::Severity;
 use tare_report::pair::PairDocument;
-use tare_report::run::build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run::build::{RunFacts, build};
 use tare_report::run::csv;
 use tare_report::run::document::RunDocument;
 use tare_report::run::markdown;
 use tare_report::run::text;
-use tare_report::run::{GateResult, RunReport, Skipped};
+use tare_report::run::{GateResult, RunReport};
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
-use tare_stats::{Question, RoundDigest, Verdict, digest};
+use tare_stats::{RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
-    let variant = |name: &str| VariantFacts {
+    let variant = |name: &str, baseline| Variant {
         name: name.into(),
-        launched: true,
-        tls: false,
+        baseline,
+        url: "http://127.0.0.1:{port}/".into(),
+        server: ServerSpec::Target(TargetSpec::default()),
+        headers: Vec::new(),
         may_differ: Vec::new(),
-        filter: None,
-        place: "host".into(),
-        client: "host".into(),
+        exclusive: false,
+        layers: Vec::new(),
+        place: PlaceSpec::host(),
+        client: ClientSpec::on_host(),
+        optional: false,
+    };
+    let plan = PlanParts {
+        name: "What does |it| cost?".into(),
+        seed: 42,
+        load: LoadSpec { connections: 20, threads: Some(1), ..LoadSpec::default() },
+        stop: Stop {
+            precision: 0.02,
+            tolerance: 0.02,
+            max_time: DurationNs::from_secs(60),
+            metrics: vec![Metric::Throughput],
+            rounds: None,
+        },
+        slices: Slices::default(),
+        load_cpus: Vec::new(),
+        server_cpus: Vec::new(),
+        variants: vec![variant("none", true), variant("=<b>filter</b>", false)],
+        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
+        cell: Default::default(),
     };
     RunFacts {
         id: 7,
-        name: "What does |it| cost?".into(),
-        seed: 42,
         tare_version: "0.1.0".into(),
         started_unix_ms: 1_795_239_600_000,
         command: "tare run it.toml --seed 42".into(),
         stopped_by: "precision".into(),
         machine: serde_json::json!({ "cpus": [0, 1] }),
-        plan: serde_json::json!({ "name": "x" }),
-        question: Question {
-            baseline: 0,
-            metrics: vec![Metric::Throughput],
-            tolerance: 0.02,
-            level: 0.95,
-        },
-        precision: 0.02,
-        variants: vec![variant("none"), variant("=<b>filter</b>")],
-        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
-        load: LoadFacts {
-            path: "/".into(),
-            asked: Default::default(),
-            open_loop: false,
-            rate_per_s: None,
-            poisson: false,
-            connections: 20,
-            max_connections: 20,
-            new_connections: false,
-            tls_resume: false,
-            workers: 1,
-        },
-        exclusive: false,
+        plan,
+        stored_plan: serde_json::json!({ "name": "x" }),
     }
 }
 
@@ -253,7 +258,7 @@ fn a_few_failures_warn_and_more_void() {
 fn columns_that_a_terminal_has_no_room_for_are_named() {
     let text = |length: usize| {
         let mut facts = facts();
-        facts.variants[1].name = "x".repeat(length);
+        facts.plan.variants[1].name = "x".repeat(length);
         text::render(&document_of(&facts, |_| {}).report)
     };
     let (short, long) = (text(10), text(60));
@@ -298,7 +303,7 @@ fn document_of(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunDocument {
         let mut round = round(index);
         change(&mut round);
         timeline.add(&round, Metric::Throughput);
-        digest(&round, facts.variants.len(), 0)
+        digest(&round, facts.plan.variants.len(), 0)
     });
     let digests = digests.collect();
     RunDocument::new(facts.clone(), digests, timeline)
@@ -334,7 +339,7 @@ fn every_form_of_a_sweep_to_the_byte() {
     let cell = |connections: &str, id: i64| {
         let mut facts = facts();
         facts.id = id;
-        facts.name = format!("{} (connections {connections})", facts.name);
+        facts.plan.name = format!("{} (connections {connections})", facts.plan.name);
         let values = [("connections".to_owned(), connections.to_owned())];
         (values.into(), document_of(&facts, |_| {}))
     };
@@ -463,14 +468,15 @@ fn text_from_outside_is_not_markup() {
 fn hostile_text_is_no_markup_in_html() {
     const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u{202e}";
     let mut facts = facts();
-    facts.name = EVIL.into();
+    facts.plan.name = EVIL.into();
     facts.command = format!("tare run x -H 'Authorization: hush' {EVIL}");
-    facts.variants[1].name = EVIL.into();
-    facts.variants[1].place = EVIL.into();
-    facts.skipped[0] = Skipped { name: EVIL.into(), reason: EVIL.into() };
+    facts.plan.variants[1].name = EVIL.into();
+    let ssh = SshSpec { host: EVIL.into(), address: None, options: Vec::new() };
+    facts.plan.variants[1].place = PlaceSpec::Ssh(ssh);
+    facts.plan.skipped[0] = Skipped { name: EVIL.into(), reason: EVIL.into() };
     facts.machine =
         serde_json::json!({ "host": EVIL, "cpu_model": EVIL, "cpus": [0], "system": EVIL });
-    facts.plan = serde_json::json!({ EVIL: EVIL, "headers": ["Cookie: hush"] });
+    facts.stored_plan = serde_json::json!({ EVIL: EVIL, "headers": ["Cookie: hush"] });
     let document = document_of(&facts, |round| {
         let counts = &mut round.slices[1].counts;
         (counts.failed, counts.started) = (9, counts.started + 9);
@@ -506,9 +512,10 @@ fn hostile_text_is_no_markup_in_html() {
 #[test]
 fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
     let mut facts = facts();
-    facts.variants = (0..10)
-        .map(|at| VariantFacts { name: format!("variant {at}"), ..facts.variants[0].clone() })
-        .collect();
+    let variant = facts.plan.variants[1].clone();
+    let named =
+        |at| Variant { name: format!("variant {at}"), baseline: at == 0, ..variant.clone() };
+    facts.plan.variants = (0..10).map(named).collect();
     let mut timeline = Timeline::default();
     let digests = (0..500).map(|index| {
         let mut round = round(index);

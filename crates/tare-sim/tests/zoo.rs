@@ -7,10 +7,15 @@
 use serde::Deserialize;
 use tare_io::DurationNs;
 use tare_model::Metric;
+use tare_model::load::LoadSpec;
+use tare_model::places::{ClientSpec, PlaceSpec};
+use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Launch, Probe, Round};
+use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Sustained, WarmUp};
+use tare_model::variant::Variant;
 use tare_report::run::RunReport;
-use tare_report::run::build::{LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run::build::{RunFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
@@ -106,48 +111,38 @@ fn kind(flags: &str) -> Option<Kind> {
 }
 
 fn facts() -> RunFacts {
-    let variant = |name: &str| VariantFacts {
+    let variant = |name: &str, baseline| Variant {
         name: name.into(),
-        launched: true,
-        tls: false,
+        baseline,
+        url: "http://127.0.0.1:{port}/".into(),
+        server: ServerSpec::Target(TargetSpec::default()),
+        headers: Vec::new(),
         may_differ: Vec::new(),
-        filter: None,
-        place: "host".into(),
-        client: "host".into(),
+        exclusive: false,
+        layers: Vec::new(),
+        place: PlaceSpec::host(),
+        client: ClientSpec::on_host(),
+        optional: false,
     };
-    RunFacts {
-        id: 1,
+    let connections = CONNECTIONS as u32;
+    RunFacts::of_plan(&PlanParts {
         name: "simulated".into(),
         seed: 0,
-        tare_version: String::new(),
-        started_unix_ms: 0,
-        command: String::new(),
-        stopped_by: "precision".into(),
-        machine: serde_json::json!({}),
-        plan: serde_json::json!({}),
-        question: Question {
-            baseline: 0,
-            metrics: vec![Metric::Throughput],
+        load: LoadSpec { connections, threads: Some(1), ..LoadSpec::default() },
+        stop: Stop {
+            precision: TOLERANCE,
             tolerance: TOLERANCE,
-            level: 0.95,
+            max_time: DurationNs::from_secs(60),
+            metrics: vec![Metric::Throughput],
+            rounds: None,
         },
-        precision: TOLERANCE,
-        variants: vec![variant("a"), variant("b")],
+        slices: Slices::default(),
+        load_cpus: Vec::new(),
+        server_cpus: Vec::new(),
+        variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
-        load: LoadFacts {
-            path: "/".into(),
-            asked: Default::default(),
-            open_loop: false,
-            rate_per_s: None,
-            poisson: false,
-            connections: CONNECTIONS as u32,
-            max_connections: CONNECTIONS as u32,
-            new_connections: false,
-            tls_resume: false,
-            workers: 1,
-        },
-        exclusive: false,
-    }
+        cell: Default::default(),
+    })
 }
 
 /// A run, as `tare compare a b --precision 2%` makes it.
@@ -170,17 +165,17 @@ impl Run {
         loop {
             let checks = self.checks();
             let index = self.digests.len() as u32;
-            let round = self.round(index, cycles, self.wants_check(checks, &facts.question));
+            let round = self.round(index, cycles, self.wants_check(checks, &facts.question()));
             self.digests.push(digest(&round, 2, 0));
             let rounds = index + 1;
             if rounds >= PILOT_ROUNDS {
-                let metrics = &facts.question.metrics;
+                let metrics = &facts.plan.stop.metrics;
                 let pilot = Pilot::of(&self.digests, 0, metrics, LAUNCH_COST, CYCLE_COST).unwrap();
                 cycles = choose_cycles(&pilot, TOLERANCE, 1e6, cycles);
             }
             let is_precise = is_look(rounds)
-                && precise_enough(&analyse(&self.digests, &facts.question), TOLERANCE);
-            let more = self.wants_check(self.checks(), &facts.question);
+                && precise_enough(&analyse(&self.digests, &facts.question()), TOLERANCE);
+            let more = self.wants_check(self.checks(), &facts.question());
             if (is_precise && !more) || rounds >= ROUNDS_MAX {
                 return build(&facts, &self.digests);
             }

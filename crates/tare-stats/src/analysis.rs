@@ -2,6 +2,7 @@
 
 use tare_model::Metric;
 use tare_model::metric::{Basis, Observed};
+use tare_model::plan::{LEVEL, PlanParts};
 use tare_model::samples::{Counts, ServerUse};
 
 use crate::digest::RoundDigest;
@@ -19,6 +20,17 @@ pub struct Question {
     /// As a share; `same` needs the whole interval inside it.
     pub tolerance: f64,
     pub level: f64,
+}
+
+impl Question {
+    pub fn of(plan: &PlanParts) -> Self {
+        Self {
+            baseline: plan.baseline(),
+            metrics: plan.stop.metrics.clone(),
+            tolerance: plan.stop.tolerance,
+            level: LEVEL,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

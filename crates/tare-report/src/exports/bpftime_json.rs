@@ -30,7 +30,8 @@ struct Iterations {
 pub fn render(document: &RunDocument) -> String {
     let RunDocument { report, facts, digests, .. } = document;
     let started = date::utc_with_seconds(report.run.started_unix_ms);
-    let all: Vec<Iterations> = (0..facts.variants.len()).map(|at| of(facts, digests, at)).collect();
+    let all: Vec<Iterations> =
+        (0..facts.plan.variants.len()).map(|at| of(facts, digests, at)).collect();
     let mut average = Map::new();
     let mut deviation = Map::new();
     let mut iterations = Map::new();
@@ -57,9 +58,9 @@ pub fn render(document: &RunDocument) -> String {
             "generator": format!("tare {}", report.run.tare_version),
             "timestamp": started,
             "duration": report.run.elapsed_ms / 1000,
-            "connections": facts.load.connections,
-            "threads": facts.load.workers,
-            "url_path": facts.load.path,
+            "connections": facts.plan.load.connections,
+            "threads": facts.plan.load.workers(),
+            "url_path": facts.plan.path(),
             "iterations": report.run.rounds,
         },
         "average_results": average,
@@ -84,11 +85,11 @@ fn of(facts: &RunFacts, digests: &[RoundDigest], variant: usize) -> Iterations {
 
 /// By the kind of filter, where no other variant has the same; else by the variant's own name.
 fn name(facts: &RunFacts, variant: usize) -> String {
-    let kind = |at: usize| facts.variants[at].filter.as_deref().unwrap_or("off");
+    let kind = |at: usize| facts.plan.variants[at].filter_name().unwrap_or("off");
     let own = kind(variant);
-    let alone = (0..facts.variants.len()).filter(|at| kind(*at) == own).count() == 1;
+    let alone = (0..facts.plan.variants.len()).filter(|at| kind(*at) == own).count() == 1;
     match NAMES.into_iter().find(|(filter, _)| *filter == own) {
-        _ if !alone => facts.variants[variant].name.clone(),
+        _ if !alone => facts.plan.variants[variant].name.clone(),
         _ if own == "off" => "no_module".to_owned(),
         Some((_, name)) => name.to_owned(),
         None => own.to_owned(),

@@ -35,7 +35,7 @@ fn rows(part: &Part<'_>) -> String {
             date::rfc3339(report.run.started_unix_ms),
             format!("{seconds:.3}"),
             quote(&format!("{}{values}", variant.name)),
-            document.facts.load.connections.to_string(),
+            document.facts.plan.load.connections.to_string(),
             whole(per_s),
             us(Metric::LatencyP50),
             us(Metric::LatencyP90),

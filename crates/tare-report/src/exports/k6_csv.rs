@@ -50,7 +50,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         |n: u64| Row { count: Some(n as f64), rate: Some(n as f64 / seconds), ..Row::default() };
     let mut all = Vec::new();
     // With new connections the headline is the whole exchange, which k6 calls an iteration.
-    let headline = match document.facts.load.new_connections {
+    let headline = match document.facts.plan.load.new_connections {
         true => "iteration_duration",
         false => "http_req_duration",
     };
@@ -72,7 +72,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         rate: Some(failed as f64 / ((failed + counts.good) as f64).max(1.0)),
         ..Row::default()
     };
-    let connections = f64::from(document.facts.load.connections);
+    let connections = f64::from(document.facts.plan.load.connections);
     all.extend([
         // Requests that failed are requests, as k6 counts.
         ("http_reqs", counter(counts.completed + counts.failed)),

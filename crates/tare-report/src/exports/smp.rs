@@ -9,7 +9,7 @@ use tare_model::samples::Series;
 use super::Part;
 use crate::date;
 use crate::run::Variant;
-use crate::run::build::LoadFacts;
+use tare_model::plan::PlanParts;
 
 const SMP_VERSION: &str = "v0.0.1";
 
@@ -36,22 +36,23 @@ fn test(part: &Part<'_>) -> Value {
             "id": id,
             "name": run.name,
             "labels": { "tare_version": run.tare_version, "seed": run.seed.to_string() },
-            "clients": [client(&part.document.facts.load)],
+            "clients": [client(&part.document.facts.plan)],
             "duration": format!("{seconds:.0}s"),
         },
         "performance_test_results": results,
     })
 }
 
-fn client(load: &LoadFacts) -> Value {
+fn client(plan: &PlanParts) -> Value {
+    let load = &plan.load;
     json!({
         "internal": false,
         "load_generator": "tare",
         "protocol": "http",
         "connections": load.connections,
         // Zero is "as fast as they come".
-        "rps": load.rate_per_s.map_or(0, |rate| rate.round() as u64),
-        "endpoint_url": [load.path],
+        "rps": load.rate.map_or(0, |rate| rate.round() as u64),
+        "endpoint_url": [plan.path()],
     })
 }
 

@@ -36,7 +36,8 @@ pub fn figure(document: &RunDocument) -> String {
     if curves.is_empty() {
         return String::new();
     }
-    let what = match (document.facts.load.open_loop, document.facts.load.new_connections) {
+    let what = match (document.facts.plan.load.is_open(), document.facts.plan.load.new_connections)
+    {
         (true, _) => "from the moment a request was due",
         (false, true) => "from the start of connecting",
         (false, false) => "from the moment a request was sent",

@@ -133,7 +133,7 @@ fn range(strip: &Strip<'_>) -> (f64, f64) {
 }
 
 fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
-    let analysis = analyse(&document.digests, &document.facts.question);
+    let analysis = analyse(&document.digests, &document.facts.question());
     let of = |comparison| {
         let at = document.report.variants.iter().position(|v| {
             let comparison: &Comparison = comparison;

@@ -1,5 +1,6 @@
 //! From digested rounds to the report: the same rounds give the same report, to the byte.
 
+use tare_model::plan::PlanParts;
 use tare_model::samples::{Counts, Launch, MachineUse};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
@@ -9,70 +10,41 @@ use crate::run::filters;
 use crate::run::guards;
 use crate::run::places;
 use crate::run::steady;
-use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Skipped, Variant};
+use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Variant};
 
-/// What the rounds do not tell: the run's head, and what the plan asked for.
+/// What the rounds do not tell: the run's head, and its plan.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
     pub id: i64,
-    pub name: String,
-    pub seed: u64,
     pub tare_version: String,
     pub started_unix_ms: u64,
     /// What was typed to make this run, with its seed; empty where that is not known.
     pub command: String,
     pub stopped_by: String,
     pub machine: serde_json::Value,
-    pub plan: serde_json::Value,
-    pub question: Question,
-    pub precision: f64,
-    pub variants: Vec<VariantFacts>,
-    pub skipped: Vec<Skipped>,
-    pub load: LoadFacts,
-    pub exclusive: bool,
+    pub plan: PlanParts,
+    /// The plan as it is stored: another version's may have other keys.
+    pub stored_plan: serde_json::Value,
 }
 
-#[derive(Clone, Debug)]
-pub struct VariantFacts {
-    pub name: String,
-    /// tare starts and restarts its server.
-    pub launched: bool,
-    pub tls: bool,
-    /// What may differ from the baseline: "status", "body", "headers", "connection", "tls".
-    pub may_differ: Vec<String>,
-    /// The kind of filter in its path.
-    pub filter: Option<String>,
-    /// Where its server and its client are.
-    pub place: String,
-    pub client: String,
-}
+impl RunFacts {
+    /// Of a run that has no head yet.
+    pub fn of_plan(plan: &PlanParts) -> Self {
+        Self {
+            id: 0,
+            tare_version: String::new(),
+            started_unix_ms: 0,
+            command: String::new(),
+            stopped_by: String::new(),
+            machine: serde_json::Value::Null,
+            plan: plan.clone(),
+            stored_plan: serde_json::Value::Null,
+        }
+    }
 
-/// The load, as far as guards need it.
-#[derive(Clone, Debug)]
-pub struct LoadFacts {
-    /// What is asked for.
-    pub path: String,
-    pub asked: Asked,
-    pub open_loop: bool,
-    pub rate_per_s: Option<f64>,
-    pub poisson: bool,
-    pub connections: u32,
-    pub max_connections: u32,
-    pub new_connections: bool,
-    pub tls_resume: bool,
-    pub workers: u32,
-}
-
-/// What load consists of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asked {
-    /// Requests or messages that are answered.
-    #[default]
-    Replies,
-    /// Messages that are not: who sends them is a part of what is measured.
-    Streams,
-    /// Calls into a kernel: the load's workers only wait.
-    Calls,
+    pub fn question(&self) -> Question {
+        Question::of(&self.plan)
+    }
 }
 
 /// A variant over the whole run.
@@ -84,6 +56,8 @@ pub(crate) struct Totals<'a> {
 /// Everything that guards look at.
 pub(crate) struct Evidence<'a> {
     pub facts: &'a RunFacts,
+    pub plan: &'a PlanParts,
+    pub question: Question,
     pub digests: &'a [RoundDigest],
     pub totals: Vec<Totals<'a>>,
     pub machine: MachineUse,
@@ -93,9 +67,10 @@ pub(crate) struct Evidence<'a> {
 pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     let evidence = Evidence::of(facts, digests);
     let guards = guards::of_run(&evidence);
-    let names: Vec<&str> = facts.variants.iter().map(|variant| variant.name.as_str()).collect();
+    let names: Vec<&str> =
+        facts.plan.variants.iter().map(|variant| variant.name.as_str()).collect();
     let variants = (0..names.len()).map(|index| variant(&evidence, index, &guards)).collect();
-    let baseline = names.get(facts.question.baseline).copied().unwrap_or_default();
+    let baseline = names.get(evidence.question.baseline).copied().unwrap_or_default();
     let is_void = |variant: &str| {
         guards.iter().any(|guard| {
             guard.severity == Severity::Void
@@ -121,9 +96,9 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
         schema: SCHEMA.into(),
         run: head(&evidence),
         machine: facts.machine.clone(),
-        plan: facts.plan.clone(),
+        plan: facts.stored_plan.clone(),
         variants,
-        skipped: facts.skipped.clone(),
+        skipped: facts.plan.skipped.clone(),
         comparisons: comparisons.collect(),
         guards,
         gates: Vec::new(),
@@ -131,8 +106,8 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
 }
 
 impl<'a> Evidence<'a> {
-    fn of(facts: &'a RunFacts, digests: &'a [RoundDigest]) -> Self {
-        let totals = (0..facts.variants.len()).map(|variant| {
+    pub fn of(facts: &'a RunFacts, digests: &'a [RoundDigest]) -> Self {
+        let totals = (0..facts.plan.variants.len()).map(|variant| {
             let rounds = digests.iter().map(|digest| &digest.variants[variant]);
             let mut counts = Counts::default();
             rounds.clone().for_each(|round| counts.add(&round.counts));
@@ -154,20 +129,22 @@ impl<'a> Evidence<'a> {
                 (a, b) => a.or(b),
             };
         }
-        let analysis = analyse(digests, &facts.question);
-        Self { facts, digests, totals: totals.collect(), machine, analysis }
+        let question = facts.question();
+        let analysis = analyse(digests, &question);
+        let (plan, totals) = (&facts.plan, totals.collect());
+        Self { facts, plan, question, digests, totals, machine, analysis }
     }
 
     pub fn name(&self, variant: usize) -> &'a str {
-        &self.facts.variants[variant].name
+        &self.plan.variants[variant].name
     }
 }
 
 fn head(evidence: &Evidence<'_>) -> Run {
-    let Evidence { facts, digests, analysis, .. } = evidence;
+    let Evidence { facts, plan, digests, analysis, .. } = evidence;
     let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
     let rounds = digests.len() as u32;
-    let needed = rounds_needed(analysis, facts.precision).filter(|needed| *needed > rounds);
+    let needed = rounds_needed(analysis, plan.stop.precision).filter(|needed| *needed > rounds);
     let per_round = elapsed_ns as f64 / 1e9 / f64::from(rounds.max(1));
     let last = digests.last();
     let windows = last.and_then(|digest| {
@@ -176,8 +153,8 @@ fn head(evidence: &Evidence<'_>) -> Run {
     });
     Run {
         id: facts.id,
-        name: facts.name.clone(),
-        seed: facts.seed,
+        name: plan.name.clone(),
+        seed: plan.seed,
         tare_version: facts.tare_version.clone(),
         started_unix_ms: facts.started_unix_ms,
         command: facts.command.clone(),
@@ -186,22 +163,22 @@ fn head(evidence: &Evidence<'_>) -> Run {
         slices_per_round: last.map_or(0, |digest| digest.cycles),
         slice_ns: windows.unwrap_or(0),
         stopped_by: facts.stopped_by.clone(),
-        precision: facts.precision,
-        tolerance: facts.question.tolerance,
+        precision: plan.stop.precision,
+        tolerance: plan.stop.tolerance,
         seconds_needed: needed.map(|needed| f64::from(needed - rounds) * per_round),
     }
 }
 
 fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Variant {
-    let (facts, totals) = (&evidence.facts.variants[index], &evidence.totals[index]);
+    let (variant, totals) = (&evidence.plan.variants[index], &evidence.totals[index]);
     let counts = &totals.counts;
     let metrics = evidence.analysis.metrics.get(index).into_iter().flatten();
-    let concerning = guards.iter().filter(|g| g.variant.as_deref() == Some(&facts.name));
+    let concerning = guards.iter().filter(|g| g.variant.as_deref() == Some(&variant.name));
     Variant {
-        name: facts.name.clone(),
-        baseline: index == evidence.facts.question.baseline,
-        place: facts.place.clone(),
-        client: facts.client.clone(),
+        name: variant.name.clone(),
+        baseline: index == evidence.question.baseline,
+        place: variant.place.name(),
+        client: variant.client.name(),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: places::place_launches(evidence, index),
         requests: counts.started,

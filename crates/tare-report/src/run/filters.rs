@@ -37,15 +37,13 @@ pub fn not_proven(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 
 /// Percent by which calls alone would make a variant worse than the baseline.
 pub fn predicted(evidence: &Evidence<'_>, comparison: &Comparison) -> Option<f64> {
-    let baseline = evidence.facts.question.baseline;
+    let baseline = evidence.question.baseline;
     let added = call_ns(evidence, comparison.variant)? - call_ns(evidence, baseline).unwrap_or(0.0);
     let base = value(evidence, baseline, Metric::ServerCpu)?;
     match comparison.metric {
         Metric::ServerCpu => Some(100.0 * added / base),
         // In a closed loop the server has no time to spare; an open loop's throughput is its rate.
-        Metric::Throughput if !evidence.facts.load.open_loop => {
-            Some(100.0 * added / (base + added))
-        }
+        Metric::Throughput if !evidence.plan.load.is_open() => Some(100.0 * added / (base + added)),
         _ => None,
     }
 }
@@ -62,15 +60,15 @@ fn call_ns(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
 /// Whether a filter's CPU a request is what its call and nginx's handling of a module add up to.
 /// The handling is what `identity` costs, where there is such a variant.
 pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let is_identity = |v: &usize| evidence.facts.variants[*v].filter.as_deref() == Some("identity");
-    let baseline = evidence.facts.question.baseline;
-    let reference = (0..evidence.facts.variants.len()).find(is_identity).unwrap_or(baseline);
+    let is_identity = |v: &usize| evidence.plan.variants[*v].filter_name() == Some("identity");
+    let baseline = evidence.question.baseline;
+    let reference = (0..evidence.plan.variants.len()).find(is_identity).unwrap_or(baseline);
     let found = || -> Option<RunGuard> {
         let call = call_ns(evidence, variant).filter(|_| variant != reference)?;
         let added = call - call_ns(evidence, reference).unwrap_or(0.0);
         let base = value(evidence, reference, Metric::ServerCpu)?;
         let measured = measured_ns(evidence, variant, reference, base)?;
-        let slack = evidence.facts.question.tolerance * base;
+        let slack = evidence.question.tolerance * base;
         let (lower, upper) = (measured.lower - slack, measured.upper + slack);
         if (lower..=upper).contains(&added) {
             return None;
@@ -95,7 +93,7 @@ fn measured_ns(
     reference: usize,
     base: f64,
 ) -> Option<Estimate> {
-    let baseline = evidence.facts.question.baseline;
+    let baseline = evidence.question.baseline;
     let log_ratios: Option<Vec<f64>> = evidence
         .digests
         .iter()
@@ -108,8 +106,9 @@ fn measured_ns(
         })
         .collect();
     // All filters are judged together, as all comparisons are.
-    let filters = evidence.facts.variants.iter().filter(|facts| facts.filter.is_some()).count();
-    let level = sidak(evidence.facts.question.level, filters);
+    let filters =
+        evidence.plan.variants.iter().filter(|variant| variant.filter().is_some()).count();
+    let level = sidak(evidence.question.level, filters);
     let ratio = Estimate::of_mean(&log_ratios?, level)?;
     Some(ratio.from_log().map(|ratio| (ratio - 1.0) * base))
 }

@@ -1,18 +1,51 @@
 //! What a run says against itself: each guard looks at one thing, in one sentence.
 
+use tare_model::load::LoadSpec;
+use tare_model::net::Protocol;
+use tare_model::plan::PlanParts;
 use tare_model::samples::{Probe, Series};
-use tare_stats::Verdict;
 use tare_stats::estimate::mean;
 use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 use tare_stats::shape::{trend, two_modes};
+use tare_stats::{RoundDigest, Verdict};
 
 use crate::load::guards::{Severity, closed_by_server};
 use crate::run::RunGuard;
-use crate::run::build::{Asked, Evidence};
+use crate::run::build::{Evidence, RunFacts, build};
 use crate::run::filters;
 use crate::run::places;
-use crate::run::steady;
+use crate::run::steady::{self, MAY_PASS};
 use crate::units::{bytes, count, duration, percent, rate};
+
+/// What load consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// Requests or messages that are answered.
+    Replies,
+    /// Messages that are not: who sends them is a part of what is measured.
+    Streams,
+    /// Calls into a kernel: the load's workers only wait.
+    Calls,
+}
+
+impl Asked {
+    fn by(load: &LoadSpec) -> Self {
+        match load.protocol() {
+            Protocol::Http | Protocol::Messages { .. } => Self::Replies,
+            Protocol::Stream { .. } => Self::Streams,
+            Protocol::Calls { .. } => Self::Calls,
+        }
+    }
+}
+
+/// Whether guards forbid a verdict on every variant, and more rounds would not change that.
+pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
+    let mut report = build(&RunFacts::of_plan(plan), digests);
+    report.guards.retain(|guard| !MAY_PASS.contains(&guard.code.as_str()));
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let mut whys = others.map(|variant| report.why_void(&variant.name));
+    whys.all(|guard| guard.is_some_and(|guard| guard.severity == Severity::Void))
+}
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
@@ -41,7 +74,7 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     ];
     let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =
         [machine, network, few_rounds, launches, shapes, pauses];
-    let variants = 0..evidence.facts.variants.len();
+    let variants = 0..evidence.plan.variants.len();
     let mut guards: Vec<RunGuard> = variants
         .flat_map(|variant| each.iter().flat_map(move |check| check(evidence, variant)))
         .collect();
@@ -74,18 +107,18 @@ pub(crate) fn guard(
 }
 
 fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let baseline = evidence.facts.question.baseline;
+    let baseline = evidence.question.baseline;
     if variant == baseline {
         return Vec::new();
     }
-    let facts = &evidence.facts.variants[variant];
-    let may = |what: &str| facts.may_differ.iter().any(|declared| declared == what);
+    let facts = &evidence.plan.variants[variant];
+    let may = |what: &str| facts.may_differ.iter().any(|declared| declared.word() == what);
     let mut guards = Vec::new();
     let pairs = evidence.digests.iter().filter_map(|digest| {
         let probe = |v: usize| digest.variants[v].launch.as_ref()?.probe.as_ref();
         Some((probe(baseline)?, probe(variant)?))
     });
-    let both_tls = facts.tls && evidence.facts.variants[baseline].tls;
+    let both_tls = facts.is_tls() && evidence.plan.variants[baseline].is_tls();
     let mut seen: Vec<&str> = Vec::new();
     for (base, mine) in pairs {
         for (what, severity, text) in differences(base, mine, both_tls) {
@@ -103,7 +136,7 @@ fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let apart = (mine - base).abs() > base.max(mine) * BODY_APART;
     let measured = |v: usize| evidence.totals[v].counts.completed > 0;
     // A stream has no replies whose size could tell.
-    let replies = evidence.facts.load.asked == Asked::Replies;
+    let replies = Asked::by(&evidence.plan.load) == Asked::Replies;
     if apart
         && replies
         && !may("body")
@@ -229,13 +262,13 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 
 /// More requests under way than there were connections: impossible, so the clock or we are wrong.
 fn littles_law(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let series = if evidence.facts.load.open_loop { Series::FromSent } else { Series::Headline };
+    let series = if evidence.plan.load.is_open() { Series::FromSent } else { Series::Headline };
     let counts = &evidence.totals[variant].counts;
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
     let sum_ns: u128 =
         rounds.clone().filter_map(|r| r.latency(series)).map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
-    let connections = f64::from(evidence.facts.load.max_connections);
+    let connections = f64::from(evidence.plan.load.most_connections());
     let window_ns = counts.window_ns.max(1) as f64;
     let (at_once, room) = (sum_ns as f64 / window_ns, room_ns as f64 / window_ns);
     let Some(text) = rules::littles_law(at_once, connections, room) else { return Vec::new() };
@@ -250,7 +283,7 @@ fn rate_missed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     // fewer come back than were due, also while connections still hold the difference.
     let met = (counts.completed + counts.failed) as f64 / due;
     // Random arrivals are as many as expected only on average.
-    let chance = if evidence.facts.load.poisson { 3.0 / due.sqrt() } else { 0.0 };
+    let chance = if evidence.plan.load.poisson { 3.0 / due.sqrt() } else { 0.0 };
     if met >= RATE_MET - chance {
         return Vec::new();
     }
@@ -260,8 +293,8 @@ fn rate_missed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let text = format!(
         "only {} of the requests due were answered in time: it (or -c {}) cannot keep up with {}/s{lag}",
         percent(met),
-        evidence.facts.load.max_connections,
-        rate(evidence.facts.load.rate_per_s.unwrap_or_default()),
+        evidence.plan.load.most_connections(),
+        rate(evidence.plan.load.rate.unwrap_or_default()),
     );
     guard("rate-missed", Severity::Void, Some(evidence.name(variant)), text)
 }
@@ -279,7 +312,7 @@ fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
 fn reconnects(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches = &evidence.totals[variant].launches;
     let closed: u64 = launches.iter().map(|launch| launch.closed_by_server).sum();
-    if evidence.facts.load.new_connections || closed == 0 {
+    if evidence.plan.load.new_connections || closed == 0 {
         return Vec::new();
     }
     let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
@@ -293,7 +326,7 @@ fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if counts.lost == 0 {
         return Vec::new();
     }
-    let sent = match evidence.facts.load.asked {
+    let sent = match Asked::by(&evidence.plan.load) {
         Asked::Streams => counts.answered + counts.lost,
         _ => counts.started,
     };
@@ -303,12 +336,12 @@ fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 }
 
 fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    if evidence.facts.load.asked != Asked::Replies {
+    if Asked::by(&evidence.plan.load) != Asked::Replies {
         return Vec::new();
     }
     let counts = &evidence.totals[variant].counts;
-    let load = &evidence.facts.load;
-    let text = if load.open_loop {
+    let load = &evidence.plan.load;
+    let text = if load.is_open() {
         // Polling for due times keeps an open-loop worker busy; its lag is what tells.
         let waited = counts.waited as f64 / counts.started.max(1) as f64;
         match lag_p99(evidence, variant).filter(|lag| *lag > 1_000_000 && waited < 0.01) {
@@ -327,7 +360,7 @@ fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         format!(
             "the load's {} was busy {} of the time: the client may be what is measured; give it \
              more threads (-t) and CPUs",
-            if load.workers == 1 { "worker" } else { "busiest worker" },
+            if load.workers() == 1 { "worker" } else { "busiest worker" },
             percent(busy)
         )
     };
@@ -335,8 +368,8 @@ fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 }
 
 fn resumed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let load = &evidence.facts.load;
-    if !evidence.facts.variants[variant].tls || !load.new_connections {
+    let load = &evidence.plan.load;
+    if !evidence.plan.variants[variant].is_tls() || !load.new_connections {
         return Vec::new();
     }
     let counts = &evidence.totals[variant].counts;
@@ -360,7 +393,7 @@ fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
         lines as f64 / sent.max(1) as f64
     };
-    let (base, mine) = (lines(evidence.facts.question.baseline), lines(variant));
+    let (base, mine) = (lines(evidence.question.baseline), lines(variant));
     if mine <= base + CHATTY_LINES {
         return Vec::new();
     }
@@ -399,7 +432,7 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         guards.extend(guard("throttled", Severity::Warn, None, text));
     }
     // Of servers that tare did not start it does not know what they use.
-    if evidence.facts.variants.iter().all(|variant| variant.launched) {
+    if evidence.plan.variants.iter().all(|variant| variant.is_launched()) {
         let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
         let servers: u64 = launches.map(|launch| launch.cpu_ns).sum();
         let foreign = machine.busy_ns.saturating_sub(machine.own_cpu_ns + servers) as f64;
@@ -466,10 +499,10 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
 
 fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let up: Vec<&str> = evidence
-        .facts
+        .plan
         .variants
         .iter()
-        .filter(|variant| !variant.launched)
+        .filter(|variant| !variant.is_launched())
         .map(|variant| variant.name.as_str())
         .collect();
     let mut guards = Vec::new();
@@ -483,7 +516,7 @@ fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guards.extend(guard("single-launch", Severity::Note, None, text));
     }
-    if evidence.facts.exclusive {
+    if evidence.plan.is_exclusive() {
         let text = "variants ran one at a time, as asked: what the machine did meanwhile is not \
                     cancelled";
         guards.extend(guard("exclusive", Severity::Note, None, text.into()));
@@ -496,7 +529,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     for comparison in evidence.analysis.comparisons.iter().filter(|c| c.asked) {
         let name = evidence.name(comparison.variant);
         let word = comparison.metric.word();
-        let tolerance = evidence.facts.question.tolerance;
+        let tolerance = evidence.question.tolerance;
         // What is smaller than the tolerance may move as it likes.
         let third = comparison.rounds.len() / 3;
         let end = comparison.rounds.len() - third;

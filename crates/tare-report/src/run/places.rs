@@ -24,7 +24,7 @@ pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
 pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches = evidence.totals[variant].launches.iter().filter(|launch| launch.fresh).count();
     let starts = place_launches(evidence, variant);
-    let place = &evidence.facts.variants[variant].place;
+    let place = evidence.plan.variants[variant].place.name();
     if starts == 0 || starts as usize >= launches || place == "netns" {
         return Vec::new();
     }

@@ -12,7 +12,7 @@ const HEADER: &str = "run,round,variant,baseline,metric,value,log_ratio,weight\n
 
 pub fn render(document: &RunDocument) -> String {
     let RunDocument { report, facts, digests, .. } = document;
-    let analysis = analyse(digests, &facts.question);
+    let analysis = analyse(digests, &facts.question());
     let mut text = HEADER.to_owned();
     for (at, variant) in report.variants.iter().enumerate() {
         for metric in Metric::ALL {

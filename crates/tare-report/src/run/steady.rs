@@ -3,6 +3,7 @@
 
 use tare_model::samples::LaunchLoad;
 use tare_model::sustained::Sustained;
+use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean};
 use tare_stats::sustained::{Agreement, Check, still_changes};
 
@@ -79,14 +80,14 @@ fn in_words(check: &Check) -> String {
 /// Work that a server does while others are measured is not in its price, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let all: Vec<Vec<Idle>> =
-        (0..evidence.facts.variants.len()).map(|variant| Idle::of(evidence, variant)).collect();
+        (0..evidence.plan.variants.len()).map(|variant| Idle::of(evidence, variant)).collect();
     let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
     let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
     let least = &all[least.unwrap_or(variant)];
     // What launches agree on: one that was disturbed says nothing of its server.
     let beyond = all[variant].iter().zip(least).map(|(mine, its)| mine.share() - its.share());
     let beyond: Vec<f64> = beyond.collect();
-    let tolerance = evidence.facts.question.tolerance;
+    let tolerance = evidence.question.tolerance;
     let Some(beyond) = Estimate::of_mean(&beyond, IDLE_LEVEL).filter(|beyond| beyond.n > 2) else {
         return Vec::new();
     };
@@ -94,8 +95,8 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         return Vec::new();
     }
     // A kernel of its own has timers of its own, and works at idle whatever was asked.
-    let place = evidence.facts.variants[variant].place.as_str();
-    let has_kernel = OWN_KERNEL.contains(&place) || place.starts_with("kata");
+    let place = evidence.plan.variants[variant].place.name();
+    let has_kernel = OWN_KERNEL.contains(&place.as_str()) || place.starts_with("kata");
     let is_void = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let severity = if is_void { Severity::Void } else { Severity::Warn };
     let Idle { idle, cpu, paid } = total(&variant);
@@ -159,7 +160,7 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
 /// Its cost still changed, against the baseline's, when the longest warm-up was over.
 pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
-    let pairs = of(evidence.facts.question.baseline).zip(of(variant));
+    let pairs = of(evidence.question.baseline).zip(of(variant));
     let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
         round.launch.as_ref()?.load.sustained.clone()
     };
@@ -212,8 +213,8 @@ fn cpus_of(cpus: usize) -> String {
 
 /// It answers its probe as the baseline does, and other requests otherwise.
 pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let facts = &evidence.facts.variants[variant];
-    if facts.may_differ.iter().any(|declared| declared == "body") {
+    let facts = &evidence.plan.variants[variant];
+    if facts.may_differ_in(Difference::Body) {
         return Vec::new();
     }
     let probes = evidence.totals[variant].launches.iter().filter_map(|l| l.probe.as_ref());

@@ -7,17 +7,18 @@ use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::WarmUp;
+use tare_report::run::guards::forbid_all;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
 use tare_stats::surveys::Surveys;
 use tare_stats::sustained::Agreement;
 use tare_stats::verdict::ROUNDS_MIN;
-use tare_stats::{Comparison, RoundDigest, analyse, digest};
+use tare_stats::{Comparison, Question, RoundDigest, analyse, digest};
 use tare_store::RunId;
 
 use super::outcome::Stopped;
-use super::plan::{question, sustained};
+use super::plan::sustained;
 use super::schedule::LONGER_MEAN;
 use super::window::{Window, edges};
 
@@ -90,14 +91,14 @@ impl<'a> Cell<'a> {
 
     fn verdict_on_going_on(&mut self) -> Option<Stopped> {
         let rounds = self.digests.len() as u32;
-        if rounds == PILOT_ROUNDS && super::finish::all_void(self.plan, &self.digests) {
+        if rounds == PILOT_ROUNDS && forbid_all(self.plan, &self.digests) {
             return Some(Stopped::Void);
         }
         if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
             return Some(Stopped::Rounds);
         }
         if self.plan.stop.rounds.is_none() && is_look(rounds) {
-            let analysis = analyse(&self.digests, &question(self.plan));
+            let analysis = analyse(&self.digests, &Question::of(self.plan));
             self.is_precise |= precise_enough(&analysis, self.plan.stop.precision);
         }
         (self.is_precise && !self.wants_check()).then_some(Stopped::Precision)
@@ -127,7 +128,7 @@ impl<'a> Cell<'a> {
             let check = comparison.sustained.as_ref();
             comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };
-        let analysis = analyse(&self.digests, &question(self.plan));
+        let analysis = analyse(&self.digests, &Question::of(self.plan));
         checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear)
     }
 

@@ -6,16 +6,12 @@ use std::sync::atomic::AtomicBool;
 
 use tare_io::time::wall_unix_ms;
 use tare_lab::machine::Machine;
-use tare_model::net::Protocol;
 use tare_model::plain;
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::samples::Round;
-use tare_model::servers::ServerSpec;
 use tare_report::form::Form;
-use tare_report::load::guards::Severity;
-use tare_report::run::build::{Asked, LoadFacts, RunFacts, VariantFacts, build};
+use tare_report::run::build::RunFacts;
 use tare_report::run::document::RunDocument;
-use tare_report::run::steady::MAY_PASS;
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::{self, Timeline};
@@ -28,7 +24,7 @@ use super::command;
 use super::gate::{self, Gate};
 use super::live::LiveTable;
 use super::outcome::Stopped;
-use super::plan::{check_machine, question};
+use super::plan::check_machine;
 use super::runner::{Runner, Start};
 use crate::failure::Failure;
 use crate::load::interrupt;
@@ -361,79 +357,16 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     Some(round)
 }
 
-/// Whether guards forbid a verdict on every variant.
-pub fn all_void(plan: &Plan, digests: &[RoundDigest]) -> bool {
-    let row = RunRow {
-        id: tare_store::RunId(0),
-        name: plan.name.clone(),
-        seed: plan.seed,
-        tare_version: String::new(),
-        started_unix_ms: 0,
-        stopped_by: None,
-        owner_pid: 0,
-        plan: String::new(),
-        machine: String::new(),
-        command: String::new(),
-        is_import: false,
-        variants: Vec::new(),
-        rounds: 0,
-        elapsed_ns: 0,
-    };
-    let mut report = build(&facts(plan, &row), digests);
-    report.guards.retain(|guard| !MAY_PASS.contains(&guard.code.as_str()));
-    let others = report.variants.iter().filter(|variant| !variant.baseline);
-    let mut whys = others.map(|variant| report.why_void(&variant.name));
-    whys.all(|guard| guard.is_some_and(|guard| guard.severity == Severity::Void))
-}
-
 pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
-    let variants = plan.variants.iter().map(|variant| VariantFacts {
-        name: variant.name.clone(),
-        launched: variant.server != ServerSpec::Up,
-        tls: variant.url.starts_with("https:"),
-        filter: variant.filter().map(|filter| filter.filter.name().to_owned()),
-        may_differ: variant.may_differ.iter().map(|d| d.word().to_owned()).collect(),
-        place: variant.place.name(),
-        client: variant.client.name(),
-    });
-    let skipped = plan.skipped.iter().map(|skipped| tare_report::run::Skipped {
-        name: skipped.name.clone(),
-        reason: skipped.reason.clone(),
-    });
     let stopped_by = row.stopped_by.clone();
-    let load = &plan.load;
     RunFacts {
         id: row.id.0,
-        name: plan.name.clone(),
-        seed: plan.seed,
         tare_version: row.tare_version.clone(),
         started_unix_ms: row.started_unix_ms,
         command: row.command.clone(),
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
-        plan: serde_json::from_str(&row.plan).unwrap_or_default(),
-        question: question(plan),
-        precision: plan.stop.precision,
-        variants: variants.collect(),
-        skipped: skipped.collect(),
-        load: LoadFacts {
-            path: plan.variants[plan.baseline()]
-                .url(1)
-                .map_or_else(|_| String::new(), |url| url.target),
-            asked: match load.protocol() {
-                Protocol::Http | Protocol::Messages { .. } => Asked::Replies,
-                Protocol::Stream { .. } => Asked::Streams,
-                Protocol::Calls { .. } => Asked::Calls,
-            },
-            open_loop: load.rate.is_some(),
-            rate_per_s: load.rate,
-            poisson: load.poisson,
-            connections: load.connections,
-            max_connections: load.max_connections.unwrap_or(load.connections),
-            new_connections: load.new_connections,
-            tls_resume: load.tls_resume,
-            workers: load.workers(),
-        },
-        exclusive: plan.is_exclusive(),
+        plan: PlanParts::clone(plan),
+        stored_plan: serde_json::from_str(&row.plan).unwrap_or_default(),
     }
 }

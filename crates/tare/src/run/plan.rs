@@ -6,23 +6,13 @@ use tare_lab::places;
 use tare_lab::{filters, servers};
 use tare_model::net::Protocol;
 use tare_model::places::ClientSpec;
-use tare_model::plan::{LEVEL, Plan, PlanParts};
+use tare_model::plan::{Plan, PlanParts};
 use tare_model::variant::{Skipped, Variant};
-use tare_stats::Question;
 use tare_stats::verdict::ROUNDS_MIN;
 
 use crate::failure::Failure;
 
 const SUSTAINED: DurationNs = DurationNs::from_secs(3);
-
-pub fn question(plan: &Plan) -> Question {
-    Question {
-        baseline: plan.baseline(),
-        metrics: plan.stop.metrics.clone(),
-        tolerance: plan.stop.tolerance,
-        level: LEVEL,
-    }
-}
 
 /// How long sustained load is, where there is any: only where a verdict can be had, and all
 /// variants can be loaded at once.
