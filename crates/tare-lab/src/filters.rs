@@ -132,10 +132,11 @@ fn built(name: &str) -> Result<PathBuf, LabError> {
     let all = folders.iter().map(|folder| folder.join(name));
     all.into_iter().find(|path| path.is_file()).ok_or_else(|| {
         let looked: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
-        LabError::Environment(format!(
-            "{name} is not built: make filters (looked in {})",
-            looked.join(", ")
-        ))
+        let looked = match looked.is_empty() {
+            true => String::new(),
+            false => format!(" (looked in {})", looked.join(", ")),
+        };
+        LabError::Environment(format!("{name} is not built: make filters{looked}"))
     })
 }
 

@@ -153,26 +153,26 @@ metrics! {
     /// CPU time of the server's processes over requests answered, ramp and drain in both.
     ServerCpu {
         key: "server_cpu_ns_per_request", word: "cpu", title: "CPU/request",
-        noun: "server CPU a request",
+        noun: "server CPU per request",
         unit: Time, basis: Basis::Cycle, phrase: Costs,
         number: |o| o.per_request(o.server?.cpu_ns),
     }
     ServerCpuUser {
         key: "server_cpu_user_ns_per_request", word: "cpu-user", title: "user CPU",
-        noun: "user CPU a request",
+        noun: "user CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.server?.user_ns),
     }
     ServerCpuSystem {
         key: "server_cpu_system_ns_per_request", word: "cpu-system", title: "system CPU",
-        noun: "system CPU a request",
+        noun: "system CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.server?.system_ns),
     }
     /// Times that the server's threads were put on a CPU, over requests answered.
     ServerSwitches {
         key: "server_switches_per_request", word: "switches", title: "switches",
-        noun: "context switches a request",
+        noun: "context switches per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.server?.switches?),
     }
@@ -197,7 +197,7 @@ metrics! {
     /// Packets that the server's place received and sent, over requests answered. What the kernel
     /// hands over in one piece (segmentation offload) counts once.
     Packets {
-        key: "packets_per_request", word: "packets", title: "packets", noun: "packets a request",
+        key: "packets_per_request", word: "packets", title: "packets", noun: "packets per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.server?.packets?),
     }

@@ -83,6 +83,13 @@ impl Limits {
     }
 }
 
+/// Whether a container runtime of that name brings a kernel of its own.
+fn brings_a_kernel(runtime: &str) -> bool {
+    ["runsc", "kata", "io.containerd.kata", "io.containerd.runsc"]
+        .into_iter()
+        .any(|name| runtime.starts_with(name))
+}
+
 /// What is known of a place before it is made.
 pub trait PlaceFacts {
     /// Its name in tables and messages.
@@ -110,6 +117,16 @@ pub trait PlaceFacts {
 
     fn network(&self) -> Network {
         Network::Bridge
+    }
+
+    /// It runs under a kernel of its own, which works at idle whatever is asked of its servers.
+    fn has_own_kernel(&self) -> bool {
+        false
+    }
+
+    /// Nothing in it can differ from start to start.
+    fn is_always_the_same(&self) -> bool {
+        false
     }
 
     /// Files that it names.

@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// What does this layer cost? tare puts the same load on servers and says what each costs, with an
-/// interval, or honestly that it cannot tell yet.
+/// What does this layer cost? tare puts the same load on several servers and reports what each
+/// costs, with a confidence interval, or that it is unresolved.
 #[derive(Parser)]
 #[command(name = "tare", version, max_term_width = 100)]
 struct Tare {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Limits, Network, PlaceFacts};
+use super::{Bytes, Limits, Network, PlaceFacts, brings_a_kernel};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,10 @@ impl PlaceFacts for ContainerSpec {
 
     fn limits(&self) -> Limits {
         Limits::of(self.cpus, self.memory)
+    }
+
+    fn has_own_kernel(&self) -> bool {
+        self.runtime.as_deref().is_some_and(brings_a_kernel)
     }
 
     fn has_our_programs(&self) -> bool {

@@ -52,6 +52,10 @@ impl PlaceFacts for NetnsSpec {
         Limits::of(self.cpus, self.memory)
     }
 
+    fn is_always_the_same(&self) -> bool {
+        true
+    }
+
     fn is_limited_by_group(&self) -> bool {
         true
     }

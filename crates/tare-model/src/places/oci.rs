@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Limits, PlaceFacts};
+use super::{Bytes, Limits, PlaceFacts, brings_a_kernel};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,10 @@ impl PlaceFacts for OciSpec {
 
     fn limits(&self) -> Limits {
         Limits::of(self.cpus, self.memory)
+    }
+
+    fn has_own_kernel(&self) -> bool {
+        brings_a_kernel(&self.name())
     }
 
     fn has_our_programs(&self) -> bool {

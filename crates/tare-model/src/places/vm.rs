@@ -119,6 +119,10 @@ impl PlaceFacts for VmSpec {
         Ok(())
     }
 
+    fn has_own_kernel(&self) -> bool {
+        true
+    }
+
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         let files = [&mut self.kernel, &mut self.modules, &mut self.firmware, &mut self.program];
         files.into_iter().flatten().chain(&mut self.programs).collect()

@@ -25,7 +25,7 @@ pub fn render(document: &ImportDocument) -> String {
     page.section("The lines they were read from", &sources);
     let kept = match document.run {
         0 => "not kept (--dry-run)".to_owned(),
-        run => format!("kept as run {run}"),
+        run => format!("stored as run {run}"),
     };
     let facts = format!(
         "{}; read {} UTC by tare {}, {kept}.",

@@ -85,7 +85,7 @@ fn sentence(document: &PairDocument, change: &Change) -> String {
             document.tolerance * 100.0
         ),
         Verdict::Unresolved => {
-            format!("whether {whom} has changed in {what} is not resolved: {by}")
+            format!("{whom}: change in {what} unresolved: {by}")
         }
         Verdict::Void => {
             let guards = document.guards.iter();

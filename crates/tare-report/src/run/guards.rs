@@ -491,7 +491,7 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         return Vec::new();
     }
     let text = format!(
-        "it ended after {rounds} rounds; before {} nothing is concluded",
+        "only {rounds} rounds; a verdict needs at least {}",
         tare_stats::verdict::ROUNDS_MIN
     );
     guard("few-rounds", Severity::Note, None, text)

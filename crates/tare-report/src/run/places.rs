@@ -24,10 +24,11 @@ pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
 pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches = evidence.totals[variant].launches.iter().filter(|launch| launch.fresh).count();
     let starts = place_launches(evidence, variant);
-    let place = evidence.plan.variants[variant].place.name();
-    if starts == 0 || starts as usize >= launches || place == "netns" {
+    let place = evidence.plan.variants[variant].place.facts();
+    if starts == 0 || starts as usize >= launches || place.is_always_the_same() {
         return Vec::new();
     }
+    let place = place.name();
     let times = |n: usize| if n == 1 { "once".to_owned() } else { format!("{n} times") };
     let text = format!(
         "its server was started {}, its place ({place}) {}: what a start of the place changes is \

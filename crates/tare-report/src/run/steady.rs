@@ -22,7 +22,6 @@ const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
 /// How sure that has to be.
 const IDLE_LEVEL: f64 = 0.99;
-const OWN_KERNEL: [&str; 4] = ["vm", "tdx", "sev-snp", "runsc"];
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
@@ -95,8 +94,7 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         return Vec::new();
     }
     // A kernel of its own has timers of its own, and works at idle whatever was asked.
-    let place = evidence.plan.variants[variant].place.name();
-    let has_kernel = OWN_KERNEL.contains(&place.as_str()) || place.starts_with("kata");
+    let has_kernel = evidence.plan.variants[variant].place.facts().has_own_kernel();
     let is_void = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let severity = if is_void { Severity::Void } else { Severity::Warn };
     let Idle { idle, cpu, paid } = total(&variant);
@@ -300,18 +298,20 @@ pub fn exposed(report: &RunReport) -> String {
     let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
     text += &match sustained {
         0 if is_cold => String::new(),
-        0 => "; no sustained load: what needs longer than a slice was not seen".to_owned(),
+        0 => "; no sustained load: effects longer than a slice were not measured".to_owned(),
         n => {
             let ns = seconds(least(|exposure| exposure.sustained_ns));
             let launches = counted(n.into(), "launch", "launches");
-            format!("; {launches} had {ns} of sustained load: what comes less often was not seen")
+            format!(
+                "; {launches} had {ns} of sustained load: effects that occur less often were not measured"
+            )
         }
     };
     let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
     if launches > 0 {
         // What is that common stays away from all of them in one run of twenty.
         let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
-        text += &format!("; kinds of launches rarer than {} may not have come", percent(rare));
+        text += &format!("; launch effects rarer than {} may have been missed", percent(rare));
     }
     text
 }
@@ -341,7 +341,7 @@ pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<Strin
     let Bounds { lower, upper, .. } = check.overhead_percent;
     let is_known = upper - lower <= WIDE * tolerance * 100.0;
     Some(match check.agrees {
-        Some(_) if is_known => format!("sustained load says {shown}"),
-        _ => format!("sustained load says {shown}, which is too little known to confirm it"),
+        Some(_) if is_known => format!("under sustained load: {shown}"),
+        _ => format!("under sustained load: {shown}, too imprecise to confirm it"),
     })
 }

@@ -286,7 +286,7 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
         Verdict::Unresolved => {
             let more = forecast(report, comparison);
             format!(
-                "{name} against {baseline} in {} is not resolved: {} % ({interval}){more}",
+                "{name} vs. {baseline}: {} overhead unresolved, {} % ({interval}){more}",
                 noun(comparison.metric),
                 signed(point),
             )
@@ -413,7 +413,7 @@ fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
     }
 }
 
-pub(crate) fn signed(value: f64) -> String {
+pub fn signed(value: f64) -> String {
     let sign = if value < 0.0 { "−" } else { "+" };
     format!("{sign}{}", digits(value.abs()))
 }
@@ -472,8 +472,8 @@ fn stopped(run: &Run) -> String {
     let precision = digits(run.precision * 100.0);
     match run.stopped_by.as_str() {
         "precision" => format!("stopped: every interval asked for is ± {precision} % or narrower"),
-        "max-time" => format!("stopped by the time limit, before ± {precision} %"),
-        "rounds" => "stopped after as many rounds as asked".into(),
+        "max-time" => format!("stopped by the time limit before reaching ± {precision} %"),
+        "rounds" => "stopped by --rounds".into(),
         "void" => "stopped: no verdict is allowed".into(),
         "interrupted" => "interrupted".into(),
         "failed" => format!("ended by a failure (why: tare runs --events {})", run.id),

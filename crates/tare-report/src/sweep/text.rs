@@ -334,7 +334,7 @@ fn ending(sweep: &Sweep) -> String {
     let (from, to) = (first.report.run.id, last.report.run.id);
     format!(
         "{cells} cells of {rounds} rounds each, on the same launches, in {took}; {precise} of them \
-         are as precise as asked; intervals are 95 %; seed {seed}\nkept as runs {from} to {to}, \
-         again: tare report {from}-{to}; one of them in full: tare report {from}"
+         are as precise as asked; intervals are 95 %; seed {seed}\nstored as runs {from} to {to}; \
+         show them: tare report {from}-{to}; one of them in full: tare report {from}"
     )
 }

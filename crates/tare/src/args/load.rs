@@ -16,12 +16,12 @@ use super::words::{cpu_list, duration, positive_duration};
 /// Each flag is a field of [`LoadSpec`].
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
-    /// Connections kept open, or requests at a time with --new-connections
+    /// Connections to keep open; with --new-connections, concurrent requests
     #[arg(short, long, value_name = "N", default_value_t = CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// Threads; default: one for each of --cpus, or else half of the CPUs, which leaves the others
-    /// to the server
+    /// Threads; default: one per CPU in --cpus, else half of all CPUs, leaving the rest to the
+    /// server
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Open loop: requests per second, evenly spaced
@@ -43,11 +43,10 @@ pub struct LoadArgs {
     /// Request method
     #[arg(short = 'X', long, value_name = "NAME")]
     method: Option<String>,
-    /// Request header, 'Name: value'; can be given several times. In tare compare, 'VARIANT:Name:
-    /// value' applies to one variant
+    /// Request header, 'Name: value'; repeatable
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
-    /// Request body; the method defaults to POST with it
+    /// Request body; makes POST the default method
     #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
     body: Option<String>,
     /// Request body from a file
@@ -57,7 +56,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "STATUS", default_value = EXPECT_STATUS, value_parser = StatusSet::check)]
     expect_status: String,
 
-    /// Source address; can be given several times, for use in turn
+    /// Source address; repeatable, used in turn
     #[arg(long, value_name = "IP")]
     bind: Vec<IpAddr>,
     /// Only IPv4 addresses of the host
@@ -93,7 +92,7 @@ pub struct LoadArgs {
     tls_resume: bool,
 
     /// Open loop: poll instead of sleeping when the next request is due within this time; precise,
-    /// but keeps a CPU busy above 1,000 requests/s per thread; default: 1ms
+    /// but above 1,000 requests/s per thread it keeps a CPU busy; default: 1ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     spin: Option<DurationNs>,
     /// CPUs to pin the threads to: 0,2-3

@@ -9,7 +9,7 @@ use crate::run::places::journal_folder;
 
 /// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
 ///
-/// Runs remove everything they created when they end, also after errors and signals; only kill -9
+/// When they end, even after errors and signals, runs remove everything they created; only kill -9
 /// and crashes leave something behind. What belongs to a running tare, or was not created by tare,
 /// is not touched.
 ///

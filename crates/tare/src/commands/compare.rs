@@ -31,6 +31,8 @@ use crate::run::plan::check_machine;
 ///
 /// Example: tare compare a=http://127.0.0.1:8081/ b=http://127.0.0.1:8082/ -c 20
 ///
+/// Headers for one variant only: -H 'NAME:Header: value'.
+///
 /// Example: tare compare --launch old='./server-1.0 --port {port}' --launch new='./server-1.1
 /// --port {port}' --fail-if 'throughput > 3%'
 #[derive(Args)]
@@ -39,8 +41,8 @@ pub struct Compare {
     /// [NAME=]http://host:port/path; with --launch, {port} is a port that tare chooses
     #[arg(value_name = "[NAME=]URL")]
     variants: Vec<String>,
-    /// NAME='command': start this server in each round, and stop it; can be given several times.
-    /// The URL defaults to http://127.0.0.1:{port}/
+    /// NAME='command': start this server in each round, and stop it; repeatable. The URL defaults
+    /// to http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
     launch: Vec<String>,
     /// Time limit for a server's first good reply
@@ -57,7 +59,6 @@ pub struct Compare {
     #[arg(long)]
     exclusive: bool,
 
-    // A header of one variant only is written 'NAME:Header: value'.
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -75,7 +76,7 @@ pub struct Compare {
 /// When to stop, and what decides.
 #[derive(Args)]
 pub struct Choices {
-    /// Stop when every interval is ± this or narrower; default: 2%
+    /// Stop when every interval is within ± this; default: 2%
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
     /// Treat differences up to this as the same; default: the precision
@@ -87,8 +88,8 @@ pub struct Choices {
     /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Metrics to resolve: throughput, p50, p99, cpu, … (an invalid name lists them all); default:
-    /// throughput, or p50 with --rate
+    /// Metrics to resolve: throughput, p50, p99, cpu, … (to list all, pass an invalid name);
+    /// default: throughput, or p50 with --rate
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Metric::parse)]
     metric: Vec<Metric>,
     /// Length of a slice; default: determined in the first round
@@ -107,7 +108,7 @@ pub struct Choices {
     /// No sustained load: effects that take longer than a slice are then missed
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
-    /// Measure cold servers: only the first load of each launch counts, for a time (200ms) or a
+    /// Measure cold servers: count only the first load of each launch, given as a time (200ms) or
     /// number of requests (5000)
     #[arg(long, value_name = "AMOUNT", value_parser = Cold::parse,
           conflicts_with_all = ["slice", "warmup", "warmup_max", "sustained", "cycles"])]
@@ -123,13 +124,13 @@ pub struct Choices {
 /// Where results go.
 #[derive(Args)]
 pub struct OutputArgs {
-    /// Exit with 1 if the whole interval of an overhead is beyond this limit: 'p99 > 5%', 'NAME:
-    /// cpu > 3%'; 'unresolved' exits with 5; can be given several times
-    #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
+    /// Exit with 1 if an overhead's entire interval exceeds this limit: 'p99 > 5%', 'NAME: cpu >
+    /// 3%'; 'unresolved' exits with 5; repeatable
+    #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
     #[command(flatten)]
     forms: FormFiles,
-    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
+    /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// No progress output
@@ -205,7 +206,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let all: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
     let mut plan = PlanParts {
-        name: args.name.clone().unwrap_or_else(|| all.join(" against ")),
+        name: args.name.clone().unwrap_or_else(|| all.join(" vs. ")),
         seed: random_seed(),
         stop: Stop {
             precision: PRECISION,

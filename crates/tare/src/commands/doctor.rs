@@ -17,6 +17,7 @@ use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::plan::{Plan, PlanParts, Slices, Stop};
 use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
+use tare_report::run::words::signed;
 use tare_report::units::{bytes, count, percent};
 use tare_store::Store;
 
@@ -77,28 +78,32 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
 
 type Line = (&'static str, String);
 
+fn cpus_in_words(cpus: &[usize]) -> String {
+    let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, list.join(", "))
+}
+
 fn machine() -> Vec<Line> {
     let machine = Machine::look();
     let kind = if machine.virtual_machine { ", a virtual machine" } else { "" };
     let memory = bytes(machine.memory_bytes as f64);
     let cpus = machine.cpus.len();
     let governor = match machine.governor.as_deref() {
-        Some("performance") => "governed for performance".to_owned(),
+        Some("performance") => "governor: performance".to_owned(),
         Some(other) => format!(
-            "governed by '{other}': their speed changes under way (cpupower frequency-set -g \
-             performance)"
+            "governor: {other}; CPU speed varies (fix: cpupower frequency-set -g performance)"
         ),
-        None => "who governs their speed is not told here".to_owned(),
+        None => "frequency governor unknown".to_owned(),
     };
     let (load, servers) = divide_cpus(None, None, None);
     let division = match cpus {
-        1 => "one CPU for load and servers: what one takes the other lacks".to_owned(),
-        _ => format!("load goes to CPUs {load:?}, servers to {servers:?}"),
+        1 => "load and servers share the only CPU".to_owned(),
+        _ => format!("load: {}; servers: {}", cpus_in_words(&load), cpus_in_words(&servers)),
     };
     vec![
         ("machine", format!("{}, {}, {memory}{kind}", machine.system, machine.kernel)),
         ("CPUs", format!("{cpus} × {}; {governor}", machine.cpu_model)),
-        ("division", division),
+        ("CPU split", division),
         ("steal", format!("{} of CPU time since boot", percent(steal_share()))),
     ]
 }
@@ -114,14 +119,14 @@ fn kernel() -> Vec<Line> {
     };
     let root = match process::is_root() {
         true => "yes",
-        false => "no; comparing on this host needs none",
+        false => "no; not needed to compare on this host",
     };
     let files = system::raise_open_files(FILES_WANTED);
     let ports = local_ports().map_or("not told".to_owned(), |(low, high)| {
         let n = high - low + 1;
         format!(
-            "{low} to {high}: about {}/s new connections to one address last, as each port rests \
-             for a minute",
+            "{low} to {high}: at most {} new connections/s to one address, as a closed port is \
+             unusable for a minute",
             count(u64::from(n / 60))
         )
     });
@@ -138,8 +143,8 @@ fn cgroups() -> Result<String, Failure> {
     let journal = Journal::create(&journal_folder()?)?;
     let name = format!("doctor-{}", std::process::id());
     Ok(match Cgroup::make(&name, &journal)? {
-        Ok(_) => "can be made: servers' CPU time is read from their group".to_owned(),
-        Err(why) => format!("no: {why}; servers' CPU time is read process by process"),
+        Ok(_) => "available; servers' CPU time is read per cgroup".to_owned(),
+        Err(why) => format!("no: {why}; CPU time is read per process"),
     })
 }
 
@@ -147,14 +152,24 @@ fn cgroups() -> Result<String, Failure> {
 const FILES_WANTED: u64 = 100_000;
 
 fn programs_found() -> Vec<Line> {
-    let known: [(&[&str], &str, &str); 3] = [
+    let known: [(&[&str], &str, &str); 5] = [
         (&["nginx"], "-v", "server"),
         (&["apache2", "httpd"], "-v", "server"),
+        (&["caddy"], "version", "server"),
+        (&["haproxy"], "-v", "server"),
         (&["wrk"], "--version", "make bench"),
     ];
     let line = |(names, flag, what): &(&[&str], &str, &str)| {
         let text = match programs::find(names) {
-            Some(path) => programs::version(&path, flag).unwrap_or_else(|| "there".into()),
+            Some(path) => {
+                let version = programs::version(&path, flag).unwrap_or_default();
+                // Some print a bare number.
+                match version.starts_with(|c: char| c.is_ascii_digit()) {
+                    true => format!("{} {version}", names[0]),
+                    false if version.is_empty() => path.display().to_string(),
+                    false => version,
+                }
+            }
             None => format!("{} is not installed ({what})", names.join(" or ")),
         };
         ("program", text)
@@ -251,10 +266,10 @@ fn noise(
     };
     let bounds = comparison.overhead_percent;
     Ok(format!(
-        "{name}: on this machine, {time} resolve ± {:.1} % (two identical ones: {:+.1} %, {} \
+        "{name}: on this machine, {time} resolves ± {:.1} % (two identical servers: {} %, {} \
          launches each)",
         (bounds.upper - bounds.lower) / 2.0,
-        bounds.point,
+        signed(bounds.point),
         report.run.rounds
     ))
 }

@@ -47,7 +47,7 @@ pub struct Import {
     dry_run: bool,
     #[command(flatten)]
     forms: FormFiles,
-    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
+    /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
     };
     let run = Store::open(&path)?.add_import(&new, &import.json())?;
     let document = ImportDocument::new(import, run.0, now, version);
-    let kept = format!("kept as run {run} in {}; again: tare report {run}\n", path.display());
+    let kept = format!("stored as run {run} in {}; show it: tare report {run}\n", path.display());
     outputs.write(&document, Some(&kept))
 }
 

@@ -30,7 +30,7 @@ use crate::load::plan::{random_seed, resolve};
 ///
 /// Closed loop by default: each connection sends its next request after the reply. With --rate or
 /// --stages the loop is open: requests are due at fixed times, none is skipped, and latency counts
-/// from the time each was due. Exits with 6 if a guard makes the result void.
+/// from the time each was due. Exits with 6 if a check makes the result void.
 ///
 /// Example: tare load http://127.0.0.1:8080/ -c 50 -d 30s --rate 10k
 #[derive(Args)]
@@ -55,13 +55,13 @@ pub struct Load {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     warmup: Option<DurationNs>,
 
-    /// File with one URL or path per line, requested in turn; all on the server of the first
+    /// File with one URL or path per line, requested in turn; all on the first URL's server
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
     /// With --urls: request them in random order
     #[arg(long, requires = "urls")]
     random_order: bool,
-    /// Connect to this unix socket instead of the URL's host
+    /// Connect to this Unix socket instead of the URL's host
     #[arg(long, value_name = "PATH", conflicts_with = "bind")]
     unix_socket: Option<PathBuf>,
     /// Write results as JSON to this file, or to standard output with -

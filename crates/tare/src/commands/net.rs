@@ -42,8 +42,8 @@ pub struct Net {
     /// tcp_stream
     #[arg(value_name = "TEST", value_parser = NetTest::parse)]
     tests: Vec<NetTest>,
-    /// Message sizes: 64, 4K, a list, or 1:256K:*64; default: 1 for exchanges, 64K for TCP streams,
-    /// 1K for UDP streams
+    /// Message sizes: 64, 4K, a list, or 1:256K:*64; default: 1 for round trips, 64K for TCP
+    /// streams, 1K for UDP streams
     #[arg(short, long, value_name = "SIZES", value_parser = size_list)]
     message: Option<Sizes>,
     /// Size of replies; default: the size of the message (always, over UDP)
@@ -74,13 +74,13 @@ pub struct Net {
     /// Reply timeout, after which a UDP message counts as lost; default: 1s over UDP, 10s over TCP
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     timeout: Option<DurationNs>,
-    /// TCP_NODELAY: on or off; default: on for exchanges, off for streams
+    /// TCP_NODELAY: on or off; default: on for round trips, off for streams
     #[arg(long, value_name = "WORD", value_parser = on_off)]
     nodelay: Option<bool>,
     /// Socket buffer size on this side (or of --serve); default: the kernel's
     #[arg(long, value_name = "SIZE", value_parser = size)]
     socket_buffer: Option<u32>,
-    /// Source address; can be given several times, for use in turn
+    /// Source address; repeatable, used in turn
     #[arg(long, value_name = "IP")]
     bind: Vec<IpAddr>,
     /// CPUs to pin the threads to: 0,2-3
@@ -96,13 +96,13 @@ pub struct Net {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Serve as the endpoint for everyone who can reach it: only on networks you trust
+    /// Run the endpoint, open to anyone who can reach it; use only on trusted networks
     #[arg(long, conflicts_with_all = ["host", "tests", "message", "reply", "rate", "json"])]
     serve: bool,
     /// With --serve: address and port, for TCP and UDP
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:12865", requires = "serve")]
     listen: SocketAddr,
-    /// With --serve: also make system calls on request (for tare sys in places)
+    /// With --serve: also make system calls on request (for tests in containers and VMs)
     #[arg(long, requires = "serve")]
     calls: bool,
     /// With --serve: wait before each reply, for testing

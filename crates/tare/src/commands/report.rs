@@ -21,9 +21,9 @@ use crate::run::finish::{document_of, plan_of};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
 
-/// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' forms
+/// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' formats
 ///
-/// Made from the stored slices alone: the same run gives the same report, to the byte.
+/// Uses only the stored slices: the same run gives a byte-identical report.
 ///
 /// With two runs, shows what has changed from the first to the second. Variants are compared by
 /// their ratio to the baseline, which cancels drift of the machine between the runs.
@@ -37,7 +37,7 @@ pub struct Report {
     /// Number of the run, or 'last'; 3-8 are the runs of a sweep
     #[arg(value_name = "RUN")]
     run: String,
-    /// Later run to compare with the first; gates then apply to the change
+    /// Later run to compare with the first; --fail-if then applies to the change
     #[arg(value_name = "LATER")]
     later: Option<String>,
     /// Write the report as JSON to this file, or to standard output
@@ -49,24 +49,23 @@ pub struct Report {
     /// Write the report as CSV to this file, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     csv: Option<PathBuf>,
-    /// Write the report as one HTML file with pictures, or to standard output
+    /// Write the report as one HTML file with charts, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     html: Option<PathBuf>,
     /// Write this format to standard output: any of the above, rounds-csv (the values behind a
-    /// run's intervals, one row per round), openmetrics (Prometheus' text), fortio-csv (the table
-    /// of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service Mesh Performance),
-    /// bpftime-json (the result file of bpftime's nginx benchmark)
-    #[arg(long, value_name = "FORM", value_parser = Form::parse,
+    /// run's intervals, one row per round), openmetrics (Prometheus text format), fortio-csv (the
+    /// table of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service Mesh
+    /// Performance), bpftime-json (the result file of bpftime's nginx benchmark)
+    #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,
     /// Variant to compare the others with; default: the run's own baseline
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Exit with 1 if the whole interval of an overhead is beyond this limit; see tare compare
-    /// --help
-    #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
+    /// Exit with 1 if an overhead's entire interval exceeds this limit; see tare compare --help
+    #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
-    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
+    /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use crate::load::outputs::print;
 use crate::run::finish::is_running;
 use crate::run::places::store_path;
 
-/// List stored runs, newest first; delete some
+/// List or delete stored runs
 ///
 /// Example: tare runs wasm
 ///
@@ -20,7 +20,7 @@ use crate::run::places::store_path;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Runs {
-    /// Only runs with this text in their name or a variant's
+    /// Only runs whose name, or a variant's name, contains this
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
     /// Delete these runs and all their data
@@ -29,7 +29,7 @@ pub struct Runs {
     /// Print the log of this run: tare's decisions and the servers' output
     #[arg(long, value_name = "RUN", conflicts_with = "contains")]
     events: Option<String>,
-    /// Database of runs; default: $TARE_STORE, or tare.db in your data directory
+    /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ fn list(runs: &[RunRow], path: &std::path::Path) -> String {
     }
     let line = |run: &RunRow| {
         let state = match (&run.stopped_by, is_running(run)) {
-            (Some(word), _) => word.clone(),
+            (Some(word), _) => ended(word).to_owned(),
             (None, true) => "running".into(),
             (None, false) => "killed".into(),
         };
@@ -94,4 +94,13 @@ fn list(runs: &[RunRow], path: &std::path::Path) -> String {
         )
     };
     runs.iter().map(line).collect()
+}
+
+/// Why a run ended, beside a number of rounds.
+fn ended(word: &str) -> &str {
+    match word {
+        "rounds" => "round limit",
+        "max-time" => "time limit",
+        word => word,
+    }
 }

@@ -38,14 +38,14 @@ pub struct Sys {
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(2..=10_000))]
     launches: u32,
-    /// Time for all of them
+    /// Total time for all launches
     #[arg(short, long, value_name = "DURATION", default_value = "10s",
           value_parser = positive_duration)]
     duration: DurationNs,
     /// Also print UnixBench's line and index of its system-call mix
     #[arg(long)]
     unixbench: bool,
-    /// Number of processes at a time, like UnixBench's copies; the index is for all together
+    /// Number of processes at a time, like UnixBench's copies; the index covers all of them
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     copies: u32,

@@ -17,7 +17,7 @@ use crate::args::words::{cpu_list, duration};
 use crate::failure::Failure;
 use crate::load::outputs::print;
 
-/// A server with exactly known costs and latencies, for testing load generators
+/// Run a server with exactly known costs and latencies, for testing load generators
 ///
 /// Answers every path; /stats returns exact counters (requests to /stats are counted separately).
 ///

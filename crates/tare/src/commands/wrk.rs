@@ -26,11 +26,11 @@ use crate::load::outputs::{print, tell};
 use crate::load::plan::{random_seed, resolve};
 use tare_model::text::si_number;
 
-/// wrk's and wrk2's flags, scripts and output, with tare's measurement behind them
+/// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
 /// No sample is corrected or invented: latency is what each request took, with -R from the moment
-/// it was due. What wrk would have kept silent about is said on standard error. Called through a
-/// link named wrk or wrk2, tare is this command.
+/// it was due. Problems that wrk would not report go to standard error. Invoked through a link
+/// named wrk or wrk2, tare runs this command.
 ///
 /// Example: tare wrk -t2 -c100 -d30s --latency http://127.0.0.1:8080/
 #[derive(Args)]
@@ -48,7 +48,7 @@ pub struct Wrk {
     /// Lua script
     #[arg(short, long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Request header, 'Name: value'; may be repeated
+    /// Request header, 'Name: value'; repeatable
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     headers: Vec<String>,
     /// Print the latency distribution
@@ -57,22 +57,23 @@ pub struct Wrk {
     /// wrk2: also print latencies without the time spent waiting to be sent
     #[arg(short = 'U', long = "u_latency")]
     u_latency: bool,
-    /// wrk2: accepted; latency is always taken for each reply
+    /// wrk2: accepted, no effect; latency is always per reply
     #[arg(short = 'B', long = "batch_latency")]
     batch_latency: bool,
     /// Request timeout
     #[arg(long, value_name = "T", default_value = "2s", value_parser = wrk_time)]
     timeout: DurationNs,
-    /// wrk2: requests a second
+    /// wrk2: requests per second
     #[arg(short = 'R', long, value_name = "N", value_parser = si_number)]
     rate: Option<f64>,
-    /// Most bytes of reply bodies kept at a time for a script's response(), on all connections
-    /// together: 64K, 256M; replies over it count as read errors
+    /// Limit on reply-body bytes buffered for a script's response(), across all connections: 64K,
+    /// 256M; replies beyond it count as read errors
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = body_size)]
     max_body: u64,
     /// Print the version
     #[arg(short = 'v', long = "version")]
     version: bool,
+    /// http:// or https://host:port/path
     #[arg(value_name = "URL", required_unless_present = "version")]
     url: Option<String>,
     /// Arguments of the script
@@ -92,7 +93,7 @@ struct Linked {
 pub fn run_linked(name: &str) -> Result<(), Failure> {
     let linked = Linked::try_parse().map_err(super::one_line)?;
     if name == "wrk2" && linked.wrk.rate.is_none() && !linked.wrk.version {
-        return Err(Failure::Usage("wrk2 needs a rate: give -R, requests a second".into()));
+        return Err(Failure::Usage("wrk2 needs a rate: give -R, requests per second".into()));
     }
     run(&linked.wrk)
 }

@@ -271,7 +271,7 @@ pub fn measure(
 }
 
 fn kept(row: &RunRow, store: &Path) -> String {
-    format!("kept as run {} in {}; again: tare report {}\n", row.id, store.display(), row.id)
+    format!("stored as run {} in {}; show it: tare report {}\n", row.id, store.display(), row.id)
 }
 
 /// A process of that number lives, and is tare: good enough to say "being measured".

@@ -61,12 +61,13 @@ impl LiveTable {
             return;
         }
         let report = build(&self.facts[cell], digests);
+        let rounds = self.facts[cell].plan.stop.rounds;
         let is_sweep = self.facts.len() > 1;
         // Standard error may be gone; the run goes on.
         let mut err = std::io::stderr().lock();
         let every = match self.style {
             Style::Table => {
-                let mut lines = frame(&report);
+                let mut lines = frame(&report, rounds);
                 if is_sweep {
                     lines.insert(0, format!("  {}", report.run.name));
                 }
@@ -81,7 +82,7 @@ impl LiveTable {
             }
             _ => {
                 let name = if is_sweep { format!("{}: ", report.run.name) } else { String::new() };
-                let _ = writeln!(err, "{}", plain::line(&line(&report, &name)));
+                let _ = writeln!(err, "{}", plain::line(&line(&report, &name, rounds)));
                 LINE_EVERY
             }
         };
@@ -103,12 +104,12 @@ impl LiveTable {
     }
 }
 
-fn frame(report: &RunReport) -> Vec<String> {
+fn frame(report: &RunReport, rounds: Option<u32>) -> Vec<String> {
     // A line that wraps would spoil the counting of lines.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
     let (mut lines, _) = fitted(table(report), width, &titles_of_asked(report));
     lines.push(String::new());
-    lines.push(format!("  {}", progress(report)));
+    lines.push(format!("  {}", progress(report, rounds)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
     lines.extend(graver.take(GUARDS_SHOWN).map(|guard| {
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
@@ -120,7 +121,7 @@ fn frame(report: &RunReport) -> Vec<String> {
 const GUARDS_SHOWN: usize = 3;
 const WIDTH: usize = 79;
 
-fn line(report: &RunReport, name: &str) -> String {
+fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
     let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
     let words = |c: &Comparison| {
         let (metric, verdict) = (c.metric.word(), c.verdict.word());
@@ -135,18 +136,21 @@ fn line(report: &RunReport, name: &str) -> String {
         let widest = widest.map_or(String::new(), |comparison| words(comparison));
         format!("{decided} of {} resolved; widest: {widest}", asked.len())
     };
-    format!("tare: {name}{}: {told}", progress(report))
+    format!("tare: {name}{}: {told}", progress(report, rounds))
 }
 
 /// Of more comparisons than these, a line tells only how many are resolved, and the widest.
 const TOLD_ALL: usize = 4;
 
-fn progress(report: &RunReport) -> String {
+/// `round 12, 9 s, about 20 s more`; `round 2 of 6, 2 s` where rounds end it.
+fn progress(report: &RunReport, rounds: Option<u32>) -> String {
     let run = &report.run;
-    let left = match run.seconds_needed {
-        Some(seconds) if run.rounds > 1 => format!("about {} more", time(seconds)),
-        _ => "nearly done".into(),
-    };
     let spent = time(run.elapsed_ms as f64 / 1000.0);
-    format!("round {}, {spent}, {left}", run.rounds)
+    match (rounds, run.seconds_needed) {
+        (Some(most), _) => format!("round {} of {most}, {spent}", run.rounds),
+        (None, Some(seconds)) if run.rounds > 1 => {
+            format!("round {}, {spent}, about {} more", run.rounds, time(seconds))
+        }
+        (None, _) => format!("round {}, {spent}", run.rounds),
+    }
 }

@@ -91,7 +91,7 @@ fn the_report_is_made_from_the_store_alone_and_always_the_same() {
     args.extend(["--json", str(&json), "--seed", "42", "--name", "twins"]);
     let all: Vec<&str> = std::iter::once("compare").chain(args).collect();
     let shown = desk.tare(&all).success();
-    assert!(shown.stdout.contains("kept as run 1 in "), "{}", shown.story());
+    assert!(shown.stdout.contains("stored as run 1 in "), "{}", shown.story());
     let first = std::fs::read_to_string(&json).unwrap();
     for which in ["1", "last"] {
         let again = desk.tare(&["report", which, "--json"]).success();
@@ -128,7 +128,7 @@ fn bare_urls_are_compared_and_it_says_what_that_does_not_cover() {
     assert!(told.text.contains("--launch mine='command'"), "{told:?}");
     assert_eq!(report.variant("theirs").unwrap().launches, 0);
     assert_eq!(asked(&report).verdict, Verdict::Unresolved, "six rounds conclude nothing");
-    assert!(guard(&report, "few-rounds").text.contains("before 20 nothing is concluded"));
+    assert!(guard(&report, "few-rounds").text.contains("a verdict needs at least 20"));
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn an_interrupted_run_keeps_what_it_measured_and_goes_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("; interrupted; seed 9") && text.contains("kept as run 1"), "{text}");
+    assert!(text.contains("; interrupted; seed 9") && text.contains("stored as run 1"), "{text}");
     let rounds = read(desk.tare(&["report", "1", "--json"]).success()).run.rounds;
     assert!(rounds > 0);
     let more = (rounds + 3).to_string();

@@ -92,7 +92,7 @@ fn the_page_of_evidence_is_what_the_audit_says() {
 fn what_is_kept_is_reported_again_to_the_byte() {
     let desk = Desk::new("import-kept");
     let first = desk.import(&["docs/evidence/filters.json", "--name", "filters"]).success().stdout;
-    let (report, kept) = first.split_once("kept as run ").unwrap();
+    let (report, kept) = first.split_once("stored as run ").unwrap();
     assert!(kept.starts_with("1 in "), "{kept}");
     assert_eq!(desk.tare(&["report", "1"]).success().stdout, report);
     for form in ["json", "markdown", "csv", "html"] {
