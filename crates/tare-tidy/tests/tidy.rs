@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use tare_tidy::dependencies::{Metadata, Rules};
-use tare_tidy::{root, sources};
+use tare_tidy::{arrows, root, sources};
 
 #[test]
 fn sources_keep_the_house_rules() {
@@ -35,6 +35,16 @@ fn dependencies_are_allowed() {
     let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
     assert!(metadata.packages.len() > 50, "only {} packages", metadata.packages.len());
     let complaints = rules.check(&metadata);
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn crates_build_on_those_below() {
+    let mut complaints = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let manifest = std::fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap();
+        complaints.extend(arrows::check(&manifest).unwrap());
+    }
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 

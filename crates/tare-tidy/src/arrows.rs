@@ -1,0 +1,76 @@
+//! Which of our crates may build on which: arrows point down, and some crates stay pure.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// From the bottom up: a crate may build on those of lower floors only.
+const FLOORS: [&[&str]; 7] = [
+    &["tare-io", "tare-tidy"],
+    &["tare-model"],
+    &["tare-stats", "tare-store", "tare-load"],
+    &["tare-import", "tare-lab", "tare-target", "tare-wrk"],
+    &["tare-report", "tare-agent"],
+    &["tare-sim"],
+    &["tare"],
+];
+
+/// What a crate must not know, although it stands below.
+const APART: [(&str, &[&str]); 5] = [
+    ("tare-stats", &["tare-load", "tare-store"]),
+    ("tare-load", &["tare-stats", "tare-store"]),
+    ("tare-lab", &["tare-stats", "tare-store"]),
+    ("tare-import", &["tare-load", "tare-store"]),
+    ("tare-report", &["tare-load", "tare-store", "tare-lab"]),
+];
+
+/// The part of a manifest that is looked at.
+#[derive(Deserialize)]
+struct Manifest {
+    package: Package,
+    #[serde(default)]
+    dependencies: BTreeMap<String, toml::Value>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+}
+
+fn floor(name: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| floor.contains(&name))
+}
+
+/// Complaints about a crate's manifest.
+pub fn check(manifest: &str) -> Result<Vec<String>, toml::de::Error> {
+    let Manifest { package: Package { name }, dependencies } = toml::from_str(manifest)?;
+    let Some(own) = floor(&name) else {
+        return Ok(vec![format!("{name}: it has no floor in tare-tidy/src/arrows.rs")]);
+    };
+    let apart = APART.iter().find(|(other, _)| *other == name).map_or(&[][..], |(_, all)| all);
+    let ours = dependencies.keys().filter(|dependency| dependency.starts_with("tare-"));
+    let wrong = ours.filter(|dependency| {
+        floor(dependency).is_none_or(|floor| floor >= own) || apart.contains(&dependency.as_str())
+    });
+    Ok(wrong.map(|dependency| format!("{name} must not build on {dependency}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_that_point_up_or_aside_are_seen() {
+        let with = |name: &str, dependency: &str| {
+            let manifest = format!(
+                "[package]\nname = \"{name}\"\n[dependencies]\n{dependency}.workspace = true\n"
+            );
+            check(&manifest).unwrap()
+        };
+        assert_eq!(with("tare-report", "tare-stats"), Vec::<String>::new());
+        assert_eq!(with("tare-stats", "tare-report"), ["tare-stats must not build on tare-report"]);
+        assert_eq!(with("tare-lab", "tare-stats"), ["tare-lab must not build on tare-stats"]);
+        assert_eq!(with("tare-lab", "tare-target"), ["tare-lab must not build on tare-target"]);
+        assert!(with("tare-new", "tare-io")[0].contains("has no floor"));
+    }
+}
