@@ -48,11 +48,12 @@ pub struct RateProfile {
     stages: Vec<Stage>,
 }
 
+/// A part of a profile: one rate, or a ramp between two.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stage {
-    duration_s: f64,
-    from_per_s: f64,
-    to_per_s: f64,
+pub struct Stage {
+    pub duration_s: f64,
+    pub from_per_s: f64,
+    pub to_per_s: f64,
 }
 
 impl Stage {
@@ -114,6 +115,11 @@ impl RateProfile {
             stages.push(stage);
         }
         Self { stages }.checked(text.to_owned())
+    }
+
+    /// Empty for a rate without end.
+    pub fn stages(&self) -> &[Stage] {
+        if self.duration().is_some() { &self.stages } else { &[] }
     }
 
     /// `None` for a rate without end.

@@ -18,6 +18,9 @@ pub struct LoadReport {
     pub schema: String,
     pub tare_version: String,
     pub asked: Asked,
+    /// Of `--stages`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     pub interrupted: bool,
     pub elapsed_ns: u64,
     pub throughput_per_s: f64,
@@ -62,6 +65,34 @@ pub struct Asked {
     pub tls: bool,
     pub tls_resume: bool,
     pub seed: u64,
+}
+
+/// A part of a rate that changes: what was asked for, and what came back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// From the start of the measurement.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    /// Over the intervals that lie in it, by their overlap; none where it was not reached.
+    pub good_per_s: Option<f64>,
+}
+
+impl Stage {
+    /// With what the time series has of it.
+    pub fn measured(self, intervals: &[Interval]) -> Self {
+        let overlaps = intervals.iter().map(|interval| {
+            let (from, to) =
+                (interval.start_ns.max(self.start_ns), interval.end_ns.min(self.end_ns));
+            (to.saturating_sub(from) as f64, interval.good_per_s)
+        });
+        let (good, ns) = overlaps.fold((0.0, 0.0), |(good, ns), (overlap, per_s)| {
+            (good + overlap * per_s, ns + overlap)
+        });
+        Self { good_per_s: (ns > 0.0).then(|| good / ns), ..self }
+    }
 }
 
 /// started = completed + failed + unfinished.
@@ -286,6 +317,7 @@ pub(crate) mod tests {
                 tls_resume: false,
                 seed: 42,
             },
+            stages: Vec::new(),
             interrupted: false,
             elapsed_ns: 2_000_000_000,
             throughput_per_s: 10_000.0,

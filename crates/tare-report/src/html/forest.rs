@@ -68,7 +68,9 @@ pub fn figure(title: &str, word: &str, rows: &[Row], tolerance: Option<f64>) -> 
             area.draw(&PathElement::new(zero, INK.stroke_width(1)))?;
             let middle = (top + bottom) / 2;
             let inside = |percent: f64| x(percent.clamp(low, high));
-            interval(area, [inside(row.lower), inside(row.upper)], middle, &colour(row.verdict))?;
+            let ends = [inside(row.lower), inside(row.upper)];
+            let is_cut = [row.lower < low, row.upper > high];
+            interval(area, ends, is_cut, middle, &colour(row.verdict))?;
             let at = (inside(row.point), middle);
             area.draw(&Circle::new(at, 4, colour(row.verdict).filled()))?;
             canvas.hit(at, format!("{}: {}", row.name, told(row)));
@@ -82,16 +84,25 @@ pub fn figure(title: &str, word: &str, rows: &[Row], tolerance: Option<f64>) -> 
     })
 }
 
-fn interval(area: &Area<'_>, ends: [i32; 2], middle: i32, colour: &RGBColor) -> Drawn {
+/// With a cap at each end, or an arrow where it goes on beyond the picture.
+fn interval(
+    area: &Area<'_>,
+    ends: [i32; 2],
+    is_cut: [bool; 2],
+    middle: i32,
+    colour: &RGBColor,
+) -> Drawn {
     let line = vec![(ends[0], middle), (ends[1], middle)];
     area.draw(&PathElement::new(line, colour.stroke_width(3)))?;
-    for end in ends {
-        let tick = vec![(end, middle - 6), (end, middle + 6)];
-        area.draw(&PathElement::new(tick, colour.stroke_width(2)))?;
+    for ((end, is_cut), inwards) in ends.into_iter().zip(is_cut).zip([1, -1]) {
+        let back = if is_cut { end + inwards * ARROW } else { end };
+        let mark = vec![(back, middle - 6), (end, middle), (back, middle + 6)];
+        area.draw(&PathElement::new(mark, colour.stroke_width(2)))?;
     }
     Ok(())
 }
 
+const ARROW: i32 = 7;
 const BAR: u32 = 24;
 const AXIS: u32 = 46;
 /// Columns of a wide picture.

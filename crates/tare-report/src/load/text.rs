@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::load::guards::Severity;
-use crate::load::{Bar, LoadReport, Series};
-use crate::units::{bytes, count, duration, percent, rate};
+use crate::load::{Bar, LoadReport, Series, Stage};
+use crate::units::{bytes, count, counted, duration, percent, rate};
 
 const BAR_WIDTH: usize = 40;
 
@@ -33,8 +33,15 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     )?;
     if let (Some(due), Some(per_s)) = (asked.due_requests, asked.rate_per_s) {
         let met = (report.requests.completed + report.requests.unfinished_drained) as f64;
-        let text = format!("{} of {}/s asked", percent((met / due.max(1.0)).min(1.0)), rate(per_s));
+        let share = percent((met / due.max(1.0)).min(1.0));
+        let text = match report.stages.is_empty() {
+            true => format!("{share} of {}/s asked", rate(per_s)),
+            false => format!("{share} of the requests that were due"),
+        };
         row(out, "achieved", &text)?;
+    }
+    for (n, stage) in report.stages.iter().enumerate() {
+        row(out, &format!("stage {}", n + 1), &in_words(stage))?;
     }
     let per_s = |n: u64| bytes(n as f64 / seconds.max(1e-9));
     let text = format!(
@@ -51,13 +58,30 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     write_guards(out, report)
 }
 
+/// `10.0s at 1,000/s: 999/s good`.
+fn in_words(stage: &Stage) -> String {
+    let asked = match stage.from_per_s == stage.to_per_s {
+        true => format!("at {}/s", rate(stage.from_per_s)),
+        false => format!("from {}/s to {}/s", rate(stage.from_per_s), rate(stage.to_per_s)),
+    };
+    let good =
+        stage.good_per_s.map_or("not reached".into(), |good| format!("{}/s good", rate(good)));
+    format!("{} {asked}: {good}", duration(stage.end_ns - stage.start_ns))
+}
+
 fn how(report: &LoadReport) -> String {
     let asked = &report.asked;
     let pacing = match asked.rate_per_s {
         None => "closed loop".to_owned(),
         Some(per_s) => {
             let law = if asked.poisson { "Poisson" } else { "even" };
-            format!("open loop, {}/s {law}", rate(per_s))
+            match report.stages.len() {
+                0 => format!("open loop, {}/s {law}", rate(per_s)),
+                n => {
+                    let stages = counted(n as u64, "stage", "stages");
+                    format!("open loop, {stages} up to {}/s, {law}", rate(per_s))
+                }
+            }
         }
     };
     let connections = match (asked.new_connections, asked.max_connections > asked.connections) {
@@ -215,6 +239,30 @@ mod tests {
     use super::*;
     use crate::load::guards;
     use crate::load::tests::{report, series};
+
+    #[test]
+    fn stages_show_what_each_was_given() {
+        let mut report = report();
+        (report.asked.pacing, report.asked.rate_per_s) = ("open".into(), Some(2000.0));
+        report.asked.due_requests = Some(20_000.0);
+        let asked = |start: u64, end: u64, from_per_s, to_per_s| {
+            let (start_ns, end_ns) = (start * 500_000_000, end * 500_000_000);
+            let stage = Stage { start_ns, end_ns, from_per_s, to_per_s, good_per_s: None };
+            stage.measured(&report.intervals)
+        };
+        let stages = vec![asked(0, 3, 1000.0, 1000.0), asked(3, 4, 0.0, 2000.0)];
+        report.stages = stages.into_iter().chain([asked(4, 9, 1.0, 1.0)]).collect();
+        let text = render(&report);
+        for line in [
+            "open loop, 3 stages up to 2,000/s, even, 20 kept connections",
+            "achieved     100.0 % of the requests that were due",
+            "stage 1      1.50s at 1,000/s: ",
+            "stage 2      500ms from 0.00/s to 2,000/s: ",
+            "stage 3      2.50s at 1.00/s: not reached",
+        ] {
+            assert!(text.contains(line), "{line}:\n{text}");
+        }
+    }
 
     #[test]
     fn closed_loop() {

@@ -7,7 +7,7 @@ use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
 use tare_report::load::guards;
 use tare_report::load::{
     Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
-    SCHEMA, Series,
+    SCHEMA, Series, Stage,
 };
 
 /// What the plan does not know of itself.
@@ -30,6 +30,7 @@ pub fn describe(
         schema: SCHEMA.into(),
         tare_version: env!("CARGO_PKG_VERSION").into(),
         asked: asked(request, plan, result),
+        stages: stages(plan, &intervals),
         interrupted,
         elapsed_ns: total.elapsed().as_ns(),
         throughput_per_s: total.good_per_s(),
@@ -90,6 +91,19 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, result: &LoadResult) -> Asked {
         tls_resume: plan.tls_resume,
         seed: plan.seed,
     }
+}
+
+fn stages(plan: &LoadPlan, intervals: &[Interval]) -> Vec<Stage> {
+    let all = plan.rate.as_ref().map_or(&[][..], |rate| rate.stages());
+    let mut start_ns = 0;
+    let measured = all.iter().map(|stage| {
+        let end_ns = start_ns + DurationNs::from_secs_f64(stage.duration_s).as_ns();
+        let (from_per_s, to_per_s) = (stage.from_per_s, stage.to_per_s);
+        let asked = Stage { start_ns, end_ns, from_per_s, to_per_s, good_per_s: None };
+        start_ns = end_ns;
+        asked.measured(intervals)
+    });
+    measured.collect()
 }
 
 fn requests(total: &Tally) -> Requests {
