@@ -47,6 +47,23 @@ pub enum Layer {
 }
 
 impl Variant {
+    /// With nothing between client and server, both on this machine.
+    pub fn new(name: &str, url: &str, server: ServerSpec) -> Self {
+        Self {
+            name: name.to_owned(),
+            baseline: false,
+            url: url.to_owned(),
+            server,
+            headers: Vec::new(),
+            may_differ: Vec::new(),
+            exclusive: false,
+            layers: Vec::new(),
+            place: PlaceSpec::host(),
+            client: ClientSpec::on_host(),
+            optional: false,
+        }
+    }
+
     /// tare starts and restarts its server.
     pub fn is_launched(&self) -> bool {
         self.server != ServerSpec::Up

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
 use tare_io::DurationNs;
 use tare_model::load::LoadSpec;
-use tare_model::places::{ClientSpec, PlaceSpec, SshSpec};
+use tare_model::places::{PlaceSpec, SshSpec};
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{
     Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
@@ -35,18 +35,10 @@ use tare_report::timeline::Timeline;
 use tare_stats::{RoundDigest, Verdict, digest};
 
 fn facts() -> RunFacts {
+    let target = ServerSpec::Target(TargetSpec::default());
     let variant = |name: &str, baseline| Variant {
-        name: name.into(),
         baseline,
-        url: "http://127.0.0.1:{port}/".into(),
-        server: ServerSpec::Target(TargetSpec::default()),
-        headers: Vec::new(),
-        may_differ: Vec::new(),
-        exclusive: false,
-        layers: Vec::new(),
-        place: PlaceSpec::host(),
-        client: ClientSpec::on_host(),
-        optional: false,
+        ..Variant::new(name, "http://127.0.0.1:{port}/", target.clone())
     };
     let plan = PlanParts {
         name: "What does |it| cost?".into(),

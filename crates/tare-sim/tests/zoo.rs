@@ -8,7 +8,6 @@ use serde::Deserialize;
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
-use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Launch, Probe, Round};
 use tare_model::servers::{ServerSpec, TargetSpec};
@@ -111,18 +110,10 @@ fn kind(flags: &str) -> Option<Kind> {
 }
 
 fn facts() -> RunFacts {
+    let target = ServerSpec::Target(TargetSpec::default());
     let variant = |name: &str, baseline| Variant {
-        name: name.into(),
         baseline,
-        url: "http://127.0.0.1:{port}/".into(),
-        server: ServerSpec::Target(TargetSpec::default()),
-        headers: Vec::new(),
-        may_differ: Vec::new(),
-        exclusive: false,
-        layers: Vec::new(),
-        place: PlaceSpec::host(),
-        client: ClientSpec::on_host(),
-        optional: false,
+        ..Variant::new(name, "http://127.0.0.1:{port}/", target.clone())
     };
     let connections = CONNECTIONS as u32;
     RunFacts::of_plan(&PlanParts {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
-use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::plan::{self, Plan, PlanParts, Slices, Stop};
 use tare_model::servers::CommandSpec;
 use tare_model::servers::ServerSpec;
@@ -235,17 +234,9 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
 fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     let mut variants = Vec::new();
     let variant = |name: &str, url: &str| Variant {
-        name: name.to_owned(),
-        baseline: false,
-        url: url.to_owned(),
-        server: ServerSpec::Up,
-        headers: Vec::new(),
         may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
-        layers: Vec::new(),
-        place: PlaceSpec::host(),
-        client: ClientSpec::on_host(),
-        optional: false,
+        ..Variant::new(name, url, ServerSpec::Up)
     };
     for text in &args.variants {
         let (name, url) = match text.split_once('=') {
@@ -316,19 +307,7 @@ mod tests {
     use super::*;
 
     fn variant(name: &str, url: &str) -> Variant {
-        Variant {
-            name: name.to_owned(),
-            baseline: false,
-            url: url.to_owned(),
-            server: ServerSpec::Up,
-            headers: Vec::new(),
-            may_differ: Vec::new(),
-            exclusive: false,
-            layers: Vec::new(),
-            place: PlaceSpec::host(),
-            client: ClientSpec::on_host(),
-            optional: false,
-        }
+        Variant::new(name, url, ServerSpec::Up)
     }
 
     #[test]

@@ -13,7 +13,6 @@ use tare_lab::meter::Cgroup;
 use tare_lab::{programs, temporary};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
-use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::plan::{Plan, PlanParts, Slices, Stop};
 use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
@@ -213,17 +212,8 @@ fn noise(
     stop: &Arc<AtomicBool>,
 ) -> Result<String, Failure> {
     let variant = |which: &str, baseline| Variant {
-        name: which.to_owned(),
         baseline,
-        url: "http://127.0.0.1:{port}/".into(),
-        server: server.clone(),
-        headers: Vec::new(),
-        may_differ: Vec::new(),
-        exclusive: false,
-        layers: Vec::new(),
-        place: PlaceSpec::host(),
-        client: ClientSpec::on_host(),
-        optional: false,
+        ..Variant::new(which, "http://127.0.0.1:{port}/", server.clone())
     };
     let (load_cpus, server_cpus) = divide_cpus(None, None, None);
     let threads = Some(load_cpus.len().max(1) as u32);
