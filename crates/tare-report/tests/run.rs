@@ -202,6 +202,15 @@ fn what_only_another_machine_could_provoke() {
         warn,
         "stopped tare in 48 periods",
     );
+    trips(
+        |round| {
+            let servers = round.slices.iter_mut().filter_map(|slice| slice.server.as_mut());
+            servers.for_each(|server| server.cpu_ns /= 2);
+        },
+        "not-saturated",
+        warn,
+        "of a CPU in its slices, and slept between requests",
+    );
     trips(|round| round.machine.thermal_throttles = 1, "throttled", warn, "slowed CPUs 24 times");
     trips(
         |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97),

@@ -49,7 +49,7 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 21] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 22] = [
         filters::not_proven,
         unequal_reply,
         steady::other_bodies,
@@ -57,6 +57,7 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         steady::deferred_work,
         steady::not_warm,
         steady::short_of_cpus,
+        steady::not_saturated,
         steady::busy_while_idle,
         errors,
         count_mismatch,

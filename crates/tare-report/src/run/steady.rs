@@ -1,6 +1,7 @@
 //! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
 //! exposed to.
 
+use tare_model::net::Protocol;
 use tare_model::samples::LaunchLoad;
 use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
@@ -22,6 +23,8 @@ const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
 /// How sure that has to be.
 const IDLE_LEVEL: f64 = 0.99;
+/// Below this share of a CPU, a server in a closed loop waits for its clients.
+const SATURATED: f64 = 0.75;
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
@@ -200,6 +203,37 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         percent(share)
     );
     guard("short-of-cpus", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+/// A server that sleeps between requests pays for waking, and how much depends on how long load
+/// lasts; sustained load, which is on all servers at once, lets none of them sleep.
+pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let load = &evidence.plan.load;
+    if load.is_open() || load.protocol() != Protocol::Http || evidence.plan.slices.cold.is_some() {
+        return Vec::new();
+    }
+    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let busy = rounds.filter_map(|round| {
+        let server = round.server.filter(|_| round.paid > 0)?;
+        let per_request = server.cpu_ns as f64 / round.paid as f64;
+        Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
+    });
+    let busy: Vec<f64> = busy.collect();
+    if busy.is_empty() || median(&busy) >= SATURATED {
+        return Vec::new();
+    }
+    let text = format!(
+        "it used {} of a CPU in its slices, and slept between requests: what waking costs is in \
+         these numbers, and may differ under longer load; more connections (-c) keep it busy",
+        percent(median(&busy))
+    );
+    guard("not-saturated", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }
 
 fn cpus_of(cpus: usize) -> String {
