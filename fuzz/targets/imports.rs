@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use tare_import::{FileDrafts, assemble, read};
 use tare_report::form::{Document, Form};
-use tare_report::import_document::ImportDocument;
+use tare_report::import::ImportDocument;
 
 fuzz_target!(|bytes: &[u8]| {
     let found = read("input", bytes);
