@@ -183,6 +183,14 @@ fn trips(change: impl Fn(&mut Round), code: &str, severity: Severity, text: &str
 }
 
 #[test]
+fn a_resumed_run_goes_on_counting_starts_of_its_place() {
+    let starts = |round: &mut Round| round.launches[1].place_starts = round.index % 12 + 1;
+    let report = build(&facts(), &rounds(starts));
+    let counted = report.variants[1].place_launches;
+    assert!((24..=25).contains(&counted), "{counted}");
+}
+
+#[test]
 fn clean_rounds_trip_nothing() {
     assert_eq!(report().guards, Vec::new());
 }

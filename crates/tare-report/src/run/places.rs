@@ -14,10 +14,15 @@ pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     guard("emulated", Severity::Warn, Some(evidence.name(variant)), text.into())
 }
 
-/// How often its place was started.
+/// How often its place was started: launches say how often by then, and a resumed run begins to
+/// count anew.
 pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
     let starts = evidence.totals[variant].launches.iter().map(|launch| launch.place_starts);
-    starts.max().unwrap_or(0)
+    let (parts, last) = starts.fold((0, 0), |(parts, last), starts| match starts < last {
+        true => (parts + last, starts),
+        false => (parts, starts),
+    });
+    parts + last
 }
 
 /// A place that stays while its servers come and go.
