@@ -8,7 +8,7 @@ use super::page;
 use super::plot::{
     ACCENT, Figure, GRID, INK, Size, fitting_ticks, heading, heading_height, tick_label,
 };
-use crate::run::words::{Table, capital, cell, noun};
+use crate::run::words::{Table, capital, cell, noun, on_axis};
 
 pub struct Bar {
     pub name: String,
@@ -40,10 +40,7 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
         let (left, bottom) = (8, (tall - AXIS) as i32);
         let room = f64::from(width) - 16.0;
         let x = |value: f64| left + (value.clamp(0.0, most) / most * room).round() as i32;
-        let label = |tick: f64| {
-            let shown = Estimate { point: tick, lower: tick, upper: tick, level: 0.0, n: 1 };
-            if tick == 0.0 { "0".into() } else { cell(metric, Some(&shown)) }
-        };
+        let label = |tick: f64| on_axis(metric, tick);
         let marks = fitting_ticks(0.0, most, width - 16, label);
         for tick in &marks {
             tick_label(area, (x(*tick), bottom + 12), &label(*tick))?;

@@ -12,7 +12,7 @@ use super::plot::{
     series_variable, ticks,
 };
 use super::{about, run};
-use crate::run::words::{Table, capital, cell, noun, time};
+use crate::run::words::{Table, capital, cell, noun, on_axis, time};
 use crate::sweep::cells::{Sweep, SweepCell};
 use crate::sweep::text::{self, asides, headline, name, tables, variants};
 
@@ -169,8 +169,7 @@ fn draw(
         true => Axis::log(low * 0.8, high * 1.25, log_ticks(low * 0.8, high * 1.25)),
         false => Axis::linear(0.0, high * 1.06, ticks(0.0, high * 1.06, 5)),
     };
-    let of = |value: f64| Estimate { point: value, lower: value, upper: value, level: 0.0, n: 1 };
-    let label = |y: f64| cell(along.metric, Some(&of(y)));
+    let label = |y: f64| on_axis(along.metric, y);
     let room = label_room(&y_axis.ticks, label);
     let mut chart = ChartBuilder::on(area)
         .margin_top(8)

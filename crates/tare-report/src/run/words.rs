@@ -185,6 +185,11 @@ pub fn number(metric: Metric, value: f64) -> String {
     }
 }
 
+/// The same on an axis, where zero needs no digits.
+pub fn on_axis(metric: Metric, value: f64) -> String {
+    if value == 0.0 { "0".into() } else { number(metric, value) }
+}
+
 /// The verdict on each variant, one plain sentence a metric that was asked for.
 pub fn sentences(report: &RunReport) -> Vec<String> {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
