@@ -154,7 +154,11 @@ impl PlanParts {
             let all: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
             return Err(Invalid(format!("--baseline {name}: choose among {}", all.join(", "))));
         }
-        self.variants.iter_mut().for_each(|variant| variant.baseline = variant.name == name);
+        for variant in &mut self.variants {
+            variant.baseline = variant.name == name;
+            // Without it there is nothing to compare with.
+            variant.optional &= !variant.baseline;
+        }
         Ok(())
     }
 
@@ -208,7 +212,10 @@ impl PlanParts {
     /// What a stored plan says, which a stranger may have written.
     fn check_found(&self, found: &Found) -> Result<(), Invalid> {
         let Found { window, ramp, warmup, warm } = found;
-        let lengths = [window, ramp, warmup].into_iter().all(|time| time <= SLICE_LENGTHS.end());
+        // A warm-up that was asked for is as long as the run allows.
+        let longest = self.stop.max_time.max(*SLICE_LENGTHS.end());
+        let lengths = [window, ramp].into_iter().all(|time| time <= SLICE_LENGTHS.end());
+        let lengths = lengths && *warmup <= longest;
         let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == self.variants.len());
         // Longer than it may be, a warm-up is cut.
         match lengths && is_whole {

@@ -126,6 +126,13 @@ impl ServerFacts for Up {
 /// Pages are made in memory, here and in the server.
 const BODY_BYTES_MAX: u32 = 64 << 20;
 
+fn check_threads(threads: u32, most: u32) -> Result<(), Invalid> {
+    match (1..=most).contains(&threads) {
+        true => Ok(()),
+        false => Err(Invalid(format!("threads = {threads}: write 1 to {most}"))),
+    }
+}
+
 fn check_body(bytes: u32) -> Result<(), Invalid> {
     match bytes <= BODY_BYTES_MAX {
         true => Ok(()),

@@ -113,6 +113,10 @@ impl Variant {
         if !self.place.facts().has_our_programs() {
             server.can_start_elsewhere()?;
         }
+        self.place.check()?;
+        if let ClientSpec::Place(client) = &self.client {
+            client.check()?;
+        }
         self.check_layers()?;
         self.check_places()
     }

@@ -18,7 +18,7 @@ mod wrk;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 
@@ -58,7 +58,11 @@ pub fn run() -> Result<(), Failure> {
     if name == "qperf" {
         return qperf::run_linked();
     }
-    let tare = Tare::try_parse().map_err(one_line)?;
+    let matches = Tare::command().try_get_matches().map_err(one_line)?;
+    let mut tare = Tare::from_arg_matches(&matches).map_err(one_line)?;
+    if let (Command::Compare(args), Some((_, own))) = (&mut tare.command, matches.subcommand()) {
+        args.order_by(own);
+    }
     match tare.command {
         Command::Compare(args) => compare::run(&args),
         Command::Run(args) => run::run(&args),

@@ -12,7 +12,7 @@ use tare_model::samples::ServerUse;
 use crate::launch::{Event, LaunchSpec};
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_model::places::{ContainerSpec, PlaceFacts};
+use tare_model::places::{ContainerSpec, ENGINES, PlaceFacts};
 use tare_model::samples::Proof;
 
 use super::oci::{CAPABILITIES, Kernel, is_hybrid};
@@ -31,6 +31,9 @@ pub fn podman_here() -> ContainerSpec {
 }
 
 fn program(spec: &ContainerSpec) -> Result<PathBuf, LabError> {
+    if !ENGINES.contains(&spec.engine.as_str()) {
+        return Err(LabError::Usage(format!("container: '{}' is no engine", spec.engine)));
+    }
     let package = match spec.engine.as_str() {
         "docker" => "docker.io",
         "nerdctl" => "containerd, and nerdctl from github.com/containerd/nerdctl",

@@ -51,7 +51,11 @@ impl ServerKind for CaddySpec {
         };
         let log_file = context.folder.join("access.log");
         let log = match self.access_log {
-            true => format!("log {{\n        output file {folder}/access.log\n    }}"),
+            // Rolled over, the file would lose lines, and packing it would cost CPU time.
+            true => format!(
+                "log {{\n        output file {folder}/access.log {{\n            roll_disabled\n        \
+                 }}\n    }}"
+            ),
             false => String::new(),
         };
         // Its own page for status is a count of all requests by labels, which costs more than it

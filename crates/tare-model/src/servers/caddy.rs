@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ServerFacts, check_body};
+use super::{ServerFacts, check_body, check_threads};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,7 @@ impl Default for CaddySpec {
 
 impl ServerFacts for CaddySpec {
     fn check(&self) -> Result<(), Invalid> {
+        check_threads(self.threads, 1024)?;
         check_body(self.body_bytes)
     }
 

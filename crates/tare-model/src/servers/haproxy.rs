@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ServerFacts;
+use super::{ServerFacts, check_threads};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ const BODY_BYTES_MAX: u32 = 1 << 20;
 
 impl ServerFacts for HaproxySpec {
     fn check(&self) -> Result<(), Invalid> {
+        // What it was built for.
+        check_threads(self.threads, 64)?;
         match self.body_bytes <= BODY_BYTES_MAX {
             true => Ok(()),
             false => Err(Invalid(format!(

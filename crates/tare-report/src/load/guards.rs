@@ -109,7 +109,7 @@ fn reconnects(report: &LoadReport) -> Option<Guard> {
 /// How often kept connections were closed, and by what a user may know it.
 pub(crate) fn closed_by_server(closed: u64, requests: u64) -> String {
     let often = match requests / closed.max(1) {
-        0 => "more than it had requests".to_owned(),
+        0 => "more often than once a request".to_owned(),
         each => format!("one for every {}", counted(each, "request", "requests")),
     };
     format!(

@@ -18,11 +18,11 @@ pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 /// count anew.
 pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
     let starts = evidence.totals[variant].launches.iter().map(|launch| launch.place_starts);
-    let (parts, last) = starts.fold((0, 0), |(parts, last), starts| match starts < last {
-        true => (parts + last, starts),
+    let (parts, last) = starts.fold((0u32, 0u32), |(parts, last), starts| match starts < last {
+        true => (parts.saturating_add(last), starts),
         false => (parts, starts),
     });
-    parts + last
+    parts.saturating_add(last)
 }
 
 /// A place that stays while its servers come and go.

@@ -219,7 +219,8 @@ pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
     });
     let busy: Vec<f64> = busy.collect();
-    if busy.is_empty() || median(&busy) >= SATURATED {
+    let most = evidence.plan.variants[variant].place.facts().limits().cpus.unwrap_or(1.0).min(1.0);
+    if busy.is_empty() || median(&busy) >= SATURATED * most {
         return Vec::new();
     }
     let text = format!(

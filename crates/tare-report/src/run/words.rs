@@ -209,7 +209,7 @@ const TOGETHER: usize = 3;
 /// `7 of 9 comparisons are unresolved at ± 0.50 %: …`
 fn unresolved_together(report: &RunReport) -> Option<String> {
     let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
-    let open = |comparison: &&&Comparison| comparison.verdict == Verdict::Unresolved;
+    let open = |comparison: &&&Comparison| is_merely_unresolved(comparison);
     let unresolved: Vec<&&Comparison> = asked.iter().filter(open).collect();
     if unresolved.len() < TOGETHER {
         return None;
@@ -218,12 +218,13 @@ fn unresolved_together(report: &RunReport) -> Option<String> {
         .iter()
         .map(|comparison| format!("{} ({})", comparison.variant, comparison.metric.word()))
         .collect();
-    let longest = unresolved.iter().map(|comparison| seconds_to_verdict(report, comparison, 1.0));
-    let longest = longest.flatten().fold(0.0, f64::max);
-    let more = match longest > 0.0 && longest <= HOUR && is_known(&report.run) {
-        true => format!("; resolving all of them takes about {} more", time(longest)),
-        false => String::new(),
-    };
+    let each = unresolved.iter().map(|comparison| seconds_to_verdict(report, comparison, 1.0));
+    // One without a forecast leaves all without.
+    let longest = each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max));
+    let longest = longest.filter(|seconds| *seconds <= HOUR && is_known(&report.run));
+    let more = longest.map_or(String::new(), |seconds| {
+        format!("; resolving all of them takes about {} more", time(seconds))
+    });
     Some(format!(
         "{} of {} comparisons are unresolved at ± {} %: {}{more} ({})",
         unresolved.len(),
@@ -232,6 +233,11 @@ fn unresolved_together(report: &RunReport) -> Option<String> {
         names.join(", "),
         flags(report),
     ))
+}
+
+/// Unresolved by its own interval, and not because sustained load is not clear.
+fn is_merely_unresolved(comparison: &Comparison) -> bool {
+    comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
 
 /// The noise is known well enough for a forecast.
@@ -257,7 +263,8 @@ fn of_variant(report: &RunReport, variant: &Variant, with_unresolved: bool) -> V
             None => format!("{}: no verdict: there was too little to compare", variant.name),
         }];
     }
-    comparisons.retain(|c| with_unresolved || c.verdict != Verdict::Unresolved);
+    // What sustained load has to say of one is not in the sentence about all.
+    comparisons.retain(|comparison| with_unresolved || !is_merely_unresolved(comparison));
     let mut told: Vec<String> =
         comparisons.iter().map(|comparison| sentence(report, variant, comparison)).collect();
     told.dedup();

@@ -1,6 +1,6 @@
 //! `tare compare URL URL …`: servers beside each other.
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::Metric;
@@ -70,6 +70,9 @@ pub struct Compare {
     name: Option<String>,
     #[command(flatten)]
     outputs: OutputArgs,
+    /// Names of variants as they were typed.
+    #[arg(skip)]
+    typed: Vec<String>,
 }
 
 /// When to stop, and what decides.
@@ -239,10 +242,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         ..Variant::new(name, url, ServerSpec::Up)
     };
     for text in &args.variants {
-        let (name, url) = match text.split_once('=') {
-            Some((name, url)) if !name.contains(['/', ':', '?']) => (name, url),
-            _ => (text.as_str(), text.as_str()),
-        };
+        let (name, url) = name_and_url(text);
         variants.push(variant(name, url));
     }
     for text in &args.launch {
@@ -268,22 +268,29 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             }
         }
     }
-    in_typed_order(&mut variants, std::env::args());
+    // The first that was typed is the baseline, whether by its URL or by --launch.
+    let at = |variant: &Variant| args.typed.iter().position(|name| *name == variant.name);
+    variants.sort_by_key(|variant| at(variant).unwrap_or(usize::MAX));
     Ok(variants)
 }
 
-/// The first that was typed is the baseline, whether by its URL or by --launch.
-fn in_typed_order(variants: &mut [Variant], typed: impl Iterator<Item = String>) {
-    let typed: Vec<String> = typed.collect();
-    let at = |variant: &Variant| {
-        let names = |word: &String| {
-            let word = word.strip_prefix("--launch=").unwrap_or(word);
-            (word == variant.name && variant.url == variant.name)
-                || word.strip_prefix(&variant.name).is_some_and(|rest| rest.starts_with('='))
-        };
-        typed.iter().position(names).unwrap_or(usize::MAX)
-    };
-    variants.sort_by_key(at);
+fn name_and_url(text: &str) -> (&str, &str) {
+    match text.split_once('=') {
+        Some((name, url)) if !name.contains(['/', ':', '?']) => (name, url),
+        _ => (text, text),
+    }
+}
+
+impl Compare {
+    /// Takes over the order in which URLs and launches were typed.
+    pub fn order_by(&mut self, matches: &ArgMatches) {
+        let indices = |id: &str| matches.indices_of(id).into_iter().flatten();
+        let urls = indices("variants").zip(&self.variants).map(|(at, t)| (at, name_and_url(t).0));
+        let launches = self.launch.iter().map(|t| t.split_once('=').map_or("", |(name, _)| name));
+        let mut all: Vec<(usize, &str)> = urls.chain(indices("launch").zip(launches)).collect();
+        all.sort_unstable();
+        self.typed = all.into_iter().map(|(_, name)| name.to_owned()).collect();
+    }
 }
 
 /// Headers that begin with a variant's name are its own; the others are everybody's.
@@ -304,26 +311,33 @@ fn share_headers(headers: &[String], variants: &mut [Variant]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, FromArgMatches, Parser};
+
     use super::*;
 
-    fn variant(name: &str, url: &str) -> Variant {
-        Variant::new(name, url, ServerSpec::Up)
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        compare: Compare,
     }
 
     #[test]
     fn variants_have_the_order_in_which_they_were_typed() {
-        let ordered = |typed: &[&str]| {
-            let mut all = vec![variant("b", "http://b/"), variant("http://c/", "http://c/")];
-            all.push(variant("a", "http://127.0.0.1:{port}/"));
-            in_typed_order(&mut all, typed.iter().map(|word| (*word).to_owned()));
+        let ordered = |words: &[&str]| {
+            let words = std::iter::once("compare").chain(words.iter().copied());
+            let matches = Alone::command().try_get_matches_from(words).unwrap();
+            let mut alone = Alone::from_arg_matches(&matches).unwrap();
+            alone.compare.order_by(&matches);
+            let all = variants(&alone.compare).unwrap();
             all.into_iter().map(|variant| variant.name).collect::<Vec<_>>()
         };
-        let typed = ["tare", "compare", "--launch", "a=./a {port}", "b=http://b/", "http://c/"];
-        assert_eq!(ordered(&typed), ["a", "b", "http://c/"]);
-        let typed = ["tare", "compare", "http://c/", "--launch=a=./a {port}", "b=http://b/"];
-        assert_eq!(ordered(&typed), ["http://c/", "a", "b"]);
-        let typed =
-            ["tare", "compare", "--name", "b", "http://c/", "b=http://b/", "--launch", "a=x"];
-        assert_eq!(ordered(&typed), ["http://c/", "b", "a"], "a flag's value is no variant");
+        let launch = ["--launch", "a=./a {port}", "b=http://b/", "http://c/"];
+        assert_eq!(ordered(&launch), ["a", "b", "http://c/"]);
+        let mixed = ["http://c/", "--launch=a=./a {port}", "b=http://b/"];
+        assert_eq!(ordered(&mixed), ["http://c/", "a", "b"]);
+        let body = ["-b", "b=1", "--name", "a=x", "http://c/", "b=http://b/", "--launch", "a=x"];
+        assert_eq!(ordered(&body), ["http://c/", "b", "a"], "other flags' values are no variants");
+        let both = ["b=http://h:1/", "a=http://h:2/", "--launch", "a=x", "--launch", "b=x"];
+        assert_eq!(ordered(&both), ["b", "a"]);
     }
 }

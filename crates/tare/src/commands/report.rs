@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_model::Metric;
-use tare_model::plan::{Plan, PlanParts};
 use tare_report::form::{Document, Form};
 use tare_report::pair::PairDocument;
 use tare_report::run::RunReport;
@@ -126,7 +125,7 @@ impl Report {
         for number in first..=last {
             let text = number.to_string();
             let values = match plan_of(&store.find_run(&text)?) {
-                Ok(plan) if !plan.cell.is_empty() => plan.cell.clone(),
+                Ok(plan) if !plan.cell.is_empty() => plan.cell,
                 _ => {
                     let text = format!("run {number} is no value of a sweep; {NAME_ITS_RUNS}");
                     return Err(Failure::Usage(text));
@@ -166,12 +165,11 @@ impl Report {
             let text = format!("run {} was imported: it has no rounds to compare", row.id);
             return Err(Failure::Usage(text));
         }
-        let mut parts = PlanParts::from(plan_of(&row)?);
+        let mut plan = plan_of(&row)?;
         if let Some(name) = &self.baseline {
-            parts.rebase(name)?;
+            plan.rebase(name)?;
         }
-        let plan = Plan::try_from(parts)?;
-        Ok((document_of(store, &row, &plan)?, plan.stop.metrics.clone()))
+        Ok((document_of(store, &row, &plan)?, plan.stop.metrics))
     }
 
     fn pair(&self, store: &Store, later: &str) -> Result<(), Failure> {

@@ -65,6 +65,9 @@ fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {
             return Err(format!("{key}: write \"{kind}\", or {{ {kind} = {{ … }} }}"));
         }
     };
+    if let Some(twice) = settings.keys().find(|key| inner.contains_key(*key)) {
+        return Err(format!("{key}: {kind}: {twice} is given twice"));
+    }
     inner.extend(settings);
     let tagged = Value::Table([(kind.clone(), Value::Table(inner))].into_iter().collect());
     tagged.try_into().map_err(|error: toml::de::Error| {
@@ -87,7 +90,11 @@ fn one_kind(key: &str, mut table: Table, allowed: &str) -> Result<(String, Value
     let kind = match kinds.as_slice() {
         [kind] => kind.clone(),
         // One that is not known is told by its name.
-        [] if table.len() == 1 => table.keys().next().cloned().unwrap_or_default(),
+        [] => {
+            let engine = table.keys().find(|key| ENGINES.contains(&key.as_str()));
+            let only = table.keys().next().filter(|_| table.len() == 1);
+            engine.or(only).cloned().ok_or_else(|| expected(key, allowed))?
+        }
         // `host` is a setting of ssh, too.
         [_, _] if table.contains_key("ssh") => "ssh".to_owned(),
         _ => return Err(expected(key, allowed)),

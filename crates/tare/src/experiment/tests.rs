@@ -1,7 +1,7 @@
 //! What experiment files mean, and what is said of bad ones.
 
-use tare_model::places::PlaceSpec;
-use tare_model::plan::Plan;
+use tare_model::places::{ContainerSpec, PlaceSpec};
+use tare_model::plan::{Found, Plan};
 use tare_model::servers::ServerSpec;
 
 use super::*;
@@ -78,6 +78,21 @@ fn a_file_becomes_a_plan_without_gaps() {
     assert_eq!(other.server, ServerSpec::Up);
     let again: PlanParts = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
     assert_eq!(again, plan, "it is stored whole");
+}
+
+#[test]
+fn stored_plans_are_plans_again_and_others_are_not() {
+    let mut parts = parse(GOOD).unwrap();
+    let warmup = DurationNs::from_secs(90);
+    parts.slices.warmup = Some(warmup);
+    let (window, ramp) = (DurationNs::from_ms(20), DurationNs::from_ms(2));
+    parts.slices.found = Some(Found { window, ramp, warmup, warm: None });
+    assert!(Plan::try_from(parts.clone()).is_ok(), "a warm-up as long as the run allows");
+    let shell = ContainerSpec { engine: "/bin/sh".into(), ..ContainerSpec::of_engine("podman") };
+    let shell = ContainerSpec { image: "x".into(), ..shell };
+    parts.variants[1].place = PlaceSpec::Container(shell);
+    let error = Plan::try_from(parts).unwrap_err().to_string();
+    assert!(error.contains("engine '/bin/sh' is not known"), "{error}");
 }
 
 #[test]
@@ -163,6 +178,16 @@ fn mistakes_name_their_line_and_what_is_allowed() {
             "may_differ = [\"body\"",
             "may_differ = [\"certificate\"",
             "unknown word 'certificate'; known are status, body",
+        ),
+        (
+            "may_differ = [\"body\"",
+            "place = { docker = \"nginx\", memory = \"1G\" }\nmay_differ = [\"body\"",
+            "'docker' is not a kind of place",
+        ),
+        (
+            "may_differ = [\"body\"",
+            "place = { ssh = \"web1\", host = \"web2\" }\nmay_differ = [\"body\"",
+            "place: ssh: host is given twice",
         ),
         ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),

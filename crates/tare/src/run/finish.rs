@@ -136,7 +136,7 @@ pub fn resume(
     if row.is_import {
         return Err(Failure::Usage(format!("run {} was imported: nothing can go on", row.id)));
     }
-    let mut parts = PlanParts::from(plan_of(&row)?);
+    let mut parts = plan_of(&row)?;
     change(&mut parts)?;
     let plan = Plan::try_from(parts)?;
     check_machine(&plan)?;
@@ -282,23 +282,26 @@ pub fn is_running(row: &RunRow) -> bool {
         && name.is_ok_and(|name| name.trim_end() == "tare")
 }
 
-pub fn plan_of(row: &RunRow) -> Result<Plan, Failure> {
-    let unreadable = |why: String| {
-        let text = format!("the plan of run {} is of another version of tare: {why}", row.id);
+/// A stored plan, as it was when its run was measured: whether it could run today is asked of those
+/// that are to be resumed.
+pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
+    let mut parts: PlanParts = serde_json::from_str(&row.plan).map_err(|error| {
+        let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
         Failure::Environment(text)
-    };
-    let mut parts: PlanParts =
-        serde_json::from_str(&row.plan).map_err(|error| unreadable(error.to_string()))?;
+    })?;
+    if parts.variants.is_empty() {
+        return Err(Failure::Environment(format!("the plan of run {} has no variants", row.id)));
+    }
     // A stranger's store: a name is one line, and no command to a terminal.
     parts.name = plain::line(&parts.name).into_owned();
     for variant in &mut parts.variants {
         variant.name = plain::line(&variant.name).into_owned();
     }
-    Plan::try_from(parts).map_err(|why| unreadable(why.to_string()))
+    Ok(parts)
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
-pub fn document_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<RunDocument, Failure> {
+pub fn document_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<RunDocument, Failure> {
     let metric = timeline::metric_of(&plan.stop.metrics);
     let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
     for_each_round(store, row, plan, |round| {
@@ -308,7 +311,7 @@ pub fn document_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<RunDocume
     Ok(RunDocument::new(facts(plan, row), digests, timeline))
 }
 
-fn digests_of(store: &Store, row: &RunRow, plan: &Plan) -> Result<Vec<RoundDigest>, Failure> {
+fn digests_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<Vec<RoundDigest>, Failure> {
     let mut digests = Vec::new();
     for_each_round(store, row, plan, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
@@ -323,7 +326,7 @@ const MEMORY_MAX: u64 = 1 << 30;
 fn for_each_round(
     store: &Store,
     row: &RunRow,
-    plan: &Plan,
+    plan: &PlanParts,
     mut see: impl FnMut(&Round),
 ) -> Result<(), Failure> {
     for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
@@ -357,7 +360,7 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     Some(round)
 }
 
-pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
+pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
     let stopped_by = row.stopped_by.clone();
     RunFacts {
         id: row.id.0,
@@ -366,7 +369,7 @@ pub fn facts(plan: &Plan, row: &RunRow) -> RunFacts {
         command: row.command.clone(),
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
-        plan: PlanParts::clone(plan),
+        plan: plan.clone(),
         stored_plan: serde_json::from_str(&row.plan).unwrap_or_default(),
     }
 }

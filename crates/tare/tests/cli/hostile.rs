@@ -163,7 +163,7 @@ fn agents_take_no_memory_for_replies_without_end() {
         .into_iter()
         .enumerate()
         {
-            let message = serde_json::json!({"tare": 2, "id": id + 1, "do": order});
+            let message = serde_json::json!({"tare": 3, "id": id + 1, "do": order});
             writeln!(to, "{message}").unwrap();
             let answer = line();
             assert!(answer.contains("\"done\""), "{kind}: {answer}");
@@ -186,7 +186,7 @@ fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
         "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in\n\
          'uname -sm') echo Linux x86_64;;\n\
          *'cat >'*) cat >/dev/null;;\n\
-         exec*) echo '{{\"tare\":2,\"hello\":{{\"version\":\"{version}\"}}}}'\n\
+         exec*) echo '{{\"tare\":3,\"hello\":{{\"version\":\"{version}\"}}}}'\n\
          while read -r line; do\n\
          id=$(printf %s \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
          echo \"{{\\\"tare\\\":2,\\\"done\\\":{{\\\"id\\\":$id,\\\"value\\\":null}}}}\"\n\

@@ -628,7 +628,7 @@ fn an_agent_follows_only_its_stream() {
     for (said, complaint) in [
         (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 2 here"),
         (b"hello\n", "this is not a message of protocol 2"),
-        (b"{\"tare\":2,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
+        (b"{\"tare\":3,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
         (b"", ""),
     ] {
         let mut child = start();
@@ -636,7 +636,7 @@ fn an_agent_follows_only_its_stream() {
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(err.contains(complaint) && err.lines().count() <= 1, "{err}");
-        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":2,\"hello\""));
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":3,\"hello\""));
     }
     let words = Command::new(agent()).arg("--help").output().unwrap();
     assert_eq!(words.status.code(), Some(2));
@@ -650,7 +650,7 @@ fn an_agent_follows_only_its_stream() {
     );
     let mut stdin = child.stdin.take().unwrap();
     let start = format!(
-        "{{\"tare\":2,\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
+        "{{\"tare\":3,\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
     );
     stdin.write_all(start.as_bytes()).unwrap();
     let running = || {
