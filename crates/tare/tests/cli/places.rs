@@ -626,8 +626,8 @@ fn an_agent_follows_only_its_stream() {
         command.spawn().unwrap()
     };
     for (said, complaint) in [
-        (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 2 here"),
-        (b"hello\n", "this is not a message of protocol 2"),
+        (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 3 here"),
+        (b"hello\n", "this is not a message of protocol 3"),
         (b"{\"tare\":3,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
         (b"", ""),
     ] {
