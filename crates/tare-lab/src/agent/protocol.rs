@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let stop = ToAgent::parse(br#"{"tare":2,"id":7,"do":"stop"}"#).unwrap();
+        let stop = ToAgent::parse(br#"{"tare":3,"id":7,"do":"stop"}"#).unwrap();
         assert_eq!((stop.id, stop.request), (7, Request::Stop));
         for (line, complaint) in [
             (&br#"{"tare":1,"id":7,"do":"stop"}"#[..], "protocol 1"),
-            (b"{\"tare\":2,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":2,\"id\":7}", "missing field"),
+            (b"{\"tare\":3,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":3,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {
