@@ -29,7 +29,7 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 impl Companion {
     /// Starts it, and waits until it is ready.
     pub fn start(
-        launch_spec: &CompanionSpec,
+        spec: &CompanionSpec,
         folder: &Path,
         host: &HostContext,
     ) -> Result<Self, LabError> {
@@ -38,7 +38,7 @@ impl Companion {
         let env = if host.journal.is_none() { vec![data] } else { Vec::new() };
         let running = Running::start(&Start {
             who: &format!("{}, controller", host.who),
-            argv: &launch_spec.argv,
+            argv: &spec.argv,
             env: &env,
             cpus: &host.cpus,
             journal: host.journal.as_ref(),
@@ -48,7 +48,7 @@ impl Companion {
         })?;
         let mut companion = Self(running);
         let limit = monotonic_now() + READY_WITHIN;
-        while !launch_spec.ready.exists() {
+        while !spec.ready.exists() {
             companion.not_yet(limit, &host.who)?;
         }
         Ok(companion)

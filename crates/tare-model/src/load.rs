@@ -37,59 +37,52 @@ pub struct LoadSpec {
     /// A call into the kernel where the endpoint runs, instead of load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallName>,
-    /// Connections kept open, or requests at a time with --new-connections
+    /// Connections kept open; with `new_connections`, concurrent requests.
     pub connections: u32,
-    /// Threads; default is one for each of --cpus, or half of the CPUs, so that the server has the
-    /// others
+    /// Resolved by whoever makes a plan; default one for each of `cpus`, else one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Open loop: requests a second, due at even spaces
+    /// Open loop: requests per second.
     #[serde(deserialize_with = "text::optional_rate::deserialize")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Open loop: random spaces between requests, as independent users make them
+    /// Open loop: Poisson arrivals; else evenly spaced.
     pub poisson: bool,
-    /// Open loop: open more connections, up to so many, when all are busy; default none beyond -c
+    /// Open loop: the most connections when all are busy; default `connections`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<u32>,
-    /// A connection for each request; latency is the total from the start of connecting
+    /// A new connection for each request; latency then includes connecting.
     pub new_connections: bool,
-    /// Request timeout
+    /// Of a request.
     #[serde(with = "text::duration")]
     pub timeout: DurationNs,
 
-    /// Request method
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Request header, 'Name: value'; may be repeated. In tare compare, 'VARIANT:Name: value' is of
-    /// one variant only
+    /// As `Name: value`.
     pub headers: Vec<String>,
-    /// Request body; the method becomes POST unless given
+    /// The default method is POST with a body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Request body from a file
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_file: Option<PathBuf>,
     /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
     #[serde(deserialize_with = "text::checked_status")]
     pub expect_status: String,
 
-    /// Source address; may be repeated, and is then used in turn
+    /// Source addresses, used in turn.
     pub bind: Vec<IpAddr>,
-    /// Only IPv4 addresses of the host
+    /// Only addresses of this family.
     pub ipv4: bool,
-    /// Only IPv6 addresses of the host
     pub ipv6: bool,
 
-    /// TLS: believe any certificate
+    /// TLS: accept any certificate.
     pub insecure: bool,
-    /// TLS: trust the authorities in this file (PEM) instead of the machine's
+    /// TLS: CA certificates instead of the system's; then the client's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cacert: Option<PathBuf>,
-    /// TLS: the client's certificate (PEM)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<PathBuf>,
-    /// TLS: the client's private key (PEM)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
     /// TLS: the server's name, where it is not the URL's host
@@ -103,14 +96,13 @@ pub struct LoadSpec {
     /// TLS: resume sessions on new connections; full handshakes otherwise
     pub tls_resume: bool,
 
-    /// Open loop: poll, not sleep, when the next request is due within this; precise, but keeps a
-    /// CPU busy above 1,000/s a thread; default 1ms
+    /// Open loop: polls instead of sleeping when the next request is due within this; default 1ms.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub spin: Option<DurationNs>,
     /// CPUs for the threads, in turn: 0,2-3
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<std::vec::Vec<usize>>,
-    /// How to talk to the kernel: io_uring or epoll; default is the first that works
+    /// Default is the first that works.
     #[serde(with = "text::reactor", skip_serializing_if = "Option::is_none")]
     pub reactor: Option<ReactorKind>,
 }

@@ -4,12 +4,12 @@
 
 use serde_json::{Map, Value, json};
 use tare_model::Metric;
+use tare_model::plan::PlanParts;
 use tare_model::samples::Series;
 
 use super::Part;
 use crate::date;
 use crate::run::Variant;
-use tare_model::plan::PlanParts;
 
 const SMP_VERSION: &str = "v0.0.1";
 

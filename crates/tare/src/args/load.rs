@@ -7,9 +7,7 @@ use clap::Args;
 use tare_io::{DurationNs, ReactorKind};
 use tare_model::load::{CONNECTIONS, EXPECT_STATUS, LoadSpec, TIMEOUT};
 use tare_model::status::StatusSet;
-use tare_model::text::reactor_of;
-
-use tare_model::text::si_number;
+use tare_model::text::{reactor_of, si_number};
 
 use super::words::{cpu_list, duration, positive_duration};
 

@@ -1,17 +1,16 @@
 //! `tare compare URL URL …`: servers beside each other.
 
-use clap::{ArgMatches, Args};
 use std::path::PathBuf;
+
+use clap::{ArgMatches, Args};
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
 use tare_model::plan::{self, Plan, PlanParts, Slices, Stop};
-use tare_model::servers::CommandSpec;
-use tare_model::servers::ServerSpec;
+use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::{Difference, Variant};
 
 use crate::args::load::LoadArgs;
-
 use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
 use crate::load::outputs::FormFiles;

@@ -1,9 +1,10 @@
 //! `tare load URL`: load on one target.
 
-use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use clap::Args;
 use tare_io::files::read_input;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
@@ -17,7 +18,6 @@ use tare_report::load::text;
 use tare_report::load::{Interval, LoadReport};
 
 use crate::args::load::{LoadArgs, default_threads};
-
 use crate::args::words::{count, duration, positive_duration};
 use crate::failure::Failure;
 use crate::load::describe::{Request, TimeSeries, describe};

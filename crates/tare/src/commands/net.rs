@@ -7,10 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
-use tare_model::load::Family;
-use tare_model::load::LoadSpec;
+use tare_model::load::{Family, LoadSpec};
 use tare_model::net::NetTest;
-use tare_model::text::reactor_of;
+use tare_model::text::{reactor_of, si_number};
 use tare_report::net::{NetReport, SCHEMA, render};
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
@@ -22,7 +21,6 @@ use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
-use tare_model::text::si_number;
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
 ///

@@ -14,6 +14,7 @@ use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, PlannedSource, Str
 use tare_model::load::Family;
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
+use tare_model::text::si_number;
 use tare_model::url::Url;
 use tare_wrk::format::{self, Flavour, Shown};
 use tare_wrk::script::{Script, ScriptError, ScriptOptions};
@@ -24,7 +25,6 @@ use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::{print, tell};
 use crate::load::plan::{random_seed, resolve};
-use tare_model::text::si_number;
 
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
