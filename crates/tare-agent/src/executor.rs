@@ -7,11 +7,10 @@ use std::sync::mpsc::Sender;
 use serde_json::Value;
 use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::{Instant, system};
-use tare_lab::LabError;
 use tare_lab::agent::protocol::{Clock, Failed, LaneLife, Opened, Probed, Request, Used};
-use tare_lab::count;
-use tare_lab::launch::{Event, Server};
 use tare_lab::local::{HostContext, LocalServer};
+use tare_lab::server::Server;
+use tare_lab::{Event, LabError, count, log_file};
 use tare_load::measured::Measured;
 use tare_load::order::LoadOrder;
 use tare_load::probe::Prober;
@@ -62,7 +61,7 @@ impl Executor {
             }
             Request::Logged => done(self.server()?.logged()),
             Request::Page { address, path } => done(count::fetch(address, &path)),
-            Request::Lines { path } => done(count::lines(&path)),
+            Request::Lines { path } => done(log_file::lines(&path)),
             Request::AskToStop => {
                 if let Some(server) = &mut self.server {
                     server.ask_to_stop();

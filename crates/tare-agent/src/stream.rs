@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
+use tare_lab::Event;
 use tare_lab::agent::REQUEST_BYTES_MAX;
 use tare_lab::agent::protocol::{Failed, FromAgent, Hello, Message, PROTOCOL, Request, ToAgent};
-use tare_lab::launch::Event;
 
 pub type From = Box<dyn Read + Send>;
 pub type To = Box<dyn Write + Send>;

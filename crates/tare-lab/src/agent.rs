@@ -17,10 +17,12 @@ use serde_json::value::RawValue;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::plain;
+use tare_model::samples::ServerUse;
 
 use crate::commands;
 use crate::error::LabError;
-use crate::launch::Event;
+use crate::event::Event;
+use crate::meter::FarMeter;
 use crate::running::{Running, Start};
 use protocol::{Failed, HeardLine, Hello, PROTOCOL, Request, ToAgent, Used};
 
@@ -87,6 +89,16 @@ const EVENT_CHARS_MAX: usize = 2000;
 const WAITING_MAX: usize = 2;
 /// While it is asked nothing.
 const NO_REQUEST: u64 = 0;
+
+impl FarMeter for Agent {
+    fn used(&self) -> Option<ServerUse> {
+        Self::used(self).and_then(|used| used.server)
+    }
+
+    fn rss_bytes(&self) -> Option<u64> {
+        Self::used(self).and_then(|used| used.rss_bytes)
+    }
+}
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.

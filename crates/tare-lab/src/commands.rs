@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -146,6 +146,17 @@ fn text_of(reader: JoinHandle<String>) -> String {
 
 const OUTPUT_CHECKS: u32 = 1000;
 const OUTPUT_CHECK: Duration = Duration::from_millis(1);
+
+/// The first line of what it says of itself.
+pub fn version(path: &Path, flag: &str) -> Option<String> {
+    let Outcome { out, err, .. } = run(&[path.to_str()?, flag], VERSION_PATIENCE);
+    let mut lines = out.lines().chain(err.lines()).map(str::trim);
+    lines.find(|line| !line.is_empty()).map(|line| line.chars().take(VERSION_CHARS_MAX).collect())
+}
+
+/// How long a program may take to tell its version.
+const VERSION_PATIENCE: DurationNs = DurationNs::from_secs(10);
+const VERSION_CHARS_MAX: usize = 200;
 
 /// Runs one that must work.
 pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, LabError> {

@@ -1,22 +1,14 @@
 //! A process that a server needs beside it: started before it, ended after it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use crate::error::LabError;
+use crate::launch_spec::CompanionSpec;
 use crate::local::HostContext;
 use crate::running::{Running, Start};
-
-/// What is started.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompanionSpec {
-    pub argv: Vec<String>,
-    /// It is ready when this file is there, which it removes at its end.
-    pub ready: PathBuf,
-}
 
 #[derive(Debug)]
 pub struct Companion(Running);

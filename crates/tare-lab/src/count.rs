@@ -1,50 +1,24 @@
 //! Asking a server how many requests it served: its status page, or its access log.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use tare_io::files::open_regular;
-
-use crate::launch::Server;
-
-/// Where the number is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CountSource {
-    /// A page on a plain HTTP port.
-    Page { address: SocketAddr, path: String, page: CountPage },
-    /// A file that gets a line with each request.
-    AccessLog(PathBuf),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CountPage {
-    /// nginx's stub_status; counts the asking too.
-    NginxStub,
-    /// Apache's server-status?auto; counts the asking too.
-    ApacheAuto,
-    /// HAProxy's statistics of the frontend `web`; does not count the asking.
-    HaproxyCsv,
-    /// tare target's /stats; does not count the asking.
-    TareTarget,
-}
+use crate::launch_spec::{CountPage, CountSource};
+use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-impl CountSource {
-    /// The server's count now, asked where it runs.
-    pub fn read(&self, server: &dyn Server) -> Option<u64> {
-        match self {
-            Self::Page { address, path, page } => page.parse(&server.page(*address, path)?),
-            Self::AccessLog(path) => server.lines(path),
-        }
+/// The server's count now, asked where it runs.
+pub fn read(source: &CountSource, server: &dyn Server) -> Option<u64> {
+    match source {
+        CountSource::Page { address, path, page } => page.parse(&server.page(*address, path)?),
+        CountSource::AccessLog(path) => server.lines(path),
     }
+}
 
+impl CountSource {
     /// Whether it may lag behind the replies: what is counted when a request is done with.
     pub fn is_late(&self) -> bool {
         matches!(self, Self::AccessLog(_) | Self::Page { page: CountPage::ApacheAuto, .. })
@@ -57,33 +31,6 @@ impl CountSource {
             Self::Page { page: CountPage::HaproxyCsv | CountPage::TareTarget, .. }
             | Self::AccessLog(_) => 0,
         }
-    }
-}
-
-/// More than a launch's log holds, and read in a second or two: a file may say that it is longer
-/// than any disk.
-pub const LOG_BYTES_MAX: u64 = 1 << 30;
-
-/// Lines of a file; one that is not there has none.
-pub fn lines(path: &Path) -> Option<u64> {
-    let file = match open_regular(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Some(0),
-        Err(_) => return None,
-    };
-    let length = file.metadata().ok()?.len();
-    if length > LOG_BYTES_MAX {
-        return None;
-    }
-    // What comes meanwhile is for the next look: its writer may be faster.
-    let mut file = file.take(length);
-    let (mut buffer, mut lines) = (vec![0; 64 << 10], 0);
-    loop {
-        let n = file.read(&mut buffer).ok()?;
-        if n == 0 {
-            return Some(lines);
-        }
-        lines += buffer[..n].iter().filter(|byte| **byte == b'\n').count() as u64;
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use tare_io::time::wall_unix_ms;
 use tare_model::plain;
 
-use crate::launch::Event;
+use crate::event::Event;
 
 /// What a server wrote since it was started.
 #[derive(Debug, Default)]

@@ -1,9 +1,12 @@
 //! URL filters in nginx: which there are, where their files lie, and how one is put in the path.
 //!
 //! [`shared`] is the memory that some of them share with their controller, [`caller`] calls one
-//! without nginx, [`status`] reads what nginx's module counted.
+//! without nginx (in [`memory`] of its own), [`status`] reads what nginx's module counted, and
+//! [`proof`] shows by all of these that one is in the path.
 
 pub mod caller;
+pub mod memory;
+pub mod proof;
 pub mod shared;
 pub mod status;
 
@@ -11,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use tare_model::filters::{FilterKind, FilterSpec};
 
-use crate::companion::CompanionSpec;
 use crate::error::LabError;
+use crate::launch_spec::CompanionSpec;
 use crate::programs;
 
 /// Whether this machine can run it.
@@ -35,7 +38,7 @@ fn library(kind: FilterKind) -> Option<String> {
 /// Checks what can be checked before anything starts; what it does, in words.
 pub fn describe(spec: &FilterSpec) -> Result<String, LabError> {
     let name = spec.filter.name();
-    spec.check()?;
+    spec.check_settings()?;
     if spec.filter == FilterKind::Off {
         return Ok("no filter".into());
     }

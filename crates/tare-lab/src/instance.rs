@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
+use crate::cgroup::Cgroup;
 use crate::error::LabError;
-use crate::meter::{Cgroup, Meter};
+use crate::meter::Meter;
 use crate::places::{LabResources, Place, Restarts};
 use crate::processes;
 

@@ -4,13 +4,13 @@
 //!
 //! A journal decides what root kills and removes. It is therefore only believed where it is a
 //! regular file of this user that nobody else could have written (`tare_io::owned`), and it holds
-//! data, never a command line: [`removal`](crate::removal) knows how each kind is removed.
+//! data, never a command line: a [thing](crate::made) knows how it is removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -18,68 +18,9 @@ use serde::{Deserialize, Serialize};
 use tare_io::owned::{self, Folder, Lock, OwnedError};
 
 use crate::error::LabError;
+use crate::made::{Cgroup, Made, Processes};
+use crate::ours::PREFIX;
 use crate::processes::{Birth, Stat};
-use crate::removal;
-
-/// Something to remove.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Made {
-    Folder(PathBuf),
-    /// A control group, with all that runs in it.
-    Cgroup(PathBuf),
-    /// An object in /dev/shm.
-    SharedMemory(PathBuf),
-    /// The process group that this process leads.
-    Processes(Birth),
-    /// A network link; its hardware address tells it from another of the same name.
-    Link {
-        name: String,
-        mac: String,
-    },
-    NetworkNamespace(String),
-    /// A route that leads nowhere, behind a bridge's own.
-    BlockedRange {
-        range: String,
-        bridge: String,
-        mac: String,
-    },
-    /// What an OCI runtime keeps of a container. The runtime is named as in the experiment.
-    OciContainer {
-        runtime: String,
-        state: PathBuf,
-        id: String,
-    },
-    /// A container of an engine.
-    EngineContainer {
-        engine: String,
-        name: String,
-    },
-    /// A folder on another machine.
-    SshFolder {
-        host: String,
-        options: Vec<String>,
-        path: String,
-    },
-}
-
-impl Made {
-    /// Whether a restart of the machine removes it, too.
-    fn ends_with_the_boot(&self) -> bool {
-        match self {
-            Self::Cgroup(_)
-            | Self::SharedMemory(_)
-            | Self::Processes(_)
-            | Self::Link { .. }
-            | Self::NetworkNamespace(_)
-            | Self::BlockedRange { .. } => true,
-            Self::Folder(_)
-            | Self::OciContainer { .. }
-            | Self::EngineContainer { .. }
-            | Self::SshFolder { .. } => false,
-        }
-    }
-}
 
 /// The first line of a journal: where its process numbers mean something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,8 +135,6 @@ struct Inner {
     made: Vec<Made>,
 }
 
-/// Everything tare makes bears it, and nothing else is ever removed.
-pub const PREFIX: &str = "tare-";
 /// Journals that one process may have at a time.
 const JOURNALS_MAX: u32 = 1000;
 /// A line is about 100 bytes: this is some 600,000 launches.
@@ -234,7 +173,7 @@ impl Journal {
     }
 
     /// Writes down what is about to be made.
-    pub fn about_to_make(&self, made: Made) -> Result<(), LabError> {
+    pub fn about_to_make(&self, made: impl Into<Made>) -> Result<(), LabError> {
         self.0.about_to_make(made)
     }
 
@@ -244,7 +183,7 @@ impl Journal {
         let mut complaints = Vec::new();
         let mut left = Vec::new();
         for made in in_order(inner.made.drain(..)) {
-            if let Err(complaint) = removal::remove(&made) {
+            if let Err(complaint) = made.thing().remove() {
                 complaints.push(complaint);
                 left.push(made);
             }
@@ -271,7 +210,8 @@ impl Entries {
     }
 
     /// Writes down what is about to be made.
-    pub fn about_to_make(&self, made: Made) -> Result<(), LabError> {
+    pub fn about_to_make(&self, made: impl Into<Made>) -> Result<(), LabError> {
+        let made = made.into();
         let mut inner = self.inner();
         inner.append(&made)?;
         inner.made.push(made);
@@ -411,16 +351,16 @@ fn clean_journal(
     // Where servers have control groups, those find what a leader that is gone has left. Its number
     // may be another group's by now, in the same session. A group that is named may never have been
     // made: where it cannot be, the name stays.
-    let is_group = |made: &Made| matches!(made, Made::Cgroup(path) if path.is_dir());
+    let is_group = |made: &Made| matches!(made, Made::Cgroup(Cgroup(path)) if path.is_dir());
     let has_groups = written.made.iter().any(is_group);
     let leads = |birth: &Birth| Stat::of(birth.pid).is_some_and(|stat| birth.is_of(&stat));
     let still_there = |made: &Made| match made {
-        Made::Processes(birth) => has_processes && (!has_groups || leads(birth)),
-        made => same_boot || !made.ends_with_the_boot(),
+        Made::Processes(Processes(birth)) => has_processes && (!has_groups || leads(birth)),
+        made => same_boot || !made.thing().ends_with_the_boot(),
     };
     let mut left = 0;
     for made in in_order(written.made.into_iter().filter(still_there)) {
-        match removal::remove(&made) {
+        match made.thing().remove() {
             Ok(Some(text)) => cleaned.removed.push(text),
             Ok(None) => {}
             Err(text) => {

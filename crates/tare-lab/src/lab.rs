@@ -8,23 +8,26 @@ use std::sync::mpsc::Sender;
 
 use tare_io::DurationNs;
 use tare_io::process::{self, Watched, adopt_orphans, reap};
-use tare_model::filters::FilterSpec;
+use tare_model::layers::LayerSpec;
 use tare_model::places::{ClientSpec, Limits, PlaceFacts, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
 use crate::agent::{Agent, PlacedServer};
+use crate::cgroup::Cgroup;
+use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
-use crate::filters;
+use crate::event::Event;
 use crate::instance::PlaceInstance;
-use crate::journal::{Journal, PREFIX};
-use crate::launch::{Event, Launched};
+use crate::journal::Journal;
+use crate::launch::Launched;
+use crate::layers;
 use crate::local::{HostContext, LocalServer};
-use crate::meter::Cgroup;
+use crate::ours::PREFIX;
 use crate::places::network::{Network, PLACES_MAX};
 use crate::places::{self, LabResources, PlaceContext};
 use crate::processes::{self, Stat};
-use crate::servers::{self, LaunchContext, Ports};
+use crate::servers;
 use crate::temporary;
 
 /// What the lab is for.
@@ -54,7 +57,7 @@ pub struct Placed {
     pub fixed: Option<SocketAddr>,
     /// On which address of this machine, where only that was said.
     pub ip: Option<IpAddr>,
-    pub filter: Option<FilterSpec>,
+    pub layers: Vec<LayerSpec>,
     pub place: PlaceSpec,
     pub client: ClientSpec,
 }
@@ -163,8 +166,7 @@ impl Lab {
         let mut needs = Vec::new();
         if placed.place.facts().has_our_programs() {
             needs.extend(servers::needs(&placed.server)?);
-            let filter = placed.filter.as_ref().map(filters::needs).transpose()?;
-            needs.extend(filter.unwrap_or_default());
+            needs.extend(layers::needs(&placed.layers)?);
         }
         let same = placed.client == ClientSpec::SameAsServer;
         let context = PlaceContext {
@@ -310,7 +312,7 @@ impl Lab {
             files: Default::default(),
             connections: self.connections,
             fixed: slot.placed.fixed,
-            filter: slot.placed.filter.as_ref(),
+            layers: &slot.placed.layers,
         };
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
@@ -392,14 +394,20 @@ impl Lab {
             return;
         }
         let spared: Vec<u32> = up.iter().flat_map(|instance| instance.processes()).collect();
-        let children = processes::children(std::process::id()).into_iter();
-        let children = children.filter(|pid| !self.inherited.contains(&born(*pid)));
-        for pid in children.filter(|pid| !spared.contains(pid)) {
-            if let Ok(watched) = Watched::new(pid) {
-                let _ = watched.signal(libc::SIGKILL);
-                watched.ends_within(KILLED_WITHIN);
+        // Whose parent was ended becomes an orphan by that: a daemon's workers.
+        for _ in 0..GENERATIONS_MAX {
+            let mut orphans = processes::children(std::process::id());
+            orphans.retain(|pid| !self.inherited.contains(&born(*pid)) && !spared.contains(pid));
+            if orphans.is_empty() {
+                return;
             }
-            reap(pid);
+            for pid in orphans {
+                if let Ok(watched) = Watched::new(pid) {
+                    let _ = watched.signal(libc::SIGKILL);
+                    watched.ends_within(KILLED_WITHIN);
+                }
+                reap(pid);
+            }
         }
     }
 
@@ -410,6 +418,7 @@ impl Lab {
     }
 }
 
+const GENERATIONS_MAX: u32 = 20;
 /// A process that was killed is gone within this.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 

@@ -8,29 +8,37 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod cgroup;
 pub mod commands;
 pub mod companion;
+pub mod context;
 pub mod count;
 mod drain;
 mod ending;
 pub mod error;
+mod event;
 pub mod filters;
 mod instance;
 pub mod journal;
 pub mod lab;
 pub mod launch;
+pub mod launch_spec;
+pub mod layers;
 pub mod local;
-mod log_file;
+pub mod log_file;
 pub mod machine;
+pub mod made;
 pub mod meter;
+pub mod ours;
 pub mod places;
 pub mod processes;
 pub mod programs;
-mod removal;
 mod running;
+pub mod server;
 pub mod servers;
 pub mod temporary;
 
 pub use error::LabError;
+pub use event::Event;
 pub use lab::{Lab, LabPlan};
-pub use launch::{Event, Launched};
+pub use launch::Launched;

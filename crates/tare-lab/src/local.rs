@@ -13,14 +13,17 @@ use tare_io::process::Watched;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
+use crate::cgroup::Cgroup;
 use crate::companion::Companion;
 use crate::count;
 use crate::error::LabError;
+use crate::event::Event;
 use crate::journal::Entries;
-use crate::launch::{Event, LaunchSpec, OWN_PROGRAM, Server};
-use crate::log_file::LogFile;
-use crate::meter::{Cgroup, Meter};
+use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
+use crate::log_file::{self, LogFile};
+use crate::meter::Meter;
 use crate::running::{Running, Start};
+use crate::server::Server;
 
 /// Where and how a process is started.
 #[derive(Clone, Debug)]
@@ -160,18 +163,11 @@ impl Server for LocalServer {
         if self.running.ends_within(READY_CHECK) {
             // Before its number can be another's.
             self.running.signal(libc::SIGKILL);
-            let how = self.running.status().map_or(String::new(), |status| status.to_string());
+            let how = self.how_it_ended().unwrap_or_default();
             self.kill_stragglers();
             self.running.end_drains();
-            let hint = match how.as_str() {
-                "exit status: 0" => "; if it went into the background, start it in the foreground \
-                                     (nginx: -g 'daemon off;')"
-                    .to_owned(),
-                "exit status: 127" => format!("; is the program installed?{}", passed_over()),
-                _ => String::new(),
-            };
             return Err(LabError::Environment(format!(
-                "{}: the server ended before it was ready ({how}{hint}){}",
+                "{}: the server ended before it was ready ({how}){}",
                 self.who,
                 self.running.last_words()
             )));
@@ -190,6 +186,18 @@ impl Server for LocalServer {
 
     fn is_alive(&self) -> bool {
         !self.running.ends_within(DurationNs::ZERO)
+    }
+
+    fn how_it_ended(&mut self) -> Option<String> {
+        let how = self.running.status()?.to_string();
+        let hint = match how.as_str() {
+            "exit status: 0" => "; if it went into the background, start it in the foreground \
+                                 (nginx: -g 'daemon off;')"
+                .to_owned(),
+            "exit status: 127" => format!("; is the program installed?{}", passed_over()),
+            _ => String::new(),
+        };
+        Some(format!("{how}{hint}"))
     }
 
     fn meter(&self) -> Meter {
@@ -231,7 +239,7 @@ impl Server for LocalServer {
     }
 
     fn lines(&self, path: &Path) -> Option<u64> {
-        count::lines(path)
+        log_file::lines(path)
     }
 }
 

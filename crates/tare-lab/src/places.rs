@@ -14,7 +14,9 @@ pub mod network;
 pub mod oci;
 pub mod qemu;
 pub mod root;
+pub mod runtime;
 pub mod ssh;
+pub mod ssh_command;
 pub mod vm;
 
 use std::fmt::Debug;
@@ -34,10 +36,10 @@ use tare_model::places::{
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
+use crate::cgroup::Cgroup;
 use crate::error::LabError;
+use crate::event::Event;
 use crate::journal::{Entries, Journal};
-use crate::launch::Event;
-use crate::meter::Cgroup;
 use crate::running::Start;
 use network::Network;
 

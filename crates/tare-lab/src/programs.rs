@@ -2,16 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_io::DurationNs;
 use tare_io::owned;
 use tare_io::process::is_root;
 
-use crate::commands::{Outcome, run};
 use crate::error::LabError;
-
-/// How long a program may take to say its version.
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
-const VERSION_CHARS_MAX: usize = 200;
 
 /// A program by one of its names, in the order of preference. Root takes none that another user
 /// could have put there, nor one found through a relative entry of PATH.
@@ -66,9 +60,10 @@ pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
     })
 }
 
-/// The first line of what it says of itself.
-pub fn version(path: &std::path::Path, flag: &str) -> Option<String> {
-    let Outcome { out, err, .. } = run(&[path.to_str()?, flag], PATIENCE);
-    let mut lines = out.lines().chain(err.lines()).map(str::trim);
-    lines.find(|line| !line.is_empty()).map(|line| line.chars().take(VERSION_CHARS_MAX).collect())
+/// A program by its name, or by a path that only root and this user could have put it at.
+pub fn named(name: &str) -> Result<PathBuf, String> {
+    match name.contains('/') {
+        true => owned::check(Path::new(name)).map_err(|error| error.to_string()),
+        false => need(&[name], name).map_err(|error| error.to_string()),
+    }
 }

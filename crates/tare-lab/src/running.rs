@@ -15,8 +15,9 @@ use tare_io::process::{Watched, pin_to};
 use crate::drain::{Written, drain};
 use crate::ending;
 use crate::error::LabError;
-use crate::journal::{Entries, Made};
-use crate::launch::Event;
+use crate::event::Event;
+use crate::journal::Entries;
+use crate::made::Processes;
 use crate::processes::Birth;
 use crate::programs;
 
@@ -125,7 +126,7 @@ impl Running {
         if let (Some(journal), Some(birth)) = (&self.journal, self.birth)
             && self.members().is_empty()
         {
-            journal.is_gone(&Made::Processes(birth));
+            journal.is_gone(&Processes(birth).into());
             self.journal = None;
         }
     }
@@ -165,7 +166,7 @@ fn release(
 ) -> Result<(), LabError> {
     let mut begin = || {
         let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
-        journal.about_to_make(Made::Processes(birth.ok_or_else(gone)?))?;
+        journal.about_to_make(Processes(birth.ok_or_else(gone)?))?;
         let said = child.stdin.as_mut().map(|to| to.write_all(GO));
         said.and_then(Result::ok).ok_or_else(gone)
     };

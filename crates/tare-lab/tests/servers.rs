@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 
+use tare_lab::count;
 use tare_lab::lab::Placed;
 use tare_lab::launch::Launched;
 use tare_lab::{Event, Lab, LabError, LabPlan, processes};
@@ -33,7 +34,7 @@ impl Bench {
                     server,
                     fixed,
                     ip: None,
-                    filter: None,
+                    layers: Vec::new(),
                     place: PlaceSpec::Host(HostSpec::default()),
                     client: ClientSpec::Place(PlaceSpec::Host(HostSpec::default())),
                 })
@@ -94,14 +95,15 @@ fn nginx_and_httpd_serve_count_and_end() {
             let meter = server.server.meter();
             let before = meter.read().unwrap();
             let source = server.launch_spec.count.clone().unwrap();
-            let counted = source.read(server.server.as_ref()).unwrap();
+            let counted = count::read(&source, server.server.as_ref()).unwrap();
             for _ in 0..7 {
                 let reply = get(server.launch_spec.address);
                 assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
                 assert_eq!(reply.split_once("\r\n\r\n").unwrap().1.len(), 1234);
             }
-            let served =
-                source.read(server.server.as_ref()).unwrap() - counted - source.own_requests();
+            let served = count::read(&source, server.server.as_ref()).unwrap()
+                - counted
+                - source.own_requests();
             assert_eq!(served, 7, "variant {variant}");
             assert!(meter.read().unwrap().since(before).cpu_ns > 0);
             assert!(meter.rss_bytes().unwrap() > 1_000_000);
@@ -144,7 +146,8 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     let meter = server.server.meter();
     let before = meter.read().unwrap();
     let count = server.launch_spec.count.clone();
-    let read = |server: &Launched| count.as_ref().map(|c| c.read(server.server.as_ref()).unwrap());
+    let read =
+        |server: &Launched| count.as_ref().map(|c| count::read(c, server.server.as_ref()).unwrap());
     let counted = read(&server);
     for _ in 0..7 {
         let reply = get(address);

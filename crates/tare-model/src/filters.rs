@@ -92,7 +92,8 @@ impl FilterSpec {
         Self { filter, prefix: prefix.to_owned(), path: None, code: None }
     }
 
-    pub fn check(&self) -> Result<(), Invalid> {
+    /// What is wrong with it, whatever it goes into.
+    pub fn check_settings(&self) -> Result<(), Invalid> {
         let of_filter = |text: &str| Err(Invalid(format!("filter {}: {text}", self.filter.name())));
         if self.filter == FilterKind::Off {
             return Ok(());

@@ -10,7 +10,9 @@
 pub mod cold;
 pub mod distribution;
 pub mod filters;
+pub mod found;
 pub mod invalid;
+pub mod layers;
 pub mod load;
 pub mod metric;
 pub mod net;

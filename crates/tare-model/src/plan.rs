@@ -9,7 +9,6 @@ use tare_io::DurationNs;
 use crate::cold::Cold;
 use crate::load::LoadSpec;
 use crate::servers::ServerSpec;
-use crate::sustained::WarmUp;
 use crate::variant::{Skipped, Variant};
 use crate::{Invalid, Metric, text};
 
@@ -81,9 +80,6 @@ pub struct Slices {
     /// 3 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place_launches: Option<u32>,
-    /// What the first round found for what was left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub found: Option<Found>,
 }
 
 impl Slices {
@@ -98,21 +94,6 @@ impl Slices {
 }
 
 const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
-
-/// The shape of all slices of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Found {
-    #[serde(with = "text::duration")]
-    pub window: DurationNs,
-    #[serde(with = "text::duration")]
-    pub ramp: DurationNs,
-    #[serde(with = "text::duration")]
-    pub warmup: DurationNs,
-    /// Of each variant, until it does not change any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warm: Option<Vec<WarmUp>>,
-}
 
 impl Deref for Plan {
     type Target = PlanParts;
@@ -209,21 +190,6 @@ impl PlanParts {
         })
     }
 
-    /// What a stored plan says, which a stranger may have written.
-    fn check_found(&self, found: &Found) -> Result<(), Invalid> {
-        let Found { window, ramp, warmup, warm } = found;
-        // A warm-up that was asked for is as long as the run allows.
-        let longest = self.stop.max_time.max(*SLICE_LENGTHS.end());
-        let lengths = [window, ramp].into_iter().all(|time| time <= SLICE_LENGTHS.end());
-        let lengths = lengths && *warmup <= longest;
-        let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == self.variants.len());
-        // Longer than it may be, a warm-up is cut.
-        match lengths && is_whole {
-            true => Ok(()),
-            false => Err("slices.found: this is what a run finds, and does not fit it".into()),
-        }
-    }
-
     fn check_cold(&self) -> Result<(), Invalid> {
         if self.slices.cold.is_none() {
             return Ok(());
@@ -269,9 +235,6 @@ impl PlanParts {
         within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
         if let Some(window) = self.slices.window.filter(|w| !SLICE_LENGTHS.contains(w)) {
             return Err(Invalid(format!("slices: {window} each: write 1ms to 60s")));
-        }
-        if let Some(found) = &self.slices.found {
-            self.check_found(found)?;
         }
         let longest = self.slices.sustained.max(self.slices.warmup_max);
         if let Some(time) = longest.filter(|time| *time > self.stop.max_time) {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
 use crate::filters::FilterSpec;
+use crate::layers::LayerSpec;
 use crate::net::Protocol;
 use crate::places::{ClientSpec, PlaceSpec};
 use crate::servers::ServerSpec;
@@ -28,7 +29,7 @@ pub struct Variant {
     pub exclusive: bool,
     /// What is put between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layers: Vec<Layer>,
+    pub layers: Vec<LayerSpec>,
     /// Where its server runs, and where its load comes from.
     #[serde(default = "PlaceSpec::host", skip_serializing_if = "PlaceSpec::is_host")]
     pub place: PlaceSpec,
@@ -37,13 +38,6 @@ pub struct Variant {
     /// Left out of the run where its place cannot be had, instead of ending it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-}
-
-/// Something in the path. A new kind is a new variant here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Layer {
-    Filter(FilterSpec),
 }
 
 impl Variant {
@@ -84,7 +78,11 @@ impl Variant {
 
     /// Its filter, if it has one.
     pub fn filter(&self) -> Option<&FilterSpec> {
-        self.layers.iter().map(|Layer::Filter(spec)| spec).next()
+        self.filters().next()
+    }
+
+    pub(crate) fn filters(&self) -> impl Iterator<Item = &FilterSpec> {
+        self.layers.iter().map(|LayerSpec::Filter(spec)| spec)
     }
 
     /// What is wrong with it under load of that protocol.
@@ -117,8 +115,8 @@ impl Variant {
         if let ClientSpec::Place(client) = &self.client {
             client.check()?;
         }
-        self.check_layers()?;
-        self.check_places()
+        self.check_places()?;
+        self.layers.iter().try_for_each(|layer| layer.facts().check(self))
     }
 
     /// Its URL, once its server's port is known.
@@ -145,11 +143,6 @@ impl Variant {
         }
         if has_place && !self.url.contains("{port}") {
             return usage("a server in a place listens where tare says: leave out url");
-        }
-        if !self.place.facts().has_our_programs() && self.filter().is_some() {
-            return usage(
-                "its place has an nginx of its own, which tare's filters are not built for",
-            );
         }
         if has_place && !self.server.facts().listens_where_told() {
             return usage(
@@ -179,23 +172,6 @@ impl Variant {
             );
         }
         Ok(())
-    }
-
-    /// What cannot be seen from one layer alone.
-    fn check_layers(&self) -> Result<(), Invalid> {
-        let usage = |text: String| Err(Invalid(text));
-        if self.layers.len() > 1 {
-            return usage("one filter can be in its path".into());
-        }
-        let Some(filter) = self.filter() else { return Ok(()) };
-        self.server.facts().takes_filters()?;
-        let path = self.url.splitn(4, '/').nth(3).unwrap_or_default();
-        if path.contains(['%', '?', '#']) || path.contains("//") || path.contains("/.") {
-            return usage(format!(
-                "path /{path}: with a filter, write it as nginx serves it: without %, ?, // and /."
-            ));
-        }
-        filter.check()
     }
 }
 

@@ -19,6 +19,8 @@ pub struct RunRow {
     pub stopped_by: Option<String>,
     pub owner_pid: u32,
     pub plan: String,
+    /// What its first rounds found, in JSON.
+    pub found: Option<String>,
     pub machine: String,
     pub command: String,
     /// What other tools measured: it has no rounds of ours.
@@ -58,7 +60,8 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     plan, machine,
     (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
     (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id),
-    command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
+    command, EXISTS (SELECT 1 FROM import WHERE run = run.id),
+    (SELECT found FROM found WHERE run = run.id)";
 
 impl Store {
     /// Newest first, at most [`RUNS_MAX`]; without their plans and machines, which may be long.
@@ -100,6 +103,7 @@ impl Store {
         })?;
         self.check_elements(&run.plan)?;
         self.check_elements(&run.machine)?;
+        self.check_elements(run.found.as_deref().unwrap_or_default())?;
         run.variants = self.variants(run.id)?;
         Ok(run)
     }
@@ -321,6 +325,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         machine: row.get(8)?,
         command: plain::line(&row.get::<_, String>(11)?).into_owned(),
         is_import: row.get(12)?,
+        found: row.get(13)?,
         variants: Vec::new(),
         rounds: row.get(9)?,
         elapsed_ns: row.get::<_, i64>(10)? as u64,

@@ -8,7 +8,7 @@ use crate::{StoreError, unusable};
 
 /// Each entry takes the store from the version that is its index to the next. Entries are never
 /// changed once released; a new one is added.
-const MIGRATIONS: [&str; 2] = [V1, V2];
+const MIGRATIONS: [&str; 3] = [V1, V2, V3];
 
 const V1: &str = "
 CREATE TABLE run (
@@ -90,6 +90,19 @@ CREATE TABLE import (
     -- JSON: what was found, and the lines it was found in.
     found TEXT NOT NULL
 );
+";
+
+/// What a run's first rounds found: until now it was written into the plan.
+const V3: &str = "
+CREATE TABLE found (
+    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    -- JSON: the shape of its slices, and how long its variants take to be warm.
+    found TEXT NOT NULL
+);
+INSERT INTO found SELECT id, json_extract(plan, '$.slices.found') FROM run
+    WHERE CASE WHEN json_valid(plan) THEN json_type(plan, '$.slices.found') = 'object' END;
+UPDATE run SET plan = json_remove(plan, '$.slices.found')
+    WHERE id IN (SELECT run FROM found);
 ";
 
 /// Looks before anything is written: a database of somebody else must not be changed.

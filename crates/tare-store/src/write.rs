@@ -1,6 +1,7 @@
 //! Writing: one transaction for each thing that was measured.
 
 use rusqlite::params;
+use tare_model::found::Found;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;
@@ -64,10 +65,14 @@ impl Store {
         Ok(())
     }
 
-    /// The plan, with what the first round found.
-    pub fn set_plan(&mut self, run: RunId, plan: &str) -> Result<(), StoreError> {
+    /// What its first rounds found; replaces what an earlier one did.
+    pub fn set_found(&mut self, run: RunId, found: &Found) -> Result<(), StoreError> {
+        let found = serde_json::to_string(found).map_err(|error| self.damaged(error))?;
         self.connection
-            .execute("UPDATE run SET plan = ?2 WHERE id = ?1", params![run.0, plan])
+            .execute(
+                "INSERT OR REPLACE INTO found (run, found) VALUES (?1, ?2)",
+                params![run.0, found],
+            )
             .map_err(|error| self.failed(error))?;
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use tare_model::found::Found;
 use tare_model::samples::{Launch, MachineUse, Slice};
 
 use crate::blob::Packer;
@@ -16,7 +17,7 @@ pub enum Entry {
     Slice { round: u32, slice: Arc<Slice> },
     RoundEnded { number: u32, elapsed_ns: u64, machine: MachineUse, launches: Vec<Launch> },
     Event { unix_ms: u64, who: String, text: String },
-    Plan(String),
+    Found(Found),
     RunEnded(RunEnd),
 }
 
@@ -91,7 +92,7 @@ fn write_all(
                 store.end_round(run, number, elapsed_ns, &machine, &launches)?;
             }
             Entry::Event { unix_ms, who, text } => store.add_event(run, unix_ms, &who, &text)?,
-            Entry::Plan(plan) => store.set_plan(run, &plan)?,
+            Entry::Found(found) => store.set_found(run, &found)?,
             Entry::RunEnded(end) => store.end_run(run, &end)?,
         }
     }

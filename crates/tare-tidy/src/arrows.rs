@@ -11,7 +11,7 @@ const FLOORS: [&[&str]; 7] = [
     &["tare-stats", "tare-store", "tare-load"],
     &["tare-import", "tare-lab", "tare-target", "tare-wrk"],
     &["tare-report", "tare-agent"],
-    &["tare-sim"],
+    &["tare-sim", "tare-run"],
     &["tare"],
 ];
 

@@ -1,12 +1,13 @@
 //! House rules of this repository, checked as tests: `make lint` runs them.
 //!
 //! [`sources`] looks at our own files, [`dependencies`] at what we build on, [`arrows`] at which of
-//! our crates build on which. The rules are values, and the tests feed each of them a case that
-//! breaks it.
+//! our crates build on which, [`circles`] at files that use each other. The rules are values, and
+//! the tests feed each of them a case that breaks it.
 
 #![forbid(unsafe_code)]
 
 pub mod arrows;
+pub mod circles;
 pub mod dependencies;
 pub mod sources;
 

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use tare_tidy::dependencies::{Metadata, Rules};
-use tare_tidy::{arrows, root, sources};
+use tare_tidy::{arrows, circles, root, sources};
 
 #[test]
 fn sources_keep_the_house_rules() {
@@ -46,6 +47,28 @@ fn crates_build_on_those_below() {
         complaints.extend(arrows::check(&manifest).unwrap());
     }
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// Crates whose files do not use each other in circles; the others are to join them.
+const WITHOUT_CIRCLES: [&str; 3] = ["tare-lab", "tare-run", "tare-store"];
+
+#[test]
+fn files_do_not_use_each_other_in_circles() {
+    for name in WITHOUT_CIRCLES {
+        let folder = root().join("crates").join(name).join("src");
+        let files = sources::files(&root()).into_iter().filter(|path| path.starts_with(&folder));
+        let of_crate: BTreeMap<String, String> = files
+            .filter_map(|path| {
+                let module = path.strip_prefix(&folder).unwrap().with_extension("");
+                let module = module.display().to_string().replace('/', "::");
+                let is_module = module != "lib" && !module.split("::").any(|part| part == "tests");
+                is_module.then(|| (module, std::fs::read_to_string(path).unwrap()))
+            })
+            .collect();
+        assert!(of_crate.len() > 4, "{name}: {} modules", of_crate.len());
+        let complaints = circles::check(&of_crate);
+        assert!(complaints.is_empty(), "{name}:\n{}\n", complaints.join("\n"));
+    }
 }
 
 #[test]

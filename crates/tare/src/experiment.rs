@@ -1,5 +1,6 @@
 //! Experiment files: TOML to a plan. Every mistake names the file, the line and what is allowed.
 
+mod layer;
 mod place;
 mod server;
 mod sweep;
@@ -12,11 +13,11 @@ use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_io::files::open_input;
 use tare_model::Metric;
-use tare_model::filters::FilterSpec;
+use tare_model::layers::LayerSpec;
 use tare_model::load::LoadSpec;
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::text;
-use tare_model::variant::{Difference, Layer, Variant};
+use tare_model::variant::{Difference, Variant};
 use toml::Spanned;
 
 use crate::failure::Failure;
@@ -81,7 +82,7 @@ struct VariantTable {
     exclusive: bool,
     place: Option<Spanned<toml::Value>>,
     #[serde(default)]
-    layers: Vec<FilterSpec>,
+    layers: Vec<Spanned<toml::Table>>,
     client: Option<Spanned<toml::Value>>,
     #[serde(default)]
     optional: bool,
@@ -222,12 +223,9 @@ fn variant(
 ) -> Result<Variant, Failure> {
     let place = place::place(table.place, source)?;
     let client = place::client(table.client, source)?;
-    let mut layers = table.layers;
-    for filter in &mut layers {
-        for path in [&mut filter.path, &mut filter.code].into_iter().flatten() {
-            *path = source.whole(path);
-        }
-    }
+    let layers: Result<Vec<LayerSpec>, Failure> =
+        table.layers.into_iter().map(|layer| layer::layer(layer, source)).collect();
+    let layers = layers?;
     let at = table.server.span().start;
     let name = table.server.into_inner();
     let Some(server) = servers.get(&name) else {
@@ -246,7 +244,7 @@ fn variant(
         headers: table.headers,
         may_differ: table.may_differ,
         exclusive: table.exclusive,
-        layers: layers.into_iter().map(Layer::Filter).collect(),
+        layers,
         place,
         client,
         optional: table.optional,

@@ -7,6 +7,7 @@ use tare_lab::LabError;
 use tare_load::LoadError;
 use tare_load::plan::PlanError;
 use tare_model::Invalid;
+use tare_run::RunError;
 use tare_store::StoreError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +111,18 @@ impl From<LoadError> for Failure {
             LoadError::Setup(error) => error.into(),
             LoadError::WorkerLost => Self::Bug(error.to_string()),
             _ => Self::Target(error.to_string()),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Usage(text) => Self::Usage(text),
+            RunError::Environment(text) => Self::Environment(text),
+            RunError::Target(text) => Self::Target(text),
+            RunError::Interrupted => Self::Interrupted,
+            RunError::Bug(text) => Self::Bug(text),
         }
     }
 }

@@ -1,25 +1,29 @@
 //! Runs: what `tare compare` and `tare run` share, from plan to report.
 //!
-//! A [`plan::Plan`] is everything resolved. The [`runner`] runs rounds, each a [`round`] of
-//! launches, probes and slices in the order that the [`schedule`] gives, and hands every slice to
-//! the store. A [`cell`] is one plan while it is measured; those of a sweep share launches.
-//! [`finish`] makes the report from the store alone.
+//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] has the runner measure them, [`conclude`] tells
+//! and judges what they found, and [`stored`] makes a report from the store alone.
 
-pub mod cell;
+pub mod begin;
 pub mod choices;
-mod clients;
 pub mod command;
-pub mod filter_memory;
-pub mod finish;
+mod conclude;
 pub mod gate;
 pub mod live;
-pub mod outcome;
+pub mod measure;
 pub mod places;
 pub mod plan;
-mod proof;
-mod round;
-pub mod runner;
-pub mod schedule;
-mod slices;
-mod sustained;
-mod window;
+pub mod stored;
+pub mod sweep;
+
+use std::path::PathBuf;
+
+use tare_report::form::Form;
+
+/// What the user wants done with a run.
+pub struct RunOptions {
+    pub store: PathBuf,
+    /// Forms of the report, and the files they go to.
+    pub forms: Vec<(Form, PathBuf)>,
+    pub gates: Vec<gate::Gate>,
+    pub quiet: bool,
+}

@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use tare_load::order::{LoadOrder, StretchOrder};
 use tare_model::samples::ServerUse;
 
-use crate::launch::{Event, LaunchSpec};
+use crate::event::Event;
+use crate::launch_spec::LaunchSpec;
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let stop = ToAgent::parse(br#"{"tare":3,"id":7,"do":"stop"}"#).unwrap();
+        let stop = ToAgent::parse(br#"{"tare":4,"id":7,"do":"stop"}"#).unwrap();
         assert_eq!((stop.id, stop.request), (7, Request::Stop));
         for (line, complaint) in [
             (&br#"{"tare":1,"id":7,"do":"stop"}"#[..], "protocol 1"),

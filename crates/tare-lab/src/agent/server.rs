@@ -10,9 +10,11 @@ use tare_io::{DurationNs, Instant};
 
 use super::Agent;
 use super::protocol::Request;
+use crate::cgroup::Cgroup;
 use crate::error::LabError;
-use crate::launch::{LaunchSpec, Server};
-use crate::meter::{Cgroup, Meter};
+use crate::launch_spec::LaunchSpec;
+use crate::meter::Meter;
+use crate::server::Server;
 
 #[derive(Debug)]
 pub struct PlacedServer {
@@ -70,7 +72,7 @@ impl Server for PlacedServer {
     fn meter(&self) -> Meter {
         match &self.cgroup {
             Some(cgroup) => Meter::new(Some(cgroup), self.agent.pid()),
-            None => Meter::of_agent(self.agent.clone()),
+            None => Meter::far(self.agent.clone()),
         }
     }
 

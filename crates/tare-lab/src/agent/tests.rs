@@ -23,8 +23,8 @@ fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Rece
 
 #[test]
 fn events_without_end_are_not_kept() {
-    let event = r#"{"tare":3,"event":{"unix_ms":1,"who":"x","text":"\u001b[31m"}}"#;
-    let answer = r#"{"tare":3,"done":{"id":1,"value":7}}"#;
+    let event = r#"{"tare":4,"event":{"unix_ms":1,"who":"x","text":"\u001b[31m"}}"#;
+    let answer = r#"{"tare":4,"done":{"id":1,"value":7}}"#;
     let script = format!(
         "yes '{event}' | head -n 100000; read -r line; echo '{answer}'; yes '{event}' | head -n 9999"
     );
@@ -41,7 +41,7 @@ fn events_without_end_are_not_kept() {
 
 #[test]
 fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
-    let stray = r#"{"tare":3,"done":{"id":99,"value":[]}}"#;
+    let stray = r#"{"tare":4,"done":{"id":99,"value":[]}}"#;
     let stop = Arc::new(AtomicBool::new(false));
     let (strange, _heard) = agent(&format!("yes '{stray}'"), &stop);
     let error = strange.unwrap().ask::<u32>(Request::IsAlive).unwrap_err().to_string();
@@ -55,7 +55,7 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
 
 #[test]
 fn its_errors_cannot_write_to_the_terminal() {
-    let failed = r#"{"tare":3,"failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}}"#;
+    let failed = r#"{"tare":4,"failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}}"#;
     let (agent, _heard) =
         agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Arc::default());
     let error = agent.unwrap().ask::<u32>(Request::IsAlive).unwrap_err();

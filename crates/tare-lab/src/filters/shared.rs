@@ -4,13 +4,13 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_io::process::{lock, unlock};
 use tare_model::filters::PREFIX_MAX;
 
 use crate::error::LabError;
-use crate::journal::{Journal, Made, PREFIX};
+use crate::ours::PREFIX;
 use crate::processes::Stat;
 
 const MAGIC: u64 = 0x3165_7261_742d_6673;
@@ -56,16 +56,20 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl SharedMemory {
-    /// Makes it, and notes that in the journal before.
-    pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<Self, LabError> {
+    /// Makes it; `note` is told before of each object that will be there.
+    pub(super) fn create(
+        name: &str,
+        prefix: &str,
+        note: impl Fn(&Path) -> Result<(), LabError>,
+    ) -> Result<Self, LabError> {
         let path = path_of(name);
         if path.symlink_metadata().is_ok() {
             return Err(LabError::Environment(Self::whose(name)));
         }
         // It appears whole, under its name, or not at all.
         let unfinished = path_of(&format!("{name}.{}", std::process::id()));
-        journal.about_to_make(Made::SharedMemory(unfinished.clone()))?;
-        journal.about_to_make(Made::SharedMemory(path.clone()))?;
+        note(&unfinished)?;
+        note(&path)?;
         let failed = |error| LabError::file("make shared memory", &path, error);
         let file = OpenOptions::new()
             .read(true)

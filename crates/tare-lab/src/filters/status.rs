@@ -5,18 +5,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 
-use crate::launch::Server;
+use crate::server::Server;
 
 /// Where the page is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterStatus {
     pub address: SocketAddr,
-    pub path: String,
 }
+
+/// Its path.
+pub const PAGE: &str = "/tare-filter";
 
 /// Counts of all workers since nginx started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 impl FilterStatus {
     pub fn read(&self, server: &dyn Server) -> Option<FilterCounts> {
-        parse(&server.page(self.address, &self.path)?)
+        parse(&server.page(self.address, PAGE)?)
     }
 
     /// Reads until the module has seen so many, or it is too late for that to be a delay.

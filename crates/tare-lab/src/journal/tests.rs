@@ -1,11 +1,24 @@
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use tare_io::process::is_root;
 
 use super::*;
-use crate::processes;
+use crate::{made, processes};
+
+fn made_folder(path: PathBuf) -> Made {
+    made::Folder(path).into()
+}
+
+fn made_processes(leader: Birth) -> Made {
+    Processes(leader).into()
+}
+
+fn made_cgroup(path: PathBuf) -> Made {
+    Cgroup(path).into()
+}
 
 struct State(PathBuf);
 
@@ -71,10 +84,10 @@ fn what_was_made_is_gone_when_the_journal_is_dropped() {
     let state = State::new("drop");
     let made = state.0.join("tare-made");
     let journal = Journal::create(&state.0.join("new/journal")).unwrap();
-    journal.about_to_make(Made::Folder(made.clone())).unwrap();
+    journal.about_to_make(made_folder(made.clone())).unwrap();
     std::fs::create_dir(&made).unwrap();
     let (mut child, birth) = group();
-    journal.about_to_make(Made::Processes(birth)).unwrap();
+    journal.about_to_make(made_processes(birth)).unwrap();
     let folder = state.0.join("new/journal");
     let cleaned = clean(&folder);
     assert_eq!((cleaned.running, cleaned.removed.len()), (1, 0), "it is ours, and we live");
@@ -99,8 +112,8 @@ fn processes_end_before_what_they_make_is_removed() {
         format!("echo; while [ -e {} ]; do mkdir -p {}; done", marker.display(), made.display());
     let (mut child, birth) = process(&script);
     let journal = Journal::create(&state.0).unwrap();
-    journal.about_to_make(Made::Processes(birth)).unwrap();
-    journal.about_to_make(Made::Folder(made.clone())).unwrap();
+    journal.about_to_make(made_processes(birth)).unwrap();
+    journal.about_to_make(made_folder(made.clone())).unwrap();
     assert_eq!(journal.remove_all(), Vec::<String>::new());
     assert!(!made.exists(), "it was made again");
     std::fs::remove_file(&marker).unwrap();
@@ -119,10 +132,10 @@ fn what_the_dead_left_is_removed_and_nothing_else() {
     let (mut stranger, other) = group();
     let other = Birth { started_ticks: other.started_ticks - 1, ..other };
     state.left_behind(&[
-        Made::Folder(theirs.clone()),
-        Made::Folder(ours.clone()),
-        Made::Processes(other),
-        Made::Processes(birth),
+        made_folder(theirs.clone()),
+        made_folder(ours.clone()),
+        made_processes(other),
+        made_processes(birth),
     ]);
     let cleaned = clean(&state.0);
     child.wait().unwrap();
@@ -151,7 +164,7 @@ fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     child.wait().unwrap();
     let made = state.0.join("tare-group");
     std::fs::create_dir(&made).unwrap();
-    state.left_behind(&[Made::Cgroup(made), Made::Processes(birth)]);
+    state.left_behind(&[made_cgroup(made), made_processes(birth)]);
     let cleaned = clean(&state.0);
     assert!(cleaned.removed.is_empty(), "{cleaned:?}");
     assert_eq!(crate::ending::end_group(&birth), 1, "it lived");
@@ -164,7 +177,7 @@ fn where_a_control_group_could_not_be_made_its_processes_are_ended_by_session() 
     let (mut child, birth) = process("sleep 1000 & echo");
     child.wait().unwrap();
     let never = PathBuf::from("/sys/fs/cgroup/tare-that-never-was");
-    state.left_behind(&[Made::Cgroup(never), Made::Processes(birth)]);
+    state.left_behind(&[made_cgroup(never), made_processes(birth)]);
     let cleaned = clean(&state.0);
     assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (1, 0), "{cleaned:?}");
     assert_eq!(crate::ending::end_group(&birth), 0, "it was ended");
@@ -179,8 +192,8 @@ fn after_a_restart_no_process_is_looked_for() {
     let header = Header { boot_id: "another".into(), ..Header::here() };
     let lines = [
         serde_json::to_string(&header).unwrap(),
-        serde_json::to_string(&Made::Processes(birth)).unwrap(),
-        serde_json::to_string(&Made::Folder(folder.clone())).unwrap(),
+        serde_json::to_string(&made_processes(birth)).unwrap(),
+        serde_json::to_string(&made_folder(folder.clone())).unwrap(),
     ];
     state.written(&(lines.join("\n") + "\n"));
     assert_eq!(clean(&state.0).removed.len(), 1);
@@ -195,7 +208,7 @@ fn a_journal_that_is_not_understood_is_kept_and_reported() {
     let header = serde_json::to_string(&Header::here()).unwrap();
     let folder = state.0.join("tare-folder");
     std::fs::create_dir(&folder).unwrap();
-    let line = serde_json::to_string(&Made::Folder(folder.clone())).unwrap();
+    let line = serde_json::to_string(&made_folder(folder.clone())).unwrap();
     for text in [
         format!("{header}\n{line}\n{{\"pods\":[]}}\n"),
         format!("{header}\n{line}\nnonsense\n{line}\n"),
@@ -217,7 +230,7 @@ fn a_journal_that_is_not_understood_is_kept_and_reported() {
 fn files_that_others_could_have_written_are_refused() {
     let state = State::new("others");
     let (mut child, birth) = group();
-    let kept = state.left_behind(&[Made::Processes(birth)]);
+    let kept = state.left_behind(&[made_processes(birth)]);
     let refused = |words: &str| {
         let cleaned = clean(&state.0);
         assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (0, 1), "{cleaned:?}");
@@ -309,7 +322,7 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     std::os::unix::fs::symlink(&real, state.0.join("link")).unwrap();
     std::os::unix::fs::symlink(real.join("tare-x"), state.0.join("tare-l")).unwrap();
     let linked = [state.0.join("link/tare-x"), state.0.join("tare-l")];
-    state.left_behind(&linked.map(Made::Folder));
+    state.left_behind(&linked.map(made_folder));
     let cleaned = clean(&state.0);
     assert_eq!(cleaned.complaints.len(), 2, "{cleaned:?}");
     assert!(cleaned.complaints.iter().all(|text| text.contains("is a symbolic link")));
@@ -326,7 +339,7 @@ fn removal_goes_through_no_link_and_touches_no_other_users_folder() {
     let ours = state.0.join("tare-ours");
     std::fs::create_dir(&ours).unwrap();
     std::os::unix::fs::symlink(&real, ours.join("out")).unwrap();
-    state.left_behind(&[Made::Folder(theirs.clone()), Made::Folder(ours.clone())]);
+    state.left_behind(&[made_folder(theirs.clone()), made_folder(ours.clone())]);
     let cleaned = clean(&state.0);
     assert!(cleaned.complaints[0].contains("belongs to another user"), "{cleaned:?}");
     assert!(theirs.exists() && !ours.exists() && real.join("tare-x/kept").exists());
@@ -339,7 +352,7 @@ fn a_folder_that_is_no_control_group_is_not_emptied_as_one() {
     let folder = state.0.join("tare-group");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
-    state.left_behind(&[Made::Cgroup(folder)]);
+    state.left_behind(&[made_cgroup(folder)]);
     let cleaned = clean(&state.0);
     assert!(cleaned.complaints[0].contains("is not a control group"), "{cleaned:?}");
     assert!(child.try_wait().unwrap().is_none());
@@ -351,7 +364,7 @@ fn a_folder_that_is_no_control_group_is_not_emptied_as_one() {
 fn two_that_clean_at_once_wait_for_each_other() {
     let state = State::new("two");
     let (mut child, birth) = group();
-    state.left_behind(&[Made::Processes(birth)]);
+    state.left_behind(&[made_processes(birth)]);
     let both: Vec<Cleaned> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| clean(&state.0))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -368,7 +381,7 @@ fn a_deep_nest_is_removed() {
     let mut deep = ours.clone();
     (0..230).for_each(|_| deep.push("d"));
     std::fs::create_dir_all(&deep).unwrap();
-    state.left_behind(&[Made::Folder(ours)]);
+    state.left_behind(&[made_folder(ours)]);
     let cleaned = clean(&state.0);
     assert!(cleaned.complaints.is_empty() && cleaned.removed.len() == 1, "{cleaned:?}");
 }
@@ -395,7 +408,7 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let write = |pid_namespace: &str| {
         std::fs::create_dir_all(&ours).unwrap();
         let header = Header { pid_namespace: pid_namespace.into(), ..Header::here() };
-        let made = [Made::Folder(ours.clone()), Made::Processes(birth)];
+        let made = [made_folder(ours.clone()), made_processes(birth)];
         let lines = made.map(|made| serde_json::to_string(&made).unwrap()).join("\n");
         state.written(&(serde_json::to_string(&header).unwrap() + "\n" + &lines + "\n"))
     };

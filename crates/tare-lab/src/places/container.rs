@@ -8,14 +8,15 @@ use tare_io::DurationNs;
 use tare_model::places::{ContainerSpec, ENGINES, PlaceFacts};
 use tare_model::samples::Proof;
 
-use super::oci::{CAPABILITIES, Kernel, is_hybrid};
+use super::oci::{CAPABILITIES, Kernel};
 use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, agent_file, once_running, proof,
+    runtime,
 };
 use crate::agent::Agent;
-use crate::commands::{must, run};
+use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::journal::Made;
+use crate::made;
 use crate::programs;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
@@ -26,7 +27,7 @@ const INSIDE: &str = "/run/tare-agent";
 
 /// podman with a runtime that works with this machine's control groups.
 pub fn podman_here() -> ContainerSpec {
-    let runtime = is_hybrid().then(|| "runc".to_owned());
+    let runtime = runtime::has_both_cgroups().then(|| "runc".to_owned());
     ContainerSpec { runtime, ..ContainerSpec::of_engine("podman") }
 }
 
@@ -63,7 +64,7 @@ impl PlaceKind for ContainerSpec {
                 self.engine, self.image, self.engine, self.image, self.engine
             )));
         }
-        let version = programs::version(&program, "--version").unwrap_or_default();
+        let version = commands::version(&program, "--version").unwrap_or_default();
         let with = self.runtime.as_ref().map_or(String::new(), |r| format!(" (runtime = \"{r}\")"));
         Ok(format!("yes: {version}{with}"))
     }
@@ -86,7 +87,7 @@ impl PlaceKind for ContainerSpec {
 
 /// podman's own choice is crun, which refuses what some machines have.
 fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), LabError> {
-    if spec.engine != "podman" || spec.runtime.is_some() || !is_hybrid() {
+    if spec.engine != "podman" || spec.runtime.is_some() || !runtime::has_both_cgroups() {
         return Ok(());
     }
     let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
@@ -216,12 +217,12 @@ impl Place for Container {
         if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    resources.journal.about_to_make(Made::Cgroup(path))?;
+                    resources.journal.about_to_make(made::Cgroup(path))?;
                 }
             }
         }
         let (engine, name) = (self.spec.engine.clone(), self.container());
-        resources.journal.about_to_make(Made::EngineContainer { engine, name })?;
+        resources.journal.about_to_make(made::EngineContainer { engine, name })?;
         let agent = self.context.start_agent(&self.argv()?, HELLO_WITHIN, resources.stop)?;
         self.address = self.find_address()?;
         Ok(agent)

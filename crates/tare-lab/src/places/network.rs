@@ -11,7 +11,8 @@ use tare_io::DurationNs;
 
 use crate::commands::{must, run};
 use crate::error::LabError;
-use crate::journal::{Journal, Made};
+use crate::journal::Journal;
+use crate::made::{BlockedRange, Link, NetworkNamespace};
 
 #[derive(Debug)]
 pub struct Network {
@@ -76,7 +77,7 @@ impl Network {
             }
             let network = Self { range, owner };
             let mac = network.mac(1, 0);
-            journal.about_to_make(Made::Link { name: bridge.clone(), mac: mac.clone() })?;
+            journal.about_to_make(Link { name: bridge.clone(), mac: mac.clone() })?;
             let made =
                 run(&["ip", "link", "add", &bridge, "address", &mac, "type", "bridge"], PATIENCE);
             if made.worked {
@@ -99,7 +100,7 @@ impl Network {
         let bridge = self.range.bridge();
         // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
         let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
-        journal.about_to_make(Made::BlockedRange {
+        journal.about_to_make(BlockedRange {
             range: range.clone(),
             bridge: bridge.clone(),
             mac: self.mac(1, 0),
@@ -173,8 +174,8 @@ impl Network {
         if Path::new("/run/netns").join(name).exists() {
             self.detach_namespace(index, name);
         } else {
-            journal.about_to_make(Made::NetworkNamespace(name.to_owned()))?;
-            journal.about_to_make(Made::Link { name: link.clone(), mac: mac.clone() })?;
+            journal.about_to_make(NetworkNamespace(name.to_owned()))?;
+            journal.about_to_make(Link { name: link.clone(), mac: mac.clone() })?;
         }
         let what = "make a network namespace";
         let ip = |argv: &[&str]| must(argv, PATIENCE, what).map(drop);

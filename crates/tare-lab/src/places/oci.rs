@@ -13,13 +13,13 @@ use super::network::{Network, Shape};
 use super::root::{AGENT, Root};
 use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, Restarts, agent_file,
-    once_running, own_namespace, proof,
+    once_running, own_namespace, proof, runtime,
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
-use crate::commands::{must, run};
+use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::journal::Made;
+use crate::made;
 use crate::programs;
 
 /// What servers need of root, and no more: to give up root, to end their workers, low ports.
@@ -126,12 +126,12 @@ impl PlaceKind for OciSpec {
             }
         }
         super::need_root("a container")?;
-        if self.name().contains("crun") && is_hybrid() {
+        if self.name().contains("crun") && runtime::has_both_cgroups() {
             programs::need(&["unshare"], "util-linux")?;
         }
         programs::need(&["ip"], "iproute2")?;
         agent_file::find()?;
-        let version = programs::version(&program, "--version").unwrap_or_default();
+        let version = commands::version(&program, "--version").unwrap_or_default();
         Ok(format!("yes: {}, {version}", program.display()))
     }
 
@@ -186,29 +186,6 @@ fn flags(spec: &OciSpec) -> Vec<String> {
     }
 }
 
-/// Whether control groups of both versions are mounted.
-pub fn is_hybrid() -> bool {
-    Path::new("/sys/fs/cgroup/unified").is_dir()
-}
-
-/// The command line of a runtime. crun refuses where control groups of version 2 are mounted beside
-/// those of version 1: it gets a view of its own, without them.
-pub fn wrapped(program: &Path, arguments: &[&str]) -> Vec<String> {
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let mut argv: Vec<String> = Vec::new();
-    if name.contains("crun") && is_hybrid() {
-        let script = "\"$0\" /sys/fs/cgroup/unified && exec \"$@\"";
-        let [unshare, umount] = [("unshare", "/usr/bin/unshare"), ("umount", "/usr/bin/umount")]
-            .map(|(name, usual)| programs::find(&[name]).unwrap_or_else(|| usual.into()));
-        argv.push(unshare.display().to_string());
-        argv.extend(["-m", "/bin/sh", "-c", script].map(str::to_owned));
-        argv.push(umount.display().to_string());
-    }
-    argv.push(program.display().to_string());
-    argv.extend(arguments.iter().map(|text| (*text).to_owned()));
-    argv
-}
-
 /// Files of a folder and of those in it.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -247,7 +224,7 @@ impl Oci {
     /// What its runtime says of it: a status, or why there is none.
     fn status(&self) -> String {
         let (state, id) = (self.state().display().to_string(), self.id());
-        let argv = wrapped(&self.program, &["--root", &state, "state", &id]);
+        let argv = runtime::command_line(&self.program, &["--root", &state, "state", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let said = run(&argv, PATIENCE);
         let told: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -278,7 +255,7 @@ impl Oci {
         if let Some(cgroup) = &self.context.cgroup {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    resources.journal.about_to_make(Made::Cgroup(path))?;
+                    resources.journal.about_to_make(made::Cgroup(path))?;
                 }
             }
         }
@@ -380,7 +357,7 @@ impl Place for Oci {
         let path = self.bundle().join("config.json");
         std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
-        resources.journal.about_to_make(Made::OciContainer {
+        resources.journal.about_to_make(made::OciContainer {
             runtime: match self.spec.runtime.contains('/') {
                 true => program.display().to_string(),
                 false => self.spec.runtime.clone(),
@@ -393,7 +370,7 @@ impl Place for Oci {
         let flags = flags(&self.spec);
         arguments.extend(flags.iter().map(String::as_str));
         arguments.extend(["run", "--bundle", &bundle, &id]);
-        let argv = wrapped(&program, &arguments);
+        let argv = runtime::command_line(&program, &arguments);
         self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)
     }
 
@@ -425,7 +402,8 @@ impl Place for Oci {
 
     fn stop(&mut self) {
         let (state, id) = (self.state().display().to_string(), self.id());
-        let argv = wrapped(&self.program, &["--root", &state, "delete", "--force", &id]);
+        let argv =
+            runtime::command_line(&self.program, &["--root", &state, "delete", "--force", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let _ = must(&argv, PATIENCE, "delete a container");
     }

@@ -9,44 +9,21 @@ use tare_model::places::SshSpec;
 use tare_model::plain;
 use tare_model::samples::Proof;
 
-use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
+use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
 use crate::agent::Agent;
 use crate::agent::protocol::{Clock, Request};
-use crate::commands::{must, run};
+use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::journal::Made;
+use crate::made::SshFolder;
 use crate::programs;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const PATIENCE: DurationNs = DurationNs::from_secs(60);
 
-/// A command line that runs `remote` there and asks nobody anything.
-pub fn command(host: &str, options: &[String], remote: &str) -> Vec<String> {
-    // A connection shared with others would outlive this one.
-    let fixed = [
-        "ssh",
-        "-T",
-        "-o",
-        "BatchMode=yes",
-        "-o",
-        "ConnectTimeout=10",
-        "-o",
-        "ControlMaster=no",
-        "-o",
-        "ControlPath=none",
-        "-o",
-        "ServerAliveInterval=5",
-    ];
-    let mut argv: Vec<String> = fixed.map(str::to_owned).to_vec();
-    argv.extend(options.iter().cloned());
-    argv.extend(["--".to_owned(), host.to_owned(), remote.to_owned()]);
-    argv
-}
-
 pub fn check_program() -> Result<String, LabError> {
     let program = programs::need(&["ssh"], "openssh-client")?;
     agent_file::find()?;
-    let version = programs::version(&program, "-V").unwrap_or_default();
+    let version = commands::version(&program, "-V").unwrap_or_default();
     Ok(format!("yes: {version}; whether a host answers shows when it is named"))
 }
 
@@ -76,7 +53,7 @@ impl PlaceKind for SshSpec {
 }
 
 fn ask(spec: &SshSpec, remote: &str) -> Result<String, LabError> {
-    let argv = command(&spec.host, &spec.options, remote);
+    let argv = ssh_command::command_line(&spec.host, &spec.options, remote);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let done = run(&argv, PATIENCE);
     match done.worked {
@@ -104,7 +81,7 @@ impl Ssh {
 
     fn copy(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
         let folder = self.remote_folder();
-        resources.journal.about_to_make(Made::SshFolder {
+        resources.journal.about_to_make(SshFolder {
             host: self.spec.host.clone(),
             options: self.spec.options.clone(),
             path: folder.clone(),
@@ -115,7 +92,7 @@ impl Ssh {
         );
         let script = "exec \"$@\" <\"$0\"";
         let mut argv = vec!["sh".to_owned(), "-c".into(), script.into(), agent];
-        argv.extend(command(&self.spec.host, &self.spec.options, &remote));
+        argv.extend(ssh_command::command_line(&self.spec.host, &self.spec.options, &remote));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         must(&argv, PATIENCE, &format!("copy the agent to {}", self.spec.host)).map(drop)
     }
@@ -157,7 +134,7 @@ impl Place for Ssh {
             self.copied = true;
         }
         let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
-        let argv = command(&self.spec.host, &self.spec.options, &remote);
+        let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         if let Some((offset, trip)) = clock_offset(&agent) {
             let ms = offset as f64 / 1e6;

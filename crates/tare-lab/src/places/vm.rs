@@ -17,6 +17,7 @@ use super::qemu::Machine;
 use super::root::Root;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, cpio, proof};
 use crate::agent::Agent;
+use crate::commands;
 use crate::error::LabError;
 use crate::journal::Journal;
 use crate::programs;
@@ -95,7 +96,7 @@ impl PlaceKind for VmSpec {
             guest_kernel::can_provide()?;
         }
         agent_file::find()?;
-        let version = programs::version(&program, "--version").unwrap_or_default();
+        let version = commands::version(&program, "--version").unwrap_or_default();
         let how = match kvm {
             Ok(()) => "/dev/kvm is here, and is tried before emulation".to_owned(),
             Err(why) => format!("emulated: {why}"),

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::servers::CaddySpec;
 
-use super::{LaunchContext, ServerKind, page, utf8};
-use crate::count::CountSource;
+use super::ServerKind;
+use crate::context::{LaunchContext, page, utf8};
 use crate::error::LabError;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::CountSource;
+use crate::launch_spec::LaunchSpec;
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use tare_io::DurationNs;
 use tare_model::servers::CommandSpec;
 
-use super::{LaunchContext, ServerKind};
-use crate::count::CountSource;
+use super::ServerKind;
+use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::CountSource;
+use crate::launch_spec::LaunchSpec;
 use crate::programs;
 
 impl ServerKind for CommandSpec {
@@ -32,7 +33,7 @@ impl ServerKind for CommandSpec {
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         let address = context.address()?;
-        let folder = super::utf8(context.folder)?;
+        let folder = utf8(context.folder)?;
         let fill = |text: &str| {
             let text = text.replace("{port}", &address.port().to_string());
             text.replace("{address}", &address.ip().to_string()).replace("{folder}", folder)

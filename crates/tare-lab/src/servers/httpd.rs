@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use tare_io::DurationNs;
 use tare_model::servers::HttpdSpec;
 
-use super::{LaunchContext, ServerKind, page, utf8};
-use crate::count::{CountPage, CountSource};
+use super::ServerKind;
+use crate::context::{LaunchContext, page, utf8};
 use crate::error::LabError;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
+use crate::launch_spec::{CountPage, CountSource};
 use crate::programs;
 
 const NAMES: [&str; 2] = ["apache2", "httpd"];

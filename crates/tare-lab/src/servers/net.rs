@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::servers::NetSpec;
 
-use super::{LaunchContext, ServerKind, utf8};
+use super::ServerKind;
+use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch::{LaunchSpec, OWN_PROGRAM};
+use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);

@@ -4,16 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tare_io::DurationNs;
-use tare_model::filters::FilterKind;
 use tare_model::servers::NginxSpec;
 
-use super::{LaunchContext, ServerKind, page, utf8};
-use crate::companion::CompanionSpec;
-use crate::count::{CountPage, CountSource};
+use super::ServerKind;
+use crate::context::{LaunchContext, page, utf8};
 use crate::error::LabError;
-use crate::filters;
-use crate::filters::status::FilterStatus;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
+use crate::launch_spec::{CountPage, CountSource};
+use crate::layers::{self, Inserted};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
@@ -74,8 +72,8 @@ impl ServerKind for NginxSpec {
         }
         let (address, status) = (context.address()?, context.status_address()?);
         context.write("html/index.html", &page(self.body_bytes));
-        let filter = FilterSetup::of(context)?;
-        let text = config_text(self, context, &folder, address, status, &filter)?;
+        let inserted = layers::inserted(context)?;
+        let text = config_text(self, context, &folder, address, status, &inserted)?;
         let config = context.write("nginx.conf", text.as_bytes());
         let argv = [&program, "-p", &folder, "-e", "stderr", "-c", utf8(&config)?];
         let mut launch_spec =
@@ -83,11 +81,9 @@ impl ServerKind for NginxSpec {
         launch_spec.tls = self.tls;
         let (path, page) = ("/".to_owned(), CountPage::NginxStub);
         launch_spec.count = Some(CountSource::Page { address: status, path, page });
-        launch_spec.env = filter.env;
-        launch_spec.companion = filter.controller;
-        if filter.is_loaded {
-            launch_spec.filter = Some(FilterStatus { address: status, path: FILTER_PAGE.into() });
-        }
+        launch_spec.env = inserted.env;
+        launch_spec.companion = inserted.companion;
+        launch_spec.pages = Some(status);
         if self.access_log {
             launch_spec.log_files.push(context.folder.join("access.log"));
         }
@@ -101,7 +97,7 @@ fn config_text(
     folder: &str,
     address: SocketAddr,
     status: SocketAddr,
-    filter: &FilterSetup,
+    inserted: &Inserted,
 ) -> Result<String, LabError> {
     let files = context.connections * 2 + 128;
     let access_log = if spec.access_log { "access.log" } else { "off" };
@@ -123,7 +119,7 @@ fn config_text(
         .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
         .concat();
     Ok(format!(
-        "{load_module}
+        "{modules}
 {user}
 daemon off;
 worker_processes {workers};
@@ -148,52 +144,14 @@ http {{
     server {{
         listen {status};
         location / {{ stub_status; access_log off; }}
-        {status_page}
+        {pages}
     }}
 }}
 ",
-        load_module = filter.load_module,
-        directives = filter.directives,
-        status_page = filter.status_page(),
+        modules = inserted.nginx.main,
+        directives = inserted.nginx.http,
+        pages = inserted.nginx.pages,
         workers = spec.workers,
         keepalive = spec.keepalive_requests,
     ))
-}
-
-/// What a filter adds to nginx and beside it.
-#[derive(Default)]
-struct FilterSetup {
-    is_loaded: bool,
-    load_module: String,
-    directives: String,
-    env: Vec<(String, String)>,
-    controller: Option<CompanionSpec>,
-}
-
-const FILTER_PAGE: &str = "/tare-filter";
-
-impl FilterSetup {
-    fn of(context: &LaunchContext<'_>) -> Result<Self, LabError> {
-        let Some(spec) = context.filter.filter(|spec| spec.filter != FilterKind::Off) else {
-            return Ok(Self::default());
-        };
-        let shared = filters::shared_name(spec, context.folder);
-        Ok(Self {
-            is_loaded: true,
-            load_module: format!("load_module \"{}\";", utf8(&filters::module()?)?),
-            directives: filters::directives(spec, shared.as_deref())?,
-            env: filters::environment(spec, shared.as_deref())?,
-            controller: shared.map(|name| filters::controller(spec, &name)).transpose()?,
-        })
-    }
-
-    fn status_page(&self) -> String {
-        match self.is_loaded {
-            true => format!(
-                "tare_filter off;
-        location = {FILTER_PAGE} {{ tare_filter_status; access_log off; }}"
-            ),
-            false => String::new(),
-        }
-    }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use tare_io::DurationNs;
 use tare_model::servers::TargetSpec;
 
-use super::{LaunchContext, ServerKind, utf8};
-use crate::count::{CountPage, CountSource};
+use super::ServerKind;
+use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch::LaunchSpec;
+use crate::launch_spec::LaunchSpec;
+use crate::launch_spec::{CountPage, CountSource};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);

@@ -17,7 +17,30 @@ pub fn guards(guards: &[RunGuard]) -> String {
             "No guard tripped: nothing that tare looks for speaks against these numbers.",
         );
     }
-    let mut sorted: Vec<&RunGuard> = guards.iter().collect();
+    listed(guards.iter().collect())
+}
+
+/// Those that limit what a verdict says, which is where they are to be read.
+pub fn limits(guards: &[RunGuard]) -> String {
+    let limits: Vec<&RunGuard> = guards.iter().filter(|guard| limits_a_verdict(guard)).collect();
+    if limits.is_empty() { String::new() } else { listed(limits) }
+}
+
+/// The others.
+pub fn notes(guards: &[RunGuard]) -> String {
+    let notes: Vec<&RunGuard> = guards.iter().filter(|guard| !limits_a_verdict(guard)).collect();
+    match (notes.is_empty(), notes.len() == guards.len()) {
+        (false, _) => listed(notes),
+        (true, true) => self::guards(&[]),
+        (true, false) => paragraph("What limits the verdict is told beside it."),
+    }
+}
+
+fn limits_a_verdict(guard: &RunGuard) -> bool {
+    guard.severity != Severity::Note
+}
+
+fn listed(mut sorted: Vec<&RunGuard>) -> String {
     sorted.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
     let item = |guard: &&RunGuard| {
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));

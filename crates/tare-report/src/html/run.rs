@@ -16,7 +16,7 @@ use crate::run::{Comparison, RunReport};
 pub fn render(document: &RunDocument) -> String {
     let report = &document.report;
     let mut page = Page::new(&report.run.name);
-    page.opening(&answer(report));
+    page.opening(&(answer(report) + &about::limits(&report.guards)));
     page.section("What each costs", &forests(report));
     page.section("The numbers", &table("Measured", &words::table(report)));
     page.section("Latency", &percentiles::figure(document));
@@ -24,8 +24,8 @@ pub fn render(document: &RunDocument) -> String {
     let dots: String = asked.iter().map(|metric| rounds::figure(document, *metric)).collect();
     page.section("Rounds", &dots);
     page.section("What each does and takes", &bars_of(report));
-    let guards = about::guards(&report.guards);
-    page.section("May these numbers be compared?", &(guards + &about::proofs(report)));
+    let notes = about::notes(&report.guards);
+    page.section("May these numbers be compared?", &(notes + &about::proofs(report)));
     page.section("The run", &timeline::figure(document));
     page.section("How it was measured", &about::facts(report));
     page.finish()

@@ -74,6 +74,9 @@ fn narrower(table: &Table) -> Vec<String> {
 
 /// What each costs, and by how much more than the baseline.
 pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
+    if sweep.cells.is_empty() {
+        return Vec::new();
+    }
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
         (format!("Overhead, {} (~ is unresolved)", metric.word()), overheads(sweep, metric))

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
+use tare_lab::cgroup::Cgroup;
 use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
-use tare_lab::meter::Cgroup;
 use tare_lab::{programs, temporary};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
@@ -18,6 +18,7 @@ use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::words::signed;
 use tare_report::units::{bytes, count, percent};
+use tare_run::{Start, Stopped};
 use tare_store::Store;
 
 use crate::args::words::positive_duration;
@@ -25,12 +26,12 @@ use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::print;
 use crate::load::plan::random_seed;
+use crate::run::begin::begin;
 use crate::run::choices::PRECISION;
-use crate::run::finish::{Begun, begin, facts, measure};
 use crate::run::live::LiveTable;
-use crate::run::outcome::Stopped;
+use crate::run::measure::{Begun, measure};
 use crate::run::places::{divide_cpus, journal_folder, store_path};
-use crate::run::runner::Start;
+use crate::run::stored::facts;
 
 /// Show what can be measured on this machine, and how precisely
 ///
@@ -161,7 +162,7 @@ fn programs_found() -> Vec<Line> {
     let line = |(names, flag, what): &(&[&str], &str, &str)| {
         let text = match programs::find(names) {
             Some(path) => {
-                let version = programs::version(&path, flag).unwrap_or_default();
+                let version = tare_lab::commands::version(&path, flag).unwrap_or_default();
                 // Some print a bare number.
                 match version.starts_with(|c: char| c.is_ascii_digit()) {
                     true => format!("{} {version}", names[0]),
@@ -240,10 +241,10 @@ fn noise(
     let mut store = Store::open(&folder.join("noise.db"))?;
     let row = begin(&plan, &mut store)?;
     let live = LiveTable::new(vec![facts(&plan, &row)], true);
-    let begun = Begun { plan: &plan, row: &row, digests: Vec::new() };
+    let begun = Begun::new(&plan, &row);
     let measured = measure(vec![begun], store, Start::default(), live, stop)?;
     match measured.stopped.into_iter().next() {
-        Some(Stopped::Failed(failure)) => return Err(failure),
+        Some(Stopped::Failed(failure)) => return Err(failure.into()),
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),
         _ => {}
     }

@@ -16,9 +16,9 @@ use tare_store::Store;
 use super::import;
 use crate::failure::Failure;
 use crate::load::outputs::{Outputs, files_of, print};
-use crate::run::finish::{document_of, plan_of};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
+use crate::run::stored::{document_of, plan_of};
 
 /// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' formats
 ///
@@ -64,6 +64,9 @@ pub struct Report {
     /// Exit with 1 if an overhead's entire interval exceeds this limit; see tare compare --help
     #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
+    /// Print no text: write the files that are asked for, and let --fail-if set the exit code
+    #[arg(short, long)]
+    quiet: bool,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -190,7 +193,11 @@ impl Report {
     fn write(&self, document: &dyn Document) -> Result<(), Failure> {
         let Some(form) = self.format else {
             let forms = files_of([&self.json, &self.markdown, &self.csv, &self.html]);
-            return Outputs::create(&forms)?.write(document, None);
+            let mut outputs = Outputs::create(&forms)?;
+            return match self.quiet {
+                true => outputs.write_forms(document),
+                false => outputs.write(document, None),
+            };
         };
         let text =
             document.render(form).map_err(|why| Failure::flag("--format", form.word(), why))?;

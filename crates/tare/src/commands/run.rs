@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_lab::{filters, servers};
+use tare_lab::{layers, servers};
 use tare_model::plan::Plan;
 use tare_report::units::counted;
 
@@ -11,8 +11,9 @@ use super::compare::{Choices, OutputArgs};
 use crate::experiment;
 use crate::failure::Failure;
 use crate::load::outputs::print;
-use crate::run::finish::{resume, run_new, run_sweep};
+use crate::run::begin::{resume, run_new};
 use crate::run::plan::{absent, check_machine, without};
+use crate::run::sweep::run_sweep;
 
 /// Run an experiment: what each variant costs, with a confidence interval
 ///
@@ -82,7 +83,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
     if args.dry_run {
         let mut text = dry_run(first)?;
         if plans.len() > 1 {
-            text.push_str(&format!("and the same for {} cells in all:\n", plans.len()));
+            text.push_str(&format!("the above is the first of {} cells:\n", plans.len()));
             plans.iter().for_each(|plan| text.push_str(&format!("  {}\n", plan.name)));
         }
         return print(&text)
@@ -111,12 +112,8 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
         if place != "host" || client != "host" {
             text.push_str(&format!("    server in: {place}; client in: {client}\n"));
         }
-        if let Some(filter) = variant.filter() {
-            let controller = match filter.filter.is_controlled() {
-                true => "; before it a controller, with shared memory tare-…",
-                false => "",
-            };
-            text.push_str(&format!("    {}{controller}\n", filters::describe(filter)?));
+        for layer in &variant.layers {
+            text.push_str(&format!("    {}\n", layers::kind(layer).describe()?));
         }
     }
     text.push_str(&format!(

@@ -9,8 +9,8 @@ use tare_store::{RunFilter, RunRow, Store};
 
 use crate::failure::Failure;
 use crate::load::outputs::print;
-use crate::run::finish::is_running;
 use crate::run::places::store_path;
+use crate::run::stored::is_running;
 
 /// List or delete stored runs
 ///

@@ -1,4 +1,7 @@
-//! `[sweep]`: the experiment repeated over values, each repetition a plan of its own.
+//! `[sweep]`: the experiment repeated over values, each repetition a plan of its own. A key is one
+//! of load, or else one of servers' ([`settings`]).
+
+mod settings;
 
 use std::collections::BTreeMap;
 
@@ -21,8 +24,9 @@ pub(super) enum Values {
 }
 
 #[derive(Clone, Deserialize)]
-#[serde(untagged, expecting = "write numbers or words")]
+#[serde(untagged, expecting = "write numbers, words, true or false")]
 pub(super) enum Value {
+    Switch(bool),
     Number(f64),
     Word(String),
 }
@@ -77,6 +81,7 @@ impl Value {
         match self {
             Self::Number(number) => Ok(*number),
             Self::Word(word) => Err(format!("'{word}' is not a number")),
+            Self::Switch(switch) => Err(format!("{switch} is not a number")),
         }
     }
 
@@ -91,7 +96,7 @@ impl Value {
     fn size(&self) -> Result<u32, String> {
         match self {
             Self::Word(word) => size(word),
-            Self::Number(_) => self.whole(),
+            Self::Number(_) | Self::Switch(_) => self.whole(),
         }
     }
 
@@ -99,6 +104,7 @@ impl Value {
         match self {
             Self::Word(word) => Ok(word),
             Self::Number(number) => Err(format!("{number} is not a word")),
+            Self::Switch(switch) => Err(format!("{switch} is not a word")),
         }
     }
 
@@ -108,6 +114,19 @@ impl Value {
             ("rate", Self::Number(CLOSED)) => "closed loop".to_owned(),
             (_, Self::Number(number)) => number.to_string(),
             (_, Self::Word(word)) => word.clone(),
+            (_, Self::Switch(switch)) => switch.to_string(),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Switch(switch) => (*switch).into(),
+            // Whole numbers are written without a point.
+            Self::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => {
+                (*number as i64).into()
+            }
+            Self::Number(number) => (*number).into(),
+            Self::Word(word) => word.as_str().into(),
         }
     }
 }
@@ -134,10 +153,8 @@ pub(super) fn cells(
     let mut cells = vec![plan];
     for (key, values) in keys {
         let at = values.span().start;
-        let Some((name, put)) = KEYS.iter().find(|(name, _)| name == key) else {
-            let known = KEYS.map(|(name, _)| name).join(", ");
-            return Err(source.at(at, &format!("sweep: '{key}' cannot be swept; {known} can")));
-        };
+        let name = key.as_str();
+        let put = KEYS.iter().find(|(key, _)| *key == name).map(|(_, put)| put);
         let wrong = |why: String| source.at(at, &format!("sweep: {name}: {why}"));
         let list = values.get_ref().list().map_err(wrong)?;
         if list.is_empty() {
@@ -153,10 +170,13 @@ pub(super) fn cells(
             for value in &list {
                 let mut cell = cell.clone();
                 let word = value.text(name);
-                put(&mut cell, value)
-                    .map_err(|why| source.at(at, &format!("sweep: {name} = {word}: {why}")))?;
+                let done = match put {
+                    Some(put) => put(&mut cell, value),
+                    None => settings::put(&mut cell, name, value),
+                };
+                done.map_err(|why| source.at(at, &format!("sweep: {name} = {word}: {why}")))?;
                 cell.name = format!("{} ({name} {word})", cell.name);
-                cell.cell.insert((*name).to_owned(), word);
+                cell.cell.insert(name.to_owned(), word);
                 next.push(cell);
             }
         }

@@ -1,7 +1,8 @@
 //! What experiment files mean, and what is said of bad ones.
 
+use tare_model::found::Found;
 use tare_model::places::{ContainerSpec, PlaceSpec};
-use tare_model::plan::{Found, Plan};
+use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;
 
 use super::*;
@@ -86,8 +87,14 @@ fn stored_plans_are_plans_again_and_others_are_not() {
     let warmup = DurationNs::from_secs(90);
     parts.slices.warmup = Some(warmup);
     let (window, ramp) = (DurationNs::from_ms(20), DurationNs::from_ms(2));
-    parts.slices.found = Some(Found { window, ramp, warmup, warm: None });
-    assert!(Plan::try_from(parts.clone()).is_ok(), "a warm-up as long as the run allows");
+    let found = Found { window, ramp, warmup, warm: None };
+    assert_eq!(found.check(&parts), Ok(()), "a warm-up as long as the run allows");
+    let other = Found { warm: Some(Vec::new()), ..found.clone() };
+    assert!(other.check(&parts).is_err(), "warm-ups of no variant");
+    assert!(
+        Found { window: warmup, ..found }.check(&parts).is_err(),
+        "slices of a minute and more"
+    );
     let shell = ContainerSpec { engine: "/bin/sh".into(), ..ContainerSpec::of_engine("podman") };
     let shell = ContainerSpec { image: "x".into(), ..shell };
     parts.variants[1].place = PlaceSpec::Container(shell);

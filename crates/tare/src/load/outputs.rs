@@ -135,6 +135,11 @@ impl Outputs {
             print(&(text + kept.unwrap_or_default()))
                 .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
         }
+        self.write_forms(document)
+    }
+
+    /// The forms alone.
+    pub fn write_forms(&mut self, document: &dyn Document) -> Result<(), Failure> {
         for (form, output) in &mut self.0 {
             output.write(&document.render(*form).map_err(Failure::Usage)?)?;
         }

@@ -10,6 +10,7 @@ use tare_report::run::build::{RunFacts, build};
 use tare_report::run::text::fitted;
 use tare_report::run::words::{overhead, table, time, titles_of_asked};
 use tare_report::run::{Comparison, RunReport};
+use tare_run::observer::{Event, Observer};
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::load::outputs::tell;
@@ -47,7 +48,7 @@ impl LiveTable {
     }
 
     /// What there is to wait for before the first round.
-    pub fn begin(&mut self, text: &str) {
+    fn begin(&mut self, text: &str) {
         if self.style != Style::Silent {
             tell(&format!("tare: {text} …\n"));
             // The table takes its place.
@@ -55,7 +56,7 @@ impl LiveTable {
         }
     }
 
-    pub fn show(&mut self, cell: usize, digests: &[RoundDigest]) {
+    fn show(&mut self, cell: usize, digests: &[RoundDigest]) {
         let now = monotonic_now();
         if self.style == Style::Silent || now < self.next {
             return;
@@ -91,7 +92,7 @@ impl LiveTable {
     }
 
     /// Takes the table away again; the report follows.
-    pub fn end(&mut self) {
+    fn end(&mut self) {
         if self.drawn > 0 {
             let _ = write!(std::io::stderr(), "{}", self.erase());
             self.drawn = 0;
@@ -101,6 +102,17 @@ impl LiveTable {
     /// Up to where the table began, and everything below erased.
     fn erase(&self) -> String {
         if self.drawn == 0 { String::new() } else { format!("\x1b[{}A\r\x1b[J", self.drawn) }
+    }
+}
+
+impl Observer for LiveTable {
+    fn see(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Waiting(text) => self.begin(text),
+            Event::EstimateChanged { cell, digests } => self.show(*cell, digests),
+            Event::Ended => self.end(),
+            Event::RoundStarted { .. } | Event::Up { .. } | Event::SliceDone { .. } => {}
+        }
     }
 }
 

@@ -1,31 +1,13 @@
 //! What a plan means for a run on this machine.
 
-use tare_io::DurationNs;
 use tare_lab::LabError;
 use tare_lab::places;
-use tare_lab::{filters, servers};
-use tare_model::net::Protocol;
+use tare_lab::{layers, servers};
 use tare_model::places::ClientSpec;
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::variant::{Skipped, Variant};
-use tare_stats::verdict::ROUNDS_MIN;
 
 use crate::failure::Failure;
-
-const SUSTAINED: DurationNs = DurationNs::from_secs(3);
-
-/// How long sustained load is, where there is any: only where a verdict can be had, and all
-/// variants can be loaded at once.
-pub fn sustained(plan: &Plan) -> Option<DurationNs> {
-    let length = plan.slices.sustained.unwrap_or(SUSTAINED);
-    let has_verdict = plan.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
-    let is_http = plan.load.protocol() == Protocol::Http;
-    // A pause that comes as often as that is then in it, wherever it falls.
-    let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
-    let is_unwanted = plan.slices.no_sustained || plan.slices.cold.is_some();
-    let wanted = !is_unwanted && has_verdict && is_http && !plan.is_exclusive();
-    wanted.then_some(length)
-}
 
 /// What this machine lacks for a plan: its CPUs, and what servers, filters and places need.
 pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
@@ -40,8 +22,8 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
             true => servers::describe(&variant.server)?,
             false => servers::describe_elsewhere(&variant.server)?,
         };
-        if let Some(filter) = variant.filter() {
-            filters::describe(filter).map_err(|error| named(error, variant))?;
+        for layer in &variant.layers {
+            layers::kind(layer).describe().map_err(|error| named(error, variant))?;
         }
     }
     Ok(())
@@ -70,9 +52,9 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     Ok(absent)
 }
 
-/// Whether its filter and its places can be had on this machine.
+/// Whether its layers and its places can be had on this machine.
 fn can_be_had(variant: &Variant) -> Result<(), LabError> {
-    variant.filter().map_or(Ok(()), |filter| filters::check_machine(filter.filter))?;
+    variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;
     match &variant.client {
         ClientSpec::SameAsServer => Ok(()),

@@ -270,5 +270,6 @@ fn a_sweep_over_url_lengths_has_a_cell_for_each() {
     let bad = desk.file("bad.toml", &format!("{toml}\n[sweep]\nurl_length = [3]\n"));
     desk.tare(&["run", str(&bad)]).fails(2, "bad.toml:17: sweep: url_length = 3: shorter than");
     let bad = desk.file("bad.toml", &format!("{toml}\n[sweep]\nspeed = [3]\n"));
-    desk.tare(&["run", str(&bad)]).fails(2, "'speed' cannot be swept; connections, rate, threads");
+    desk.tare(&["run", str(&bad)])
+        .fails(2, "sweep: speed = 3: it cannot be swept; connections, rate, threads");
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tare_io::process::{Watched, is_root, signal};
 use tare_io::{DurationNs, SocketOptions};
+use tare_lab::agent::protocol::PROTOCOL;
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 
 use crate::runs::{BRIEF, Desk, launches, read};
@@ -163,7 +164,7 @@ fn agents_take_no_memory_for_replies_without_end() {
         .into_iter()
         .enumerate()
         {
-            let message = serde_json::json!({"tare": 3, "id": id + 1, "do": order});
+            let message = serde_json::json!({"tare": PROTOCOL, "id": id + 1, "do": order});
             writeln!(to, "{message}").unwrap();
             let answer = line();
             assert!(answer.contains("\"done\""), "{kind}: {answer}");
@@ -186,7 +187,7 @@ fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
         "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in\n\
          'uname -sm') echo Linux x86_64;;\n\
          *'cat >'*) cat >/dev/null;;\n\
-         exec*) echo '{{\"tare\":3,\"hello\":{{\"version\":\"{version}\"}}}}'\n\
+         exec*) echo '{{\"tare\":{PROTOCOL},\"hello\":{{\"version\":\"{version}\"}}}}'\n\
          while read -r line; do\n\
          id=$(printf %s \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
          echo \"{{\\\"tare\\\":2,\\\"done\\\":{{\\\"id\\\":$id,\\\"value\\\":null}}}}\"\n\
@@ -739,20 +740,28 @@ fn how_a_strangers_run_ended_is_one_line() {
     assert!(listed.contains("x\\nforged") && !listed.contains("\nforged"), "{listed}");
 }
 
-/// What the first rounds find is no word of an experiment, and must fit its variants.
+/// What the first rounds found is no word of an experiment, and must fit the plan it goes on with.
 #[test]
 fn findings_that_do_not_fit_are_refused() {
     let desk = Desk::new("hostile-found");
-    let server = "[server.t]\ntarget = {}\n[[variant]]\nname = \"a\"\nserver = \"t\"\n[[variant]]\n\
-                  name = \"b\"\nserver = \"t\"\n";
+    let [a, b] = launches("", "");
+    desk.tare(&["compare", &a, &b, "--rounds", "1", "-q"]).success();
+    let resume = ["run", "--resume", "1", "--rounds", "2", "-q"];
     for found in [
-        "window = \"20ms\", ramp = \"2ms\", warmup = \"20ms\", warm = []",
-        "window = \"9000h\", ramp = \"2ms\", warmup = \"20ms\"",
+        r#"{"window":"20ms","ramp":"2ms","warmup":"20ms","warm":[]}"#,
+        r#"{"window":"9000h","ramp":"2ms","warmup":"20ms"}"#,
+        r#"{"window":"20ms"}"#,
+        "no JSON",
     ] {
-        let toml = format!("name = \"x\"\n[slices]\nfound = {{ {found} }}\n{server}");
-        let path = desk.file("found.toml", &toml);
-        desk.tare(&["run", str(&path), "-q"]).fails(2, "slices.found");
+        let store = rusqlite::Connection::open(desk.folder.file("tare/tare.db")).unwrap();
+        let changed = store.execute("UPDATE found SET found = ?1", [found]).unwrap();
+        assert_eq!(changed, 1, "one run found something");
+        drop(store);
+        desk.tare(&resume).fails(3, "found");
     }
+    let toml = "name = \"x\"\n[slices]\nfound = {}\n";
+    let path = desk.file("found.toml", toml);
+    desk.tare(&["run", str(&path), "-q"]).fails(2, "unknown key 'found'");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod attack;
 mod browser;
 mod compare;
+mod daemons;
 mod filter_runs;
 mod filters;
 mod guards;
@@ -19,6 +20,7 @@ mod pair;
 mod places;
 mod places_of_others;
 mod runs;
+mod sweeps;
 mod sys;
 mod target;
 mod util;

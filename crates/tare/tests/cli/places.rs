@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::process::{Watched, is_root, signal};
 use tare_io::{DurationNs, Random};
+use tare_lab::agent::protocol::PROTOCOL;
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
 use tare_report::run::RunReport;
@@ -626,17 +627,24 @@ fn an_agent_follows_only_its_stream() {
         command.spawn().unwrap()
     };
     for (said, complaint) in [
-        (&b"{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n"[..], "protocol 9 is spoken there, 3 here"),
-        (b"hello\n", "this is not a message of protocol 3"),
-        (b"{\"tare\":3,\"id\":1,\"do\":{\"start\":{}}}\n", "missing field"),
-        (b"", ""),
+        (
+            "{\"tare\":9,\"id\":1,\"do\":\"stop\"}\n".to_owned(),
+            format!("protocol 9 is spoken there, {PROTOCOL} here"),
+        ),
+        ("hello\n".into(), format!("this is not a message of protocol {PROTOCOL}")),
+        (
+            format!("{{\"tare\":{PROTOCOL},\"id\":1,\"do\":{{\"start\":{{}}}}}}\n"),
+            "missing field".into(),
+        ),
+        (String::new(), String::new()),
     ] {
         let mut child = start();
-        child.stdin.take().unwrap().write_all(said).unwrap();
+        child.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(err.contains(complaint) && err.lines().count() <= 1, "{err}");
-        assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\"tare\":3,\"hello\""));
+        assert!(err.contains(&complaint) && err.lines().count() <= 1, "{err}");
+        let greeting = format!("{{\"tare\":{PROTOCOL},\"hello\"");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with(&greeting));
     }
     let words = Command::new(agent()).arg("--help").output().unwrap();
     assert_eq!(words.status.code(), Some(2));
@@ -645,12 +653,12 @@ fn an_agent_follows_only_its_stream() {
     let marker = format!("77{}", std::process::id());
     let launch_spec = format!(
         "{{\"argv\":[\"/bin/sleep\",\"{marker}\"],\"env\":[],\"folder\":\"/tmp\",\"files\":[],\
-         \"address\":\"127.0.0.1:1\",\"tls\":false,\"count\":null,\"filter\":null,\
+         \"address\":\"127.0.0.1:1\",\"tls\":false,\"count\":null,\"pages\":null,\
          \"companion\":null,\"log_files\":[],\"ready_within_ms\":1000}}"
     );
     let mut stdin = child.stdin.take().unwrap();
     let start = format!(
-        "{{\"tare\":3,\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
+        "{{\"tare\":{PROTOCOL},\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
     );
     stdin.write_all(start.as_bytes()).unwrap();
     let running = || {

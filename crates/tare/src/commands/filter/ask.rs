@@ -2,13 +2,14 @@
 
 use clap::Args;
 use tare_lab::filters::caller::Caller;
+use tare_lab::filters::memory::FilterMemory;
 use tare_lab::filters::{describe, environment};
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::named;
 use crate::failure::Failure;
 use crate::load::outputs::print;
-use crate::run::filter_memory::Memory;
+use crate::run::places::journal_folder;
 
 /// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
 ///
@@ -50,7 +51,7 @@ fn ask(args: &Ask, filter: &str) -> Result<(String, u64), Failure> {
     let spec = named(filter, &args.prefix)?;
     let memory = match &args.shm {
         Some(_) => None,
-        None => Memory::of(&spec)?,
+        None => FilterMemory::of(&spec, &journal_folder()?)?,
     };
     let shared = args.shm.as_deref().or(memory.as_ref().map(|memory| memory.name.as_str()));
     let mut caller = Caller::start(&spec, &environment(&spec, shared)?, &[])?;

@@ -11,9 +11,11 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Caller, TRIAL_CALLS, calls_within};
 use tare_lab::filters::environment;
+use tare_lab::filters::memory::FilterMemory;
 use tare_model::filters::{FilterKind, FilterSpec};
 use tare_report::run::text::columns;
 use tare_report::run::words::Table;
+use tare_run::schedule;
 use tare_stats::Estimate;
 use tare_stats::estimate::{sidak, trimmed_mean};
 
@@ -24,9 +26,7 @@ use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::random_seed;
 use crate::run::choices::percent;
-use crate::run::filter_memory::Memory;
-use crate::run::places::divide_cpus;
-use crate::run::schedule;
+use crate::run::places::{divide_cpus, journal_folder};
 
 /// Nanoseconds per call for accepted and for refused URLs, without a server
 ///
@@ -175,7 +175,7 @@ fn round(
 ) -> Result<(), Failure> {
     let mut running = Vec::new();
     for one in all.iter() {
-        let memory = Memory::of(&one.spec)?;
+        let memory = FilterMemory::of(&one.spec, &journal_folder()?)?;
         let shared = memory.as_ref().map(|memory| memory.name.as_str());
         let mut caller = Caller::start(&one.spec, &environment(&one.spec, shared)?, cpus)?;
         let mut calls = [0; 2];

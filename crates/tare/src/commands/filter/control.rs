@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
+use tare_lab::filters::memory;
 use tare_lab::filters::shared::{SharedMemory, Totals, check_name};
 use tare_lab::journal::Journal;
 use tare_model::filters::{FilterKind, check_prefix};
@@ -63,7 +64,7 @@ pub fn run(args: &Control) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
     let journal = Journal::create(&journal_folder()?)?;
-    let memory = SharedMemory::create(&args.shm, &args.prefix, &journal)?;
+    let memory = memory::create(&args.shm, &args.prefix, &journal)?;
     let outcome = watch(memory, args, &stop);
     let complaints = journal.remove_all();
     outcome?;

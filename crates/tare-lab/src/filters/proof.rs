@@ -4,20 +4,19 @@
 use std::sync::atomic::AtomicBool;
 
 use tare_io::DurationNs;
-use tare_lab::Launched;
-use tare_lab::filters::caller::{Caller, TRIAL_CALLS, calls_within};
-use tare_lab::filters::environment;
-use tare_lab::filters::status::{FilterCounts, FilterStatus};
-use tare_lab::launch::Server;
-use tare_load::LoadPlan;
 use tare_model::filters::{FilterKind, FilterSpec};
 use tare_model::samples::Proof;
 
-use super::clients::{Client, Clients};
-use super::filter_memory::Memory;
-use crate::failure::Failure;
+use super::caller::{Caller, TRIAL_CALLS, calls_within};
+use super::environment;
+use super::memory::FilterMemory;
+use super::status::{FilterCounts, FilterStatus};
+use crate::error::LabError;
+use crate::layers::{LayerProof, ProofContext};
+use crate::server::Server;
 
 /// One launch's filter, between its start and its end.
+#[derive(Debug)]
 pub struct FilterProof {
     spec: FilterSpec,
     status: FilterStatus,
@@ -26,7 +25,7 @@ pub struct FilterProof {
     before: FilterCounts,
     /// Whether the path that is asked for begins with the prefix.
     accepts: bool,
-    pub call_ns: Option<f64>,
+    call_ns: f64,
 }
 
 /// Calls are timed in a few parts, of which the median counts: one interruption spoils one part.
@@ -37,31 +36,27 @@ impl FilterProof {
     /// Asks for what must be refused; to be called before load, when the server answers.
     pub fn begin(
         spec: &FilterSpec,
-        launched: &Launched,
-        clients: &mut Clients,
-        client: &Client,
-        refused: &LoadPlan,
-        path: &str,
-        cpus: &[usize],
-    ) -> Result<Option<Self>, Failure> {
-        let Some(status) = launched.launch_spec.filter.clone() else { return Ok(None) };
-        let call_ns = call_cost(spec, path, cpus)?;
+        server: &dyn Server,
+        status: FilterStatus,
+        context: &mut ProofContext<'_>,
+    ) -> Result<Self, LabError> {
+        let call_ns = call_cost(spec, context)?;
+        let ProofContext { path, asker, .. } = context;
         let mut proof = Self {
             spec: spec.clone(),
             status,
             broken: None,
             before: FilterCounts::default(),
             accepts: path.starts_with(&spec.prefix),
-            call_ns: Some(call_ns),
+            call_ns,
         };
         let never = AtomicBool::new(false);
-        let server = launched.server.as_ref();
-        let Some(start) = proof.status.read_settled(server, clients.take_sent(), &never) else {
+        let Some(start) = proof.status.read_settled(server, asker.take_sent(), &never) else {
             proof.broken = Some("nginx's module does not answer".into());
-            return Ok(Some(proof));
+            return Ok(proof);
         };
-        let answer = clients.ask(client, refused)?;
-        let asked = clients.take_sent();
+        let answer = asker.ask(&spec.refused_path())?;
+        let asked = asker.take_sent();
         let counts = proof.status.read_settled(server, start.seen + asked, &never).unwrap_or(start);
         proof.before = counts;
         let counted = counts.since(start);
@@ -79,11 +74,16 @@ impl FilterProof {
             )),
             Ok(_) => None,
         };
-        Ok(Some(proof))
+        Ok(proof)
+    }
+}
+
+impl LayerProof for FilterProof {
+    fn call_ns(&self) -> Option<f64> {
+        Some(self.call_ns)
     }
 
-    /// After the load, of which so many requests were sent.
-    pub fn end(self, server: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
         let layer = format!("filter {}", self.spec.filter.name());
         let not = |text: String| Proof { layer: layer.clone(), held: false, text };
         if let Some(text) = self.broken {
@@ -119,16 +119,16 @@ impl FilterProof {
 }
 
 /// One call, in nanoseconds.
-fn call_cost(spec: &FilterSpec, path: &str, cpus: &[usize]) -> Result<f64, Failure> {
+fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, LabError> {
     // Of its own: the launch's counters are for its requests.
-    let memory = Memory::of(spec)?;
+    let memory = FilterMemory::of(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
-    let mut caller = Caller::start(spec, &environment(spec, shared)?, cpus)?;
-    let trial = caller.call(spec, path, TRIAL_CALLS)?;
+    let mut caller = Caller::start(spec, &environment(spec, shared)?, context.cpus)?;
+    let trial = caller.call(spec, context.path, TRIAL_CALLS)?;
     let calls = calls_within(PART, trial.elapsed_ns, TRIAL_CALLS);
     let mut parts = Vec::with_capacity(PARTS);
     for _ in 0..PARTS {
-        parts.push(caller.call(spec, path, calls)?.elapsed_ns as f64 / calls as f64);
+        parts.push(caller.call(spec, context.path, calls)?.elapsed_ns as f64 / calls as f64);
     }
     parts.sort_by(f64::total_cmp);
     Ok(parts[PARTS / 2])

@@ -16,12 +16,13 @@ use tare_load::{LoadPlan, Stretch};
 use tare_model::plain;
 use tare_model::samples::{NUMBER_MAX, Probe};
 
-use crate::failure::Failure;
+use crate::error::RunError;
+use crate::lab::Load;
 
 /// The client of one variant: `None` is this process.
 pub type Client = Option<Arc<Agent>>;
 
-pub struct Clients {
+pub struct RealLoad {
     session: Session,
     prober: Prober,
     /// Requests that agents' probes sent since this was last looked at.
@@ -38,15 +39,22 @@ enum Lane {
 /// Beyond the slice itself: its drain, and the way there and back.
 const SPARE: DurationNs = DurationNs::from_secs(20);
 
-impl Clients {
-    pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+impl RealLoad {
+    pub(super) fn start(
+        workers: u32,
+        cpus: &[usize],
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, RunError> {
         let session = Session::start(workers, cpus, stop)?;
         let prober = Prober::new(stop)?;
         Ok(Self { session, prober, sent_by_agents: 0, lanes: Vec::new() })
     }
+}
 
-    /// Opens a lane for each plan; how load is made, in words.
-    pub fn open(&mut self, lanes: &[(&Client, &LoadPlan)]) -> Result<Vec<String>, Failure> {
+impl Load for RealLoad {
+    type Client = Client;
+
+    fn open(&mut self, lanes: &[(&Client, &LoadPlan)]) -> Result<Vec<String>, RunError> {
         self.lanes.clear();
         let mut here = Vec::new();
         let mut said = Vec::new();
@@ -72,12 +80,12 @@ impl Clients {
         Ok(said)
     }
 
-    pub fn slice(
+    fn slice(
         &mut self,
         lane: usize,
         plan: &LoadPlan,
         stretch: Stretch,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<Measured, RunError> {
         match &self.lanes[lane] {
             Lane::Here(lane) => Ok(Measured::of(plan, &self.session.slice(*lane, stretch)?)),
             Lane::There(agent) => {
@@ -85,14 +93,13 @@ impl Clients {
                 let request = Request::Slice { lane: 0, stretch: StretchOrder::of(&stretch) };
                 let message: MeasuredMessage = agent.ask_within(request, patience)?;
                 message.measured().ok_or_else(|| {
-                    Failure::Environment("an agent's slice does not hold together".into())
+                    RunError::Environment("an agent's slice does not hold together".into())
                 })
             }
         }
     }
 
-    /// Closes all lanes; what each did in its life.
-    pub fn close(&mut self) -> Result<Vec<LaneLife>, Failure> {
+    fn close(&mut self) -> Result<Vec<LaneLife>, RunError> {
         let here = match self.lanes.iter().any(|lane| matches!(lane, Lane::Here(_))) {
             true => self.session.close()?,
             false => Vec::new(),
@@ -118,12 +125,7 @@ impl Clients {
         lives.collect()
     }
 
-    /// Asks twice on a connection of its own; where no whole reply came, why.
-    pub fn ask(
-        &mut self,
-        client: &Client,
-        plan: &LoadPlan,
-    ) -> Result<Result<Probe, String>, Failure> {
+    fn ask(&mut self, client: &Client, plan: &LoadPlan) -> Result<Result<Probe, String>, RunError> {
         let Some(agent) = client else { return Ok(self.prober.ask(plan)?) };
         let request = Request::Probe { order: Box::new(order(plan)?) };
         let probed: Probed = agent.ask(request)?;
@@ -132,16 +134,15 @@ impl Clients {
         Ok(probed.probe.map(Probe::bounded).ok_or_else(why))
     }
 
-    /// Requests that probes sent since this was last called.
-    pub fn take_sent(&mut self) -> u64 {
+    fn take_sent(&mut self) -> u64 {
         self.prober.take_sent() + std::mem::take(&mut self.sent_by_agents)
     }
 }
 
 const WHY_CHARS_MAX: usize = 500;
 
-fn order(plan: &LoadPlan) -> Result<LoadOrder, Failure> {
-    LoadOrder::of(plan).map_err(|error| Failure::from(LabError::Usage(error.to_string())))
+fn order(plan: &LoadPlan) -> Result<LoadOrder, RunError> {
+    LoadOrder::of(plan).map_err(|error| RunError::from(LabError::Usage(error.to_string())))
 }
 
 fn in_words(reactor: &str, note: Option<&str>) -> String {

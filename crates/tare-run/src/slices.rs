@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use tare_io::DurationNs;
-use tare_io::time::monotonic_now;
-use tare_lab::meter::Meter;
 use tare_model::cold::Cold;
-use tare_model::plan::{Found, PlanParts};
+use tare_model::found::Found;
 use tare_model::samples::{Ramps, Round, ServerUse, Slice};
 use tare_store::Entry;
 
-use super::cell::Cell;
-use super::round::{LanePlan, Up};
-use super::runner::Runner;
-use super::schedule;
-use super::window::{Window, edges};
-use crate::failure::Failure;
+use crate::cell::Cell;
+use crate::error::RunError;
+use crate::lab::{Lab, Launch, Load, Meter};
+use crate::launches::{LanePlan, Up};
+use crate::observer::Event;
+use crate::runner::Runner;
+use crate::schedule;
+use crate::window::{Window, edges};
 
 /// Trials that find how long slices must be, and how many of each variant.
 const TRIAL: DurationNs = DurationNs::from_ms(30);
@@ -29,30 +29,30 @@ const STILL: DurationNs = DurationNs::from_us(1500);
 const STILL_CPU_NS: u64 = 45_000;
 /// … or when they have had this long to.
 const REST_MAX: DurationNs = DurationNs::from_ms(20);
-const REST_LOOK: std::time::Duration = std::time::Duration::from_micros(250);
+const REST_LOOK: DurationNs = DurationNs::from_us(250);
 
 /// Threads that used this share of their server's CPU time do its work.
 const BUSY_SHARE: f64 = 0.1;
 
-impl Runner<'_> {
-    pub(super) fn open_lanes(
+impl<L: Lab> Runner<'_, L> {
+    pub(crate) fn open_lanes(
         &mut self,
         cell: usize,
         lane: usize,
-        up: &[Up],
-    ) -> Result<Vec<String>, Failure> {
+        up: &[Up<L>],
+    ) -> Result<Vec<String>, RunError> {
         let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
-        self.clients(cell).open(&lanes)
+        self.load(cell).open(&lanes)
     }
 
     /// Connections, warm-up, cycles.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up],
+        up: &mut [Up<L>],
         round: &mut Round,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let said = self.open_lanes(cell, lane, up)?;
         let run = self.cells[cell].run;
         self.note_reactors(run, said)?;
@@ -73,7 +73,7 @@ impl Runner<'_> {
                 self.warm(cell, lane, at, up, window)?;
             }
             // Threads and processes that load brought to life are there now.
-            up.meter = up.launched.as_ref().map(|launched| launched.meter());
+            up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
@@ -82,7 +82,7 @@ impl Runner<'_> {
         let shaped = |shape: &schedule::Shape| {
             if cold.is_some() { window } else { window.shaped(shape, is_fixed) }
         };
-        rest(up);
+        self.rest(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let mut own = vec![0; up.len()];
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
@@ -98,6 +98,7 @@ impl Runner<'_> {
                 let slice = Arc::new(slice);
                 self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
                 round.slices.push(Arc::unwrap_or_clone(slice));
+                self.see(&Event::SliceDone { cell, variant, cycle });
             }
         }
         for (at, before) in before.into_iter().enumerate() {
@@ -125,9 +126,9 @@ impl Runner<'_> {
         cell: usize,
         lane: usize,
         at: usize,
-        up: &mut Up,
+        up: &mut Up<L>,
         window: Window,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let Cell { plan, warm, .. } = &self.cells[cell];
         let mut needed = match (plan.slices.warmup, warm) {
             // A stored plan may say anything.
@@ -150,7 +151,7 @@ impl Runner<'_> {
             let room = most.as_ns().saturating_sub(load.warmup.ns);
             left = left.max(DurationNs::from_ns(ns.min(room)));
             let stretch = Window { warmup: left, ..window }.warmup();
-            let measured = self.clients(cell).slice(at, plan, stretch)?;
+            let measured = self.load(cell).slice(at, plan, stretch)?;
             load.warmup.ns += left.as_ns();
             load.warmup.requests += measured.counts.answered;
             let is_warm = load.warmup.ns >= needed.ns && load.warmup.requests >= needed.requests;
@@ -167,14 +168,14 @@ impl Runner<'_> {
         &mut self,
         cell: usize,
         at: usize,
-        up: &mut [Up],
+        up: &mut [Up<L>],
         lane: usize,
         window: Window,
-    ) -> Result<Option<Slice>, Failure> {
+    ) -> Result<Option<Slice>, RunError> {
         let before = up[at].used();
         let plan = &up[at].lanes[lane].plan;
-        let measured = self.clients(cell).slice(at, plan, window.stretch())?;
-        let still = rest(up);
+        let measured = self.load(cell).slice(at, plan, window.stretch())?;
+        let still = self.rest(up);
         let load = &mut up[at].lanes[lane].load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
@@ -183,17 +184,13 @@ impl Runner<'_> {
             return Ok(None);
         }
         let server = after.zip(before).map(|(after, before)| after.since(before));
-        if let Some(gone) = up[at].launched.as_ref().and_then(|l| l.server.place_gone()) {
-            return Err(gone.into());
+        if let Some(gone) = up[at].launched.as_ref().and_then(L::Launch::place_gone) {
+            return Err(gone);
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, server, latencies, ..Slice::default() };
-        if slice.counts.answered == 0
-            && let Some(launched) = &up[at].launched
-            && !launched.server.is_alive()
-        {
-            let name = &self.plan().variants[up[at].variant].name;
-            return Err(Failure::Target(format!("{name}: the server died under load")));
+        if slice.counts.answered == 0 {
+            self.check_alive(&mut up[at])?;
         }
         Ok(Some(slice))
     }
@@ -203,14 +200,14 @@ impl Runner<'_> {
         &mut self,
         cell: usize,
         at: usize,
-        up: &mut [Up],
+        up: &mut [Up<L>],
         lane: usize,
         window: Window,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, RunError> {
         let before = up[at].used();
         let plan = &up[at].lanes[lane].plan;
-        let measured = self.clients(cell).slice(at, plan, window.only_ramp())?;
-        rest(up);
+        let measured = self.load(cell).slice(at, plan, window.only_ramp())?;
+        self.rest(up);
         let Some((after, before)) = up[at].used().zip(before) else { return Ok(0) };
         let (server, answered) = (after.since(before), measured.counts.answered);
         if answered > 0 {
@@ -219,8 +216,29 @@ impl Runner<'_> {
         Ok(server.cpu_ns)
     }
 
+    /// Waits until all servers stand still, so that what one has put off is not done while another
+    /// is measured. Whether they do.
+    fn rest(&self, up: &[Up<L>]) -> bool {
+        let clock = self.clock();
+        let used = || -> u64 { up.iter().filter_map(|up| up.meter.as_ref()?.cpu_ns()).sum() };
+        let limit = clock.now() + REST_MAX;
+        let (mut last, mut since) = (used(), clock.now());
+        loop {
+            clock.pause(REST_LOOK);
+            let (used, now) = (used(), clock.now());
+            if used > last + STILL_CPU_NS {
+                (last, since) = (used, now);
+            } else if now.since(since) >= STILL {
+                return true;
+            }
+            if now >= limit {
+                return false;
+            }
+        }
+    }
+
     /// Where variants run alone, all of them are tried once before the first round.
-    pub(super) fn fit_alone(&mut self, cell: usize) -> Result<(), Failure> {
+    pub(crate) fn fit_alone(&mut self, cell: usize) -> Result<(), RunError> {
         if self.cells[cell].plan.slices.cold.is_some() {
             return Ok(());
         }
@@ -238,7 +256,7 @@ impl Runner<'_> {
             }
             slowest = slowest.min(per_s);
             longest = longest.max(mean);
-            self.clients(cell).close()?;
+            self.load(cell).close()?;
             self.stop_all(up)?;
         }
         self.settle_window(cell, slowest, longest).map(drop)
@@ -246,7 +264,12 @@ impl Runner<'_> {
 
     /// The fewest replies a second of any lane, and the longest mean latency: medians of a few
     /// trials, for one that was disturbed would settle the whole run.
-    fn trial(&mut self, cell: usize, lane: usize, up: &[Up]) -> Result<(f64, DurationNs), Failure> {
+    fn trial(
+        &mut self,
+        cell: usize,
+        lane: usize,
+        up: &[Up<L>],
+    ) -> Result<(f64, DurationNs), RunError> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for (at, up) in up.iter().enumerate() {
@@ -256,7 +279,7 @@ impl Runner<'_> {
             let plan = &up.lanes[lane].plan;
             let mut seen = Vec::new();
             while seen.len() < TRIALS {
-                let measured = self.clients(cell).slice(at, plan, trial.stretch())?;
+                let measured = self.load(cell).slice(at, plan, trial.stretch())?;
                 let (per_s, mean) = measured.rate_and_mean();
                 let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
                 if enough {
@@ -286,7 +309,7 @@ impl Runner<'_> {
         cell: usize,
         slowest: f64,
         longest: DurationNs,
-    ) -> Result<Window, Failure> {
+    ) -> Result<Window, RunError> {
         let Cell { plan, run, .. } = self.cells[cell];
         let mut window = Window::first(plan);
         window.fit(slowest, longest, plan);
@@ -302,19 +325,19 @@ impl Runner<'_> {
         Ok(window)
     }
 
-    /// The plan that is stored has what was found from now on, so that a resumed run goes on with
-    /// the same.
-    pub(super) fn write_found(&mut self, cell: usize) -> Result<(), Failure> {
-        let Cell { plan, run, window, warm, .. } = &self.cells[cell];
+    /// Kept from now on, so that a resumed run goes on with the same.
+    pub(crate) fn write_found(&mut self, cell: usize) -> Result<(), RunError> {
+        let Cell { run, window, warm, .. } = &self.cells[cell];
         let Some(window) = window else { return Ok(()) };
-        let mut plan = PlanParts::from((*plan).clone());
-        plan.slices.found = Some(Found {
-            window: window.length,
-            ramp: window.ramp,
-            warmup: window.warmup,
-            warm: warm.clone(),
-        });
-        self.write(*run, Entry::Plan(serde_json::to_string(&plan).unwrap_or_default()))
+        self.write(
+            *run,
+            Entry::Found(Found {
+                window: window.length,
+                ramp: window.ramp,
+                warmup: window.warmup,
+                warm: warm.clone(),
+            }),
+        )
     }
 }
 
@@ -325,7 +348,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn of(up: &Up) -> Self {
+    fn of<L: Lab>(up: &Up<L>) -> Self {
         Self {
             cpu_ns: up.used().map_or(0, |used: ServerUse| used.cpu_ns),
             threads: up.meter.as_ref().map(Meter::threads).unwrap_or_default(),
@@ -341,25 +364,5 @@ impl Alone {
         let least = (cpu as f64 * BUSY_SHARE).max(1.0);
         let busy = since(0).filter(|ns| *ns as f64 >= least).count();
         (busy as u32, since(1).sum())
-    }
-}
-
-/// Waits until all servers stand still, so that what one has put off is not done while another is
-/// measured. Whether they do.
-fn rest(up: &[Up]) -> bool {
-    let used = || -> u64 { up.iter().filter_map(|up| up.meter.as_ref()?.cpu_ns()).sum() };
-    let limit = monotonic_now() + REST_MAX;
-    let (mut last, mut since) = (used(), monotonic_now());
-    loop {
-        std::thread::park_timeout(REST_LOOK);
-        let (used, now) = (used(), monotonic_now());
-        if used > last + STILL_CPU_NS {
-            (last, since) = (used, now);
-        } else if now.since(since) >= STILL {
-            return true;
-        }
-        if now >= limit {
-            return false;
-        }
     }
 }

@@ -1,35 +1,30 @@
 //! Load that does not let up: on all variants at once, for seconds. It finds how long servers take
 //! to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
-use std::sync::Arc;
-
-use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, Instant};
+use tare_io::DurationNs;
 use tare_lab::agent::protocol::LaneLife;
-use tare_lab::meter::Meter;
 use tare_load::measured::Measured;
 use tare_load::{Edges, LoadPlan, Stretch};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::surveys::are_over;
 use tare_stats::sustained::warm_up;
 
-use super::cell::Cell;
-use super::clients::Clients;
-use super::plan;
-use super::round::Up;
-use super::runner::Runner;
-use crate::failure::Failure;
+use crate::cell::{Cell, sustained_length};
+use crate::error::RunError;
+use crate::lab::{Lab, Launch, Load, Reading};
+use crate::launches::Up;
+use crate::runner::Runner;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
 /// Changes are looked for in so many bins at least, however many variants there are.
 const BINS_MIN: u64 = 50;
 
-impl Runner<'_> {
+impl<L: Lab> Runner<'_, L> {
     /// How long sustained load is, where this round's launches are to have it from their start.
     fn survey_length(&self, cell: usize) -> Option<DurationNs> {
         let plan = self.cells[cell].plan;
-        let length = plan::sustained(plan)?;
+        let length = sustained_length(plan)?;
         if plan.slices.warmup.is_some() {
             return None;
         }
@@ -40,19 +35,19 @@ impl Runner<'_> {
     }
 
     /// Loads all variants from their first request on, until they are warm.
-    pub(super) fn survey(
+    pub(crate) fn survey(
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up],
-    ) -> Result<(), Failure> {
+        up: &mut [Up<L>],
+    ) -> Result<(), RunError> {
         let Some(length) = self.survey_length(cell) else { return Ok(()) };
-        if !can_be_at_once(up) {
+        if !self.can_load_at_once(up) {
             return Ok(());
         }
         let most = self.cells[cell].plan.slices.warmup_max();
         self.together(cell, lane, up, length, true)?;
-        let of = |up: &[Up]| -> Vec<WarmUp> {
+        let of = |up: &[Up<L>]| -> Vec<WarmUp> {
             let each = up.iter().map(|up| up.lanes[lane].load.sustained.as_ref());
             each.map(|sustained| sustained.map(warm_up).unwrap_or_default()).collect()
         };
@@ -100,15 +95,15 @@ impl Runner<'_> {
     }
 
     /// Loads all warm variants at once, where this round is to.
-    pub(super) fn check_sustained(
+    pub(crate) fn check_sustained(
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up],
-    ) -> Result<(), Failure> {
-        let Some(length) = plan::sustained(self.cells[cell].plan) else { return Ok(()) };
+        up: &mut [Up<L>],
+    ) -> Result<(), RunError> {
+        let Some(length) = sustained_length(self.cells[cell].plan) else { return Ok(()) };
         let has = up.iter().any(|up| up.lanes[lane].load.sustained.is_some());
-        if has || !self.cells[cell].check_due || self.interrupted() || !can_be_at_once(up) {
+        if has || !self.cells[cell].check_due || self.interrupted() || !self.can_load_at_once(up) {
             return Ok(());
         }
         self.together(cell, lane, up, length, false)
@@ -119,18 +114,17 @@ impl Runner<'_> {
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up],
+        up: &mut [Up<L>],
         length: DurationNs,
         cold: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         let plan = self.cells[cell].plan;
-        let mut clients = Vec::new();
+        let mut loads = Vec::new();
         for up in up.iter_mut() {
-            let stop = self.stop_flag();
-            let mut own = Clients::start(plan.load.workers(), &plan.load_cpus, &stop)?;
+            let mut own = self.lab.load(plan.load.workers())?;
             own.open(&[(&up.client, &up.lanes[lane].plan)])?;
-            clients.push(own);
-            up.meter = up.launched.as_ref().map(|launched| launched.meter());
+            loads.push(own);
+            up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
         let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));
@@ -142,11 +136,9 @@ impl Runner<'_> {
             edges: Edges::Clock,
         };
         let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.lanes[lane].plan).collect();
-        let meters: Vec<Option<&Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
-        let (measured, readings) = at_once(&mut clients, &plans, stretch, &meters);
-        let measured: Result<Vec<Measured>, Failure> = measured.into_iter().collect();
-        let measured = measured?;
-        for (at, (up, mut own)) in up.iter_mut().zip(clients).enumerate() {
+        let meters: Vec<Option<&L::Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
+        let (measured, readings) = self.lab.load_at_once(&mut loads, &plans, stretch, &meters)?;
+        for (at, (up, mut own)) in up.iter_mut().zip(loads).enumerate() {
             let lane = &mut up.lanes[lane];
             let life = own.close()?.first().copied().unwrap_or_default();
             lane.beside = LaneLife {
@@ -162,67 +154,12 @@ impl Runner<'_> {
         }
         Ok(())
     }
-}
 
-/// An agent makes one load at a time: variants that have it in common cannot be loaded at once. One
-/// variant alone has nobody to share the weather with.
-fn can_be_at_once(up: &[Up]) -> bool {
-    let agents: Vec<_> = up.iter().filter_map(|up| up.client.as_ref()).collect();
-    let shared = |at: usize| agents[..at].iter().any(|other| Arc::ptr_eq(other, agents[at]));
-    up.len() > 1 && !(0..agents.len()).any(shared)
-}
-
-/// What all servers had used at one time.
-struct Reading {
-    ns: u64,
-    servers: Vec<Server>,
-}
-
-struct Server {
-    cpu_ns: u64,
-    threads: Vec<[u64; 2]>,
-}
-
-impl Reading {
-    fn take(began: Instant, meters: &[Option<&Meter>]) -> Self {
-        let servers = meters.iter().map(|meter| Server {
-            cpu_ns: meter.and_then(|meter| meter.read()).map_or(0, |used| used.cpu_ns),
-            threads: meter.map(|meter| meter.threads()).unwrap_or_default(),
-        });
-        let servers = servers.collect();
-        Self { ns: monotonic_now().since(began).as_ns(), servers }
+    /// One variant alone has nobody to share the weather with.
+    fn can_load_at_once(&self, up: &[Up<L>]) -> bool {
+        let clients: Vec<&L::Client> = up.iter().map(|up| &up.client).collect();
+        up.len() > 1 && self.lab.can_load_at_once(&clients)
     }
-}
-
-/// Runs the same stretch on all of them, and reads meters at the end of every interval.
-fn at_once(
-    clients: &mut [Clients],
-    plans: &[&LoadPlan],
-    stretch: Stretch,
-    meters: &[Option<&Meter>],
-) -> (Vec<Result<Measured, Failure>>, Vec<Reading>) {
-    std::thread::scope(|scope| {
-        let began = monotonic_now();
-        let mut readings = vec![Reading::take(began, meters)];
-        let loads: Vec<_> = clients
-            .iter_mut()
-            .zip(plans)
-            .map(|(clients, plan)| scope.spawn(move || clients.slice(0, plan, stretch)))
-            .collect();
-        let mut next = began + stretch.interval;
-        while !loads.iter().all(|load| load.is_finished()) {
-            let left = next.since(monotonic_now()).min(DurationNs::from_ms(5));
-            std::thread::park_timeout(std::time::Duration::from_nanos(left.as_ns().max(100_000)));
-            if monotonic_now() >= next {
-                readings.push(Reading::take(began, meters));
-                next = next + stretch.interval;
-            }
-        }
-        readings.push(Reading::take(began, meters));
-        let lost = || Err(Failure::Bug("a load thread panicked".into()));
-        let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| lost()));
-        (measured.collect(), readings)
-    })
 }
 
 /// Of the server at that place: from what its load and its meter saw.

@@ -5,7 +5,7 @@ use tare_load::{Edges, Stretch};
 use tare_model::cold::Cold;
 use tare_model::plan::{Plan, SLICE_LENGTHS};
 
-use super::schedule::{RAMP_JITTER, Shape};
+use crate::schedule::{RAMP_JITTER, Shape};
 
 /// The shape of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Why a run ended.
 
-use crate::failure::Failure;
+use crate::error::RunError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -12,7 +12,7 @@ pub enum Stopped {
     /// No verdict is allowed anyway.
     Void,
     Interrupted,
-    Failed(Failure),
+    Failed(RunError),
 }
 
 impl Stopped {

@@ -2,7 +2,9 @@
 //! A run has one; a sweep has one for each of its values, all on the same launches.
 
 use tare_io::DurationNs;
+use tare_model::found::Found;
 use tare_model::metric::Basis;
+use tare_model::net::Protocol;
 use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::servers::ServerSpec;
@@ -17,16 +19,15 @@ use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Comparison, Question, RoundDigest, analyse, digest};
 use tare_store::RunId;
 
-use super::outcome::Stopped;
-use super::plan::sustained;
-use super::schedule::LONGER_MEAN;
-use super::window::{Window, edges};
+use crate::outcome::Stopped;
+use crate::schedule::LONGER_MEAN;
+use crate::window::{Window, edges};
 
 pub struct Cell<'a> {
     pub plan: &'a Plan,
     /// Where its slices are kept.
     pub run: RunId,
-    pub window: Option<Window>,
+    pub(crate) window: Option<Window>,
     /// What each variant needs until it is warm, and the launches that showed it.
     pub warm: Option<Vec<WarmUp>>,
     pub surveys: Surveys,
@@ -54,8 +55,13 @@ const TAIL_CYCLES_MAX: u32 = 1000;
 const SLICE_COST: DurationNs = DurationNs::from_ms(3);
 
 impl<'a> Cell<'a> {
-    pub fn new(plan: &'a Plan, run: RunId, digests: Vec<RoundDigest>) -> Self {
-        let found = plan.slices.found.as_ref();
+    /// `found` and `digests` are of the part of the run that is over.
+    pub fn new(
+        plan: &'a Plan,
+        run: RunId,
+        found: Option<&Found>,
+        digests: Vec<RoundDigest>,
+    ) -> Self {
         let window = found.map(|found| Window {
             length: found.window,
             ramp: found.ramp,
@@ -117,7 +123,7 @@ impl<'a> Cell<'a> {
     /// comes half-way to the first look, others where it is not clear whether they agree.
     fn wants_check(&self) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::Up);
-        if sustained(self.plan).is_none() || self.checks_fail || !is_metered {
+        if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }
         let (rounds, checks) = (self.digests.len() as u32, self.checks());
@@ -181,4 +187,19 @@ impl<'a> Cell<'a> {
         let slice = (window.ramp + SLICE_COST).as_secs_f64() + window.length.as_secs_f64() * longer;
         slice * self.plan.variants.len() as f64
     }
+}
+
+const SUSTAINED: DurationNs = DurationNs::from_secs(3);
+
+/// How long sustained load is, where there is any: only where a verdict can be had, and all
+/// variants can be loaded at once.
+pub(crate) fn sustained_length(plan: &Plan) -> Option<DurationNs> {
+    let length = plan.slices.sustained.unwrap_or(SUSTAINED);
+    let has_verdict = plan.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
+    let is_http = plan.load.protocol() == Protocol::Http;
+    // A pause that comes as often as that is then in it, wherever it falls.
+    let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
+    let is_unwanted = plan.slices.no_sustained || plan.slices.cold.is_some();
+    let wanted = !is_unwanted && has_verdict && is_http && !plan.is_exclusive();
+    wanted.then_some(length)
 }

@@ -1,0 +1,39 @@
+//! Shared memory for a filter that is called without a server.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tare_model::filters::FilterSpec;
+
+use super::shared::SharedMemory;
+use crate::error::LabError;
+use crate::journal::Journal;
+use crate::made;
+
+/// Makes shared memory, and notes that in the journal before.
+pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, LabError> {
+    let note = |path: &Path| journal.about_to_make(made::SharedMemory(path.to_owned()));
+    SharedMemory::create(name, prefix, note)
+}
+
+/// Lives as long as this does.
+#[derive(Debug)]
+pub struct FilterMemory {
+    pub name: String,
+    _journal: Journal,
+}
+
+impl FilterMemory {
+    /// `state` is where journals are kept.
+    pub fn of(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, LabError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        if !spec.filter.is_controlled() {
+            return Ok(None);
+        }
+        let journal = Journal::create(state)?;
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tare-filter-{}-{number}", std::process::id());
+        create(&name, &spec.prefix, &journal)?;
+        Ok(Some(Self { name, _journal: journal }))
+    }
+}

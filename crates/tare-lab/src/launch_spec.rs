@@ -1,0 +1,136 @@
+//! What is started, as a value: made anew for each launch, and sent to where it starts.
+
+use std::fs::{OpenOptions, Permissions, set_permissions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+
+use crate::error::LabError;
+
+/// The first word of a server that is the program itself which starts it: the agent, in a place
+/// with no other program of ours.
+pub const OWN_PROGRAM: &str = "{own program}";
+
+/// Everything needed to start a server; made anew for each launch, and sent to where it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchSpec {
+    pub argv: Vec<String>,
+    pub env: Vec<(String, String)>,
+    /// The server's own.
+    pub folder: PathBuf,
+    /// Written before it starts.
+    pub files: Vec<PlacedFile>,
+    /// Where it will listen.
+    pub address: SocketAddr,
+    pub tls: bool,
+    /// How it can be asked how many requests it served.
+    pub count: Option<CountSource>,
+    /// Where it has pages that only tare asks for.
+    pub pages: Option<SocketAddr>,
+    /// What must run before it.
+    pub companion: Option<CompanionSpec>,
+    /// Log files that it writes beside its standard streams; those in its folder start empty.
+    pub log_files: Vec<PathBuf>,
+    pub ready_within_ms: u64,
+}
+
+/// A file that a launch needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedFile {
+    pub path: PathBuf,
+    /// Its bytes, in base64.
+    pub base64: String,
+    /// For the server's own user alone: a key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+impl PlacedFile {
+    pub fn new(path: PathBuf, bytes: &[u8]) -> Self {
+        Self { path, base64: STANDARD.encode(bytes), secret: false }
+    }
+
+    pub fn secret(path: PathBuf, bytes: &[u8]) -> Self {
+        Self { secret: true, ..Self::new(path, bytes) }
+    }
+
+    /// Whatever the umask, servers that give up root can read it; a secret only its owner.
+    fn write(&self) -> Result<(), LabError> {
+        let bytes = STANDARD.decode(&self.base64).map_err(|error| {
+            LabError::Usage(format!("{} is not base64: {error}", self.path.display()))
+        })?;
+        let missing: Vec<&Path> =
+            self.path.ancestors().skip(1).take_while(|f| !f.is_dir()).collect();
+        for folder in missing.into_iter().rev() {
+            let made = std::fs::create_dir(folder);
+            let opened = made.and_then(|()| set_permissions(folder, Permissions::from_mode(0o755)));
+            opened.map_err(|e| LabError::file("make", folder, e))?;
+        }
+        let mode = if self.secret { 0o600 } else { 0o644 };
+        let write = || {
+            let flags = libc::O_NOFOLLOW;
+            let mut open = OpenOptions::new();
+            open.write(true).create(true).truncate(true).mode(mode).custom_flags(flags);
+            let mut file = open.open(&self.path)?;
+            file.set_permissions(Permissions::from_mode(mode))?;
+            file.write_all(&bytes)
+        };
+        write().map_err(|e| LabError::file("write", &self.path, e))
+    }
+}
+
+impl LaunchSpec {
+    pub fn ready_within(&self) -> DurationNs {
+        DurationNs::from_ms(self.ready_within_ms)
+    }
+
+    pub(crate) fn write_files(&self) -> Result<(), LabError> {
+        for file in &self.files {
+            file.write()?;
+        }
+        // A log elsewhere is somebody's: it grows, and is read from where it was.
+        for path in self.log_files.iter().filter(|path| path.starts_with(&self.folder)) {
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(())
+    }
+}
+
+/// A process that a server needs beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompanionSpec {
+    pub argv: Vec<String>,
+    /// It is ready when this file is there, which it removes at its end.
+    pub ready: PathBuf,
+}
+
+/// How a server can be asked how many requests it served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountSource {
+    /// A page on a plain HTTP port.
+    Page { address: SocketAddr, path: String, page: CountPage },
+    /// A file that gets a line with each request.
+    AccessLog(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountPage {
+    /// nginx's stub_status; counts the asking too.
+    NginxStub,
+    /// Apache's server-status?auto; counts the asking too.
+    ApacheAuto,
+    /// HAProxy's statistics of the frontend `web`; does not count the asking.
+    HaproxyCsv,
+    /// tare target's /stats; does not count the asking.
+    TareTarget,
+}

@@ -1,0 +1,64 @@
+//! Things that tare makes outside its memory: what the journal writes of each, and how each is
+//! removed. They are data, never a command line: a journal decides what root kills and removes.
+//!
+//! A new kind is a file here, and a line in `made!`.
+
+mod blocked_range;
+mod cgroup;
+mod engine_container;
+mod folder;
+mod link;
+mod network_namespace;
+mod oci_container;
+mod processes;
+mod shared_memory;
+mod ssh_folder;
+mod thing;
+
+use serde::{Deserialize, Serialize};
+
+pub use blocked_range::{BLOCKED_METRIC, BlockedRange};
+pub use cgroup::Cgroup;
+pub use engine_container::EngineContainer;
+pub use folder::Folder;
+pub use link::Link;
+pub use network_namespace::NetworkNamespace;
+pub use oci_container::OciContainer;
+pub use processes::Processes;
+pub use shared_memory::SharedMemory;
+pub use ssh_folder::SshFolder;
+pub use thing::Thing;
+
+macro_rules! made {
+    ($($kind:ident;)*) => {
+        /// Something to remove.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Made { $($kind($kind),)* }
+
+        impl Made {
+            pub fn thing(&self) -> &dyn Thing {
+                match self { $(Self::$kind(thing) => thing,)* }
+            }
+        }
+
+        $(impl From<$kind> for Made {
+            fn from(thing: $kind) -> Self {
+                Self::$kind(thing)
+            }
+        })*
+    };
+}
+
+made! {
+    Folder;
+    Cgroup;
+    SharedMemory;
+    Processes;
+    Link;
+    NetworkNamespace;
+    BlockedRange;
+    OciContainer;
+    EngineContainer;
+    SshFolder;
+}

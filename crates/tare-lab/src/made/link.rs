@@ -1,0 +1,29 @@
+//! A network link.
+
+use serde::{Deserialize, Serialize};
+
+use super::thing::{PATIENCE, Removed, Thing, removed};
+use crate::commands::run;
+use crate::ours::is_ours;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    pub name: String,
+    /// Its hardware address tells it from another of the same name.
+    pub mac: String,
+}
+
+impl Thing for Link {
+    fn remove(&self) -> Removed {
+        let Self { name, mac } = self;
+        let address = std::fs::read_to_string(format!("/sys/class/net/{name}/address"));
+        if !is_ours(name) || !address.is_ok_and(|address| address.trim() == mac) {
+            return Ok(None);
+        }
+        removed(run(&["ip", "link", "delete", name], PATIENCE), format!("link {name}"))
+    }
+
+    fn ends_with_the_boot(&self) -> bool {
+        true
+    }
+}

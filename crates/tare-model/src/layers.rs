@@ -1,0 +1,75 @@
+//! Kinds of layers, as a plan names them: what is put in the path of a variant's requests. What
+//! each starts and changes, and how it is proven, is in `tare_lab::layers`.
+//!
+//! A new kind is a file here with its settings and facts, and a line in `layers!`.
+
+mod filter;
+
+use std::path::PathBuf;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Invalid;
+use crate::filters::FilterSpec;
+use crate::variant::Variant;
+
+/// The enum of layers and its facts, from a list of kinds: the setting that names the kind, as in
+/// `{ filter = "wasm" }`.
+macro_rules! layers {
+    ($($key:literal, $name:ident($spec:ty);)*) => {
+        /// Something in the path.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(untagged)]
+        pub enum LayerSpec { $($name($spec),)* }
+
+        impl LayerSpec {
+            pub const KINDS: &[&str] = &[$($key),*];
+
+            pub fn facts(&self) -> &dyn LayerFacts {
+                match self { $(Self::$name(spec) => spec,)* }
+            }
+
+            /// Files that it names; relative to the experiment's until that is read.
+            pub fn paths(&mut self) -> Vec<&mut PathBuf> {
+                match self { $(Self::$name(spec) => spec.paths(),)* }
+            }
+
+            fn of_kind(kind: &str, settings: Value) -> Result<Self, serde_json::Error> {
+                match kind {
+                    $($key => serde_json::from_value(settings).map(Self::$name),)*
+                    _ => Err(Error::unknown_field(kind, Self::KINDS)),
+                }
+            }
+        }
+    };
+}
+
+layers! {
+    "filter", Filter(FilterSpec);
+}
+
+impl<'de> Deserialize<'de> for LayerSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let settings = Map::deserialize(deserializer)?;
+        let named = Self::KINDS.iter().find(|kind| settings.contains_key(**kind));
+        let first = settings.keys().next().map_or("", String::as_str);
+        let kind = (*named.unwrap_or(&first)).to_owned();
+        Self::of_kind(&kind, Value::Object(settings)).map_err(Error::custom)
+    }
+}
+
+/// What is known of a layer before it is in the path.
+pub trait LayerFacts {
+    /// Its name in tables and messages.
+    fn name(&self) -> String;
+
+    /// What is wrong with it on that variant.
+    fn check(&self, variant: &Variant) -> Result<(), Invalid>;
+
+    /// Files that it names.
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,88 @@
+//! What ends a run before its time, sorted by who must act.
+
+use tare_io::SetupError;
+use tare_lab::LabError;
+use tare_load::LoadError;
+use tare_load::plan::PlanError;
+use tare_model::Invalid;
+use tare_store::StoreError;
+
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RunError {
+    /// The user's words.
+    #[error("{0}")]
+    Usage(String),
+    /// A missing program or permission, a port taken, a disk full.
+    #[error("{0}")]
+    Environment(String),
+    /// The server: refused, reset, wrong answer.
+    #[error("{0}")]
+    Target(String),
+    #[error("interrupted")]
+    Interrupted,
+    /// Ours.
+    #[error("{0}")]
+    Bug(String),
+}
+
+impl From<RunError> for LabError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Usage(text) => Self::Usage(text),
+            RunError::Target(text) => Self::Target(text),
+            RunError::Environment(_) | RunError::Interrupted | RunError::Bug(_) => {
+                Self::Environment(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<SetupError> for RunError {
+    fn from(error: SetupError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<Invalid> for RunError {
+    fn from(invalid: Invalid) -> Self {
+        Self::Usage(invalid.0)
+    }
+}
+
+impl From<PlanError> for RunError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Usage(text) => Self::Usage(text),
+            PlanError::Environment(text) => Self::Environment(text),
+        }
+    }
+}
+
+impl From<LabError> for RunError {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Usage(text) => Self::Usage(text),
+            LabError::Environment(text) => Self::Environment(text),
+            LabError::Target(text) => Self::Target(text),
+        }
+    }
+}
+
+impl From<StoreError> for RunError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchRun { .. } => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+impl From<LoadError> for RunError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Setup(error) => error.into(),
+            LoadError::WorkerLost => Self::Bug(error.to_string()),
+            _ => Self::Target(error.to_string()),
+        }
+    }
+}

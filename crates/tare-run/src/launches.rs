@@ -1,0 +1,302 @@
+//! Launches: servers started, asked until they answer, and stopped.
+
+use tare_io::{DurationNs, Endpoint, Instant};
+use tare_lab::LabError;
+use tare_lab::agent::protocol::LaneLife;
+use tare_lab::launch::Expected;
+use tare_lab::layers::Asker;
+use tare_load::LoadPlan;
+use tare_load::plan::plan as load_plan;
+use tare_model::plan::Plan;
+use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
+use tare_model::url::Url;
+
+use crate::error::RunError;
+use crate::lab::{Lab, Launch as _, Load, Meter, Placement};
+use crate::observer::Event;
+use crate::runner::Runner;
+
+/// A server that is late says so itself within this, with its last words.
+const LATE: DurationNs = DurationNs::from_secs(2);
+
+/// One variant while it is up.
+pub(crate) struct Up<L: Lab> {
+    pub variant: usize,
+    pub launched: Option<L::Launch>,
+    pub client: L::Client,
+    /// Of each cell that is measured: what is asked, and what it answered.
+    pub lanes: Vec<LanePlan>,
+    started_unix_ms: u64,
+    ready: DurationNs,
+    pub meter: Option<L::Meter>,
+    counted: Option<u64>,
+    logged_before: (u64, u64),
+    throttled_before: u64,
+}
+
+/// One cell's load on one variant.
+pub(crate) struct LanePlan {
+    pub plan: LoadPlan,
+    pub probe: Option<Probe>,
+    /// What the server used meanwhile.
+    pub cpu_ns: u64,
+    /// What it saw and did beside slices.
+    pub load: LaunchLoad,
+    /// Of load that was not the lane's own.
+    pub beside: LaneLife,
+}
+
+impl LanePlan {
+    fn new(plan: LoadPlan, probe: Option<Probe>) -> Self {
+        let (load, beside) = (LaunchLoad::default(), LaneLife::default());
+        Self { plan, probe, cpu_ns: 0, load, beside }
+    }
+}
+
+impl<L: Lab> Up<L> {
+    pub fn used(&self) -> Option<ServerUse> {
+        self.meter.as_ref().and_then(Meter::read)
+    }
+
+    fn throttled(&self) -> u64 {
+        self.meter.as_ref().map_or(0, Meter::throttled_periods)
+    }
+
+    fn logged(&self) -> (u64, u64) {
+        self.launched.as_ref().map_or((0, 0), L::Launch::logged)
+    }
+
+    /// What is known of a launch when its load has ended.
+    pub fn end(&mut self, life: LaneLife, placement: Placement) -> Launch {
+        let LaneLife { sent, closed_by_server } = life;
+        let served = self.counted.and_then(|before| {
+            let expected = Expected::AtLeast(before + sent);
+            let now = self.launched.as_ref().and_then(|launched| launched.served(expected))?;
+            Some(now.saturating_sub(before))
+        });
+        let (log_lines, log_bytes) = self.logged();
+        let own = self.launched.as_mut().map(|launched| launched.end_proofs(sent));
+        Launch {
+            variant: self.variant as u32,
+            fresh: self.launched.is_some(),
+            started_unix_ms: self.started_unix_ms,
+            ready_ns: self.ready.as_ns(),
+            requests_sent: sent,
+            requests_served: served,
+            rss_bytes: self.meter.as_ref().and_then(Meter::rss_bytes),
+            // What it says of its start is not the price of a request.
+            log_lines: log_lines.saturating_sub(self.logged_before.0),
+            log_bytes: log_bytes.saturating_sub(self.logged_before.1),
+            closed_by_server,
+            probe: None,
+            call_ns: self.launched.as_ref().and_then(L::Launch::call_ns),
+            proofs: own.into_iter().flatten().chain(placement.proofs).collect(),
+            emulated: placement.is_emulated,
+            place_starts: placement.starts,
+            cpu_ns: 0,
+            load: LaunchLoad::default(),
+            throttled_periods: self.throttled().saturating_sub(self.throttled_before),
+        }
+    }
+}
+
+impl<L: Lab> Runner<'_, L> {
+    /// Starts them all, then waits for each until it gives a good reply.
+    pub(crate) fn launch_all(
+        &mut self,
+        group: &[usize],
+        round: u32,
+        active: &[usize],
+    ) -> Result<Vec<Up<L>>, RunError> {
+        let mut started = Vec::new();
+        for variant in group {
+            let launched = self.lab.launch(*variant, round)?;
+            // What a place took to start is not the server's.
+            let began = launched.as_ref().map(L::Launch::started);
+            let at = began.unwrap_or_else(|| self.clock().now());
+            started.push((*variant, launched, at, self.clock().unix_ms()));
+            if self.interrupted() {
+                return Ok(Vec::new());
+            }
+        }
+        let mut all = Vec::new();
+        for (variant, mut launched, at, started_unix_ms) in started {
+            if let Some(launched) = &mut launched {
+                launched.wait_until_listening()?;
+            }
+            if self.interrupted() {
+                return Ok(Vec::new());
+            }
+            let client = self.lab.client(variant, round)?;
+            self.load(active[0]).take_sent();
+            let mut lanes = Vec::new();
+            for cell in active {
+                let plan = self.lane_plan(*cell, variant, launched.as_ref())?;
+                let probe = self.first_reply(*cell, variant, launched.as_mut(), &client, &plan)?;
+                lanes.push(LanePlan::new(plan, probe));
+                if self.interrupted() {
+                    return Ok(Vec::new());
+                }
+            }
+            let ready = self.clock().now().since(at);
+            if let Some(launched) = &mut launched {
+                self.begin_proofs(active[0], variant, launched, &client)?;
+            }
+            let mut up = Up {
+                variant,
+                lanes,
+                started_unix_ms,
+                ready,
+                counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
+                logged_before: (0, 0),
+                throttled_before: 0,
+                meter: launched.as_ref().map(L::Launch::meter),
+                launched,
+                client,
+            };
+            up.logged_before = up.logged();
+            up.throttled_before = up.throttled();
+            all.push(up);
+            if self.interrupted() {
+                return Ok(Vec::new());
+            }
+            self.see(&Event::Up { variant });
+        }
+        Ok(all)
+    }
+
+    /// Evidence about a variant's layers, as far as it can be had before load.
+    fn begin_proofs(
+        &mut self,
+        cell: usize,
+        variant: usize,
+        launched: &mut L::Launch,
+        client: &L::Client,
+    ) -> Result<(), RunError> {
+        let plan = self.cells[cell].plan;
+        let address = launched.address();
+        let url = plan.variants[variant].url(address.port())?;
+        let path = url.target.split('?').next().unwrap_or_default().to_owned();
+        let endpoint = Endpoint::Tcp(address);
+        let load = self.load(cell);
+        let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, client, load };
+        launched.begin_proofs(&path, &mut asker)
+    }
+
+    /// Where the load of a variant goes, and what it asks.
+    fn lane_plan(
+        &self,
+        cell: usize,
+        variant: usize,
+        launched: Option<&L::Launch>,
+    ) -> Result<LoadPlan, RunError> {
+        let plan = self.cells[cell].plan;
+        let mut load = plan.load_of(variant);
+        if !self.lab.client_has_our_cpus(variant) {
+            load.cpus = None;
+        }
+        let (url, endpoint) = match launched {
+            Some(launched) => {
+                let address = launched.address();
+                (plan.variants[variant].url(address.port())?, Endpoint::Tcp(address))
+            }
+            None => (plan.variants[variant].url(1)?, self.lab.endpoint(variant)),
+        };
+        Ok(load_plan(&load, &url, endpoint, plan.seed)?)
+    }
+
+    /// Probes until there is a reply that is not the server's "not yet".
+    fn first_reply(
+        &mut self,
+        cell: usize,
+        variant: usize,
+        launched: Option<&mut L::Launch>,
+        client: &L::Client,
+        plan: &LoadPlan,
+    ) -> Result<Option<Probe>, RunError> {
+        let name = &self.plan().variants[variant].name;
+        let Some(launched) = launched else {
+            return match self.load(cell).ask(client, plan)? {
+                Ok(probe) => Ok(Some(probe)),
+                Err(why) => {
+                    let address = &plan.engine.endpoint;
+                    Err(RunError::Target(format!("{name}: no reply from {address}: {why}")))
+                }
+            };
+        };
+        let limit = launched.ready_limit();
+        loop {
+            let answer = self.load(cell).ask(client, plan)?;
+            if self.interrupted() {
+                return Ok(None);
+            }
+            match answer {
+                Ok(probe)
+                    if probe.status < 500
+                        || plan.engine.expected.contains(probe.status)
+                        || self.clock().now() > limit =>
+                {
+                    return Ok(Some(probe));
+                }
+                Ok(_) => launched.not_yet(Instant::FAR)?,
+                // An agent may not notice, or not say, that its server is late.
+                Err(why) if self.clock().now() > limit + LATE => {
+                    let text = format!("{name}: no good reply in time (asked, it said: {why})");
+                    return Err(RunError::Environment(text));
+                }
+                Err(why) => launched.not_yet(limit).map_err(|error| match error {
+                    RunError::Environment(text) => {
+                        RunError::Environment(format!("{text} (asked, it said: {why})"))
+                    }
+                    error => error,
+                })?,
+            }
+        }
+    }
+
+    /// An error that says how it ended, where a server under load did.
+    pub(crate) fn check_alive(&self, up: &mut Up<L>) -> Result<(), RunError> {
+        let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
+            return Ok(());
+        };
+        let name = &self.plan().variants[up.variant].name;
+        let how = launched.how_it_ended().map_or(String::new(), |how| format!(" ({how})"));
+        Err(RunError::Target(format!("{name}: the server ended under load{how}")))
+    }
+
+    pub(crate) fn stop_all(&mut self, mut up: Vec<Up<L>>) -> Result<(), RunError> {
+        for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
+            launched.ask_to_stop();
+        }
+        for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
+            launched.stop();
+        }
+        drop(up);
+        self.lab.end_orphans();
+        self.write_events()
+    }
+}
+
+/// Asks for other paths of a variant, as its load would.
+struct VariantAsker<'a, L: Lab> {
+    plan: &'a Plan,
+    variant: usize,
+    url: Url,
+    endpoint: Endpoint,
+    client: &'a L::Client,
+    load: &'a mut L::Load,
+}
+
+impl<L: Lab> Asker for VariantAsker<'_, L> {
+    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError> {
+        target.clone_into(&mut self.url.target);
+        let load = self.plan.load_of(self.variant);
+        let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
+        let plan = plan.map_err(RunError::from)?;
+        Ok(self.load.ask(self.client, &plan)?)
+    }
+
+    fn take_sent(&mut self) -> u64 {
+        self.load.take_sent()
+    }
+}

@@ -1,0 +1,176 @@
+//! One round: every variant launched, probed, put under slices in turn, and stopped.
+
+use tare_io::DurationNs;
+use tare_lab::agent::protocol::LaneLife;
+use tare_model::samples::{Launch, MachineUse, Round, ServerUse};
+use tare_store::Entry;
+
+use crate::cell::Cell;
+use crate::error::RunError;
+use crate::lab::{Lab, Load, MachineReading};
+use crate::launches::Up;
+use crate::observer::Event;
+use crate::outcome::Stopped;
+use crate::runner::Runner;
+use crate::schedule;
+
+impl<L: Lab> Runner<'_, L> {
+    /// Runs a round of these cells; `None` where the user interrupted it: what it measured is in
+    /// the store. A cell that failed is not among those that come back.
+    pub(crate) fn round(
+        &mut self,
+        index: u32,
+        active: &[usize],
+    ) -> Result<Option<Vec<(usize, Round)>>, RunError> {
+        let started_unix_ms = self.clock().unix_ms();
+        let mut rounds = Vec::new();
+        for cell in active {
+            let Cell { run, cycles, .. } = self.cells[*cell];
+            self.write(run, Entry::RoundBegan { number: index, cycles, started_unix_ms })?;
+            rounds.push((*cell, Round { index, cycles, started_unix_ms, ..Round::default() }));
+        }
+        let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
+        self.see(&Event::RoundStarted { round: index, order: &order });
+        let groups: Vec<Vec<usize>> = match self.plan().is_exclusive() {
+            true => order.into_iter().map(|variant| vec![variant]).collect(),
+            false => vec![order],
+        };
+        for group in groups {
+            self.run_group(&group, &mut rounds)?;
+            if self.interrupted() {
+                return Ok(None);
+            }
+        }
+        rounds.retain(|(cell, _)| self.cells[*cell].stopped.is_none());
+        for (cell, round) in &mut rounds {
+            round.launches.sort_by_key(|launch| launch.variant);
+            self.write(
+                self.cells[*cell].run,
+                Entry::RoundEnded {
+                    number: index,
+                    elapsed_ns: round.elapsed_ns,
+                    machine: round.machine.clone(),
+                    launches: round.launches.clone(),
+                },
+            )?;
+        }
+        Ok(Some(rounds))
+    }
+
+    /// Variants that are up at the same time; each cell is measured on them.
+    fn run_group(
+        &mut self,
+        group: &[usize],
+        rounds: &mut [(usize, Round)],
+    ) -> Result<(), RunError> {
+        let began = self.clock().now();
+        let seed = self.plan().seed;
+        let (index, cells) = (rounds[0].1.index, rounds.len());
+        let active: Vec<usize> = rounds.iter().map(|(cell, _)| *cell).collect();
+        let mut up = self.launch_all(group, index, &active)?;
+        if self.interrupted() {
+            return Ok(());
+        }
+        let mut lives = vec![LaneLife::default(); up.len()];
+        let mut measuring = DurationNs::ZERO;
+        for lane in schedule::cells(seed, index, cells) {
+            let (cell, round) = &mut rounds[lane];
+            let at = self.clock().now();
+            // In a sweep the deadline can pass during the first round.
+            if at > self.deadline && measuring > DurationNs::ZERO {
+                self.cells[*cell].stopped.get_or_insert(Stopped::MaxTime);
+                continue;
+            }
+            let is_first = measuring == DurationNs::ZERO;
+            let (own, measured) = self.measure_cell(*cell, (lane, is_first), &mut up, round);
+            if self.interrupted() {
+                return measured;
+            }
+            for (sum, life) in lives.iter_mut().zip(own) {
+                sum.sent += life.sent;
+                sum.closed_by_server += life.closed_by_server;
+            }
+            if let Err(failure) = measured {
+                self.fail(*cell, failure)?;
+            }
+            let took = self.clock().now().since(at);
+            round.elapsed_ns += took.as_ns();
+            measuring = measuring + took;
+        }
+        for up in &mut up {
+            // Its workers may go on without it; that is not what was asked for.
+            self.check_alive(up)?;
+        }
+        for (up, life) in up.iter_mut().zip(lives) {
+            let launch = up.end(life, self.lab.placement(up.variant));
+            for ((_, round), lane) in rounds.iter_mut().zip(&mut up.lanes) {
+                let probe = lane.probe.take();
+                let load = std::mem::take(&mut lane.load);
+                round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, load, ..launch.clone() });
+            }
+        }
+        self.stop_all(up)?;
+        // Launching and stopping are every cell's alike.
+        let shared = self.clock().now().since(began).as_ns() - measuring.as_ns();
+        for (_, round) in rounds {
+            round.elapsed_ns += shared / cells as u64;
+        }
+        Ok(())
+    }
+
+    /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
+    fn measure_cell(
+        &mut self,
+        cell: usize,
+        (lane, is_first): (usize, bool),
+        up: &mut [Up<L>],
+        round: &mut Round,
+    ) -> (Vec<LaneLife>, Result<(), RunError>) {
+        let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
+        let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
+        // Only launches that no other cell has loaded yet can tell how long they take to be warm.
+        let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
+        let measured = surveyed.and_then(|()| self.measure(cell, lane, up, round));
+        let lives = self.load(cell).close();
+        // The lanes' connections are closed: the others are alone.
+        let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));
+        for (up, before) in up.iter_mut().zip(used) {
+            let used = up.used().zip(before).map(|(after, before)| after.since(before).cpu_ns);
+            up.lanes[lane].cpu_ns = used.unwrap_or(0);
+        }
+        let mut machine = self.lab.machine().since(&before);
+        let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
+        // Clients and runtimes in places are ours as well as servers are.
+        let placed = up.iter().filter(|up| self.lab.placement(up.variant).starts > 0);
+        let of_servers: u64 = placed.map(|up| up.lanes[lane].cpu_ns).sum();
+        machine.own_cpu_ns += in_places.saturating_sub(of_servers);
+        add_use(&mut round.machine, machine);
+        if self.cells[cell].plan.load.new_connections {
+            let used =
+                [round.machine.ports_used, self.lab.machine().ports_used()].into_iter().flatten();
+            round.machine.ports_used = used.reduce(f64::max);
+        }
+        match lives {
+            Ok(mut lives) => {
+                for (life, up) in lives.iter_mut().zip(up) {
+                    life.sent += up.lanes[lane].beside.sent;
+                    life.closed_by_server += up.lanes[lane].beside.closed_by_server;
+                }
+                (lives, measured)
+            }
+            Err(failure) => (Vec::new(), measured.and(Err(failure))),
+        }
+    }
+}
+
+fn add_use(sum: &mut MachineUse, more: MachineUse) {
+    sum.capacity_ns += more.capacity_ns;
+    sum.busy_ns += more.busy_ns;
+    sum.steal_ns += more.steal_ns;
+    sum.own_cpu_ns += more.own_cpu_ns;
+    sum.throttled_periods += more.throttled_periods;
+    sum.thermal_throttles += more.thermal_throttles;
+    sum.tcp_segments += more.tcp_segments;
+    sum.tcp_retransmits += more.tcp_retransmits;
+    sum.listen_drops += more.listen_drops;
+}

@@ -1,0 +1,253 @@
+//! Runs rounds until the stopping rule, the clock or the user says stop.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_io::{DurationNs, Instant};
+use tare_lab::places::to_wait_for;
+use tare_model::plan::Plan;
+use tare_model::samples::Round;
+use tare_store::{Entry, RunEnd, RunId};
+
+use crate::cell::Cell;
+use crate::error::RunError;
+use crate::lab::{Clock, Lab};
+use crate::observer::{Event, Observer};
+use crate::outcome::Stopped;
+use crate::record::Record;
+
+/// Everything that a run holds while it runs.
+pub struct Runner<'a, L: Lab> {
+    /// What is measured on the same launches: they differ in load only.
+    pub(crate) cells: Vec<Cell<'a>>,
+    pub(crate) lab: L,
+    /// By their number of workers.
+    loads: BTreeMap<u32, L::Load>,
+    outside: Outside<'a>,
+    /// When `max_time` is over.
+    pub(crate) deadline: Instant,
+    reactor_noted: bool,
+}
+
+/// Whom a run reports to, and who stops it.
+pub struct Outside<'a> {
+    pub record: &'a dyn Record,
+    pub clock: &'a dyn Clock,
+    pub observer: &'a mut dyn Observer,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Where a run begins: at its beginning, or where an earlier part of it ended.
+#[derive(Clone, Copy, Default)]
+pub struct Start {
+    /// The number of the next round.
+    pub next_round: u32,
+    pub elapsed_ns: u64,
+}
+
+impl<'a, L: Lab> Runner<'a, L> {
+    pub fn new(cells: Vec<Cell<'a>>, lab: L, outside: Outside<'a>) -> Result<Self, RunError> {
+        if cells.is_empty() {
+            return Err(RunError::Bug("a run of nothing".into()));
+        }
+        let mut loads = BTreeMap::new();
+        for cell in &cells {
+            let workers = cell.plan.load.workers();
+            if let btree_map::Entry::Vacant(place) = loads.entry(workers) {
+                place.insert(lab.load(workers)?);
+            }
+        }
+        let deadline = Instant::FAR;
+        Ok(Self { cells, lab, loads, outside, deadline, reactor_noted: false })
+    }
+
+    /// What all cells have in common: variants, seed, CPUs.
+    pub(crate) fn plan(&self) -> &'a Plan {
+        self.cells[0].plan
+    }
+
+    pub(crate) fn load(&mut self, cell: usize) -> &mut L::Load {
+        let workers = self.cells[cell].plan.load.workers();
+        self.loads.get_mut(&workers).unwrap_or_else(|| unreachable!("made for each cell"))
+    }
+
+    pub(crate) fn clock(&self) -> &'a dyn Clock {
+        self.outside.clock
+    }
+
+    pub(crate) fn see(&mut self, event: &Event<'_>) {
+        self.outside.observer.see(event);
+    }
+
+    /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
+    pub fn run(mut self, start: Start) -> Vec<Stopped> {
+        let ended = self.rounds(start);
+        let of_all = match ended {
+            Ok(()) => None,
+            // What was stopped in its middle fails in some way of its own.
+            Err(_) if self.interrupted() => Some(Stopped::Interrupted),
+            Err(failure) => Some(Stopped::Failed(failure)),
+        };
+        self.see(&Event::Ended);
+        let (of_load, beside) = self.lab.own_cpu();
+        let ms = |time: DurationNs| time.as_ns() / 1_000_000;
+        let cpu = format!("CPU {} ms in load workers, {} ms beside", ms(of_load), ms(beside));
+        let _ = self.write_events();
+        let mut all = Vec::new();
+        for cell in 0..self.cells.len() {
+            let own = self.cells[cell].stopped.take();
+            let stopped = own.or(of_all.clone()).unwrap_or(Stopped::Interrupted);
+            let run = self.cells[cell].run;
+            let _ = self.note(run, format!("ended: {}; {cpu}", stopped.word()));
+            let end = RunEnd { stopped_by: stopped.word().into() };
+            let _ = self.write(run, Entry::RunEnded(end));
+            all.push(stopped);
+        }
+        let Self { lab, loads, .. } = self;
+        drop(loads);
+        lab.end_orphans();
+        let complaints = lab.close();
+        if let (false, Some(first)) = (complaints.is_empty(), all.first_mut())
+            && !matches!(first, Stopped::Failed(_))
+        {
+            *first = Stopped::Failed(RunError::Environment(complaints.join("; ")));
+        }
+        all
+    }
+
+    fn rounds(&mut self, start: Start) -> Result<(), RunError> {
+        let max_ns = self.plan().stop.max_time.as_ns().saturating_sub(start.elapsed_ns);
+        self.deadline = self.clock().now() + DurationNs::from_ns(max_ns);
+        let left = |runner: &Self| runner.deadline.since(runner.clock().now());
+        self.see_what_is_waited_for();
+        if self.plan().is_exclusive() {
+            for cell in 0..self.cells.len() {
+                if self.cells[cell].window.is_none()
+                    && let Err(failure) = self.fit_alone(cell)
+                {
+                    self.fail(cell, failure)?;
+                }
+            }
+        }
+        let words = self.first_words();
+        for cell in 0..self.cells.len() {
+            let left = left(self);
+            self.cells[cell].choose_cycles(left);
+            self.note(self.cells[cell].run, words.clone())?;
+        }
+        let mut index = start.next_round;
+        loop {
+            let active = self.active();
+            if active.is_empty() {
+                return Ok(());
+            }
+            if left(self) == DurationNs::ZERO {
+                active.iter().for_each(|cell| self.cells[*cell].stopped = Some(Stopped::MaxTime));
+                return Ok(());
+            }
+            let Some(rounds) = self.round(index, &active)? else {
+                return Err(RunError::Interrupted);
+            };
+            index += 1;
+            // Time that a cell does not need is the others'.
+            let share = DurationNs::from_ns(left(self).as_ns() / active.len() as u64);
+            for (cell, round) in rounds {
+                self.take(cell, &round, share)?;
+            }
+            let shown = active[index as usize % active.len()];
+            let digests = &self.cells[shown].digests;
+            self.outside.observer.see(&Event::EstimateChanged { cell: shown, digests });
+            if self.interrupted() {
+                return Err(RunError::Interrupted);
+            }
+        }
+    }
+
+    /// Cells that are still measured.
+    pub(crate) fn active(&self) -> Vec<usize> {
+        (0..self.cells.len()).filter(|cell| self.cells[*cell].stopped.is_none()).collect()
+    }
+
+    /// The first cell that is still measured.
+    pub(crate) fn active_first(&self) -> usize {
+        self.active().first().copied().unwrap_or(0)
+    }
+
+    fn take(&mut self, cell: usize, round: &Round, left: DurationNs) -> Result<(), RunError> {
+        if round.slices.iter().any(|slice| slice.counts.good > 0) {
+            self.cells[cell].take(round, left);
+            return Ok(());
+        }
+        self.fail(cell, nothing_good(round))
+    }
+
+    /// A value that cannot be measured does not end a sweep: the others can.
+    pub(crate) fn fail(&mut self, cell: usize, failure: RunError) -> Result<(), RunError> {
+        if self.cells.len() == 1 || self.interrupted() {
+            return Err(failure);
+        }
+        self.note(self.cells[cell].run, failure.to_string())?;
+        self.cells[cell].stopped = Some(Stopped::Failed(failure));
+        Ok(())
+    }
+
+    fn see_what_is_waited_for(&mut self) {
+        let waits = self.plan().variants.iter().filter_map(|v| to_wait_for(&v.place));
+        let mut waits: Vec<&str> = waits.collect();
+        waits.sort_unstable();
+        waits.dedup();
+        if !waits.is_empty() {
+            self.see(&Event::Waiting(&waits.join(", ")));
+        }
+    }
+
+    fn first_words(&self) -> String {
+        let meters = self.lab.metering();
+        let plan = self.plan();
+        format!("load on CPUs {:?}, servers on {:?}; {meters}", plan.load_cpus, plan.server_cpus)
+    }
+
+    pub(crate) fn note_reactors(&mut self, run: RunId, said: Vec<String>) -> Result<(), RunError> {
+        if self.reactor_noted {
+            return Ok(());
+        }
+        self.reactor_noted = true;
+        said.into_iter().try_for_each(|text| self.note(run, text))
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.outside.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
+        self.outside.record.write(run, entry)
+    }
+
+    /// Into a run's log.
+    pub(crate) fn note(&self, run: RunId, text: String) -> Result<(), RunError> {
+        self.write(run, Entry::Event { unix_ms: self.clock().unix_ms(), who: "tare".into(), text })
+    }
+
+    /// What servers said meanwhile; of all cells, the first keeps it.
+    pub(crate) fn write_events(&self) -> Result<(), RunError> {
+        for tare_lab::Event { unix_ms, who, text } in self.lab.take_events() {
+            self.write(self.cells[0].run, Entry::Event { unix_ms, who, text })?;
+        }
+        Ok(())
+    }
+}
+
+fn nothing_good(round: &Round) -> RunError {
+    let mut counts = tare_model::samples::Counts::default();
+    round.slices.iter().for_each(|slice| counts.add(&slice.counts));
+    let why = match (counts.errors.first(), counts.status.first()) {
+        (Some((_, _, why)), _) => why.clone(),
+        (None, Some((status, _))) => {
+            format!("every reply has status {status} (see --expect-status)")
+        }
+        (None, None) => "no request was answered in the time measured".into(),
+    };
+    RunError::Target(format!("not one good reply from any variant: {why}"))
+}

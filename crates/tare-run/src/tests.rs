@@ -1,0 +1,346 @@
+//! The runner on fake servers, under simulated time.
+
+mod fake;
+
+use std::rc::Rc;
+
+use tare_io::DurationNs;
+use tare_model::Metric;
+use tare_model::load::LoadSpec;
+use tare_model::plan::{Plan, PlanParts, Slices, Stop};
+use tare_model::servers::{CommandSpec, ServerSpec};
+use tare_model::variant::Variant;
+use tare_stats::RoundDigest;
+use tare_store::{Entry, RunId};
+
+use crate::cell::Cell;
+use crate::outcome::Stopped;
+use crate::runner::{Outside, Runner, Start};
+use fake::{FakeLab, Fault, Logger, Phase, Planned, Server, World};
+
+/// Two variants, rounds of two cycles, no sustained load.
+fn short(rounds: u32) -> PlanParts {
+    let variant = |name: &str, baseline: bool| Variant {
+        baseline,
+        ..Variant::new(name, "http://127.0.0.1:{port}/", command())
+    };
+    PlanParts {
+        name: "test".into(),
+        seed: 7,
+        load: LoadSpec { connections: 1, threads: Some(1), ..LoadSpec::default() },
+        stop: Stop {
+            precision: 0.02,
+            tolerance: 0.02,
+            max_time: DurationNs::from_secs(120),
+            metrics: vec![Metric::Throughput],
+            rounds: Some(rounds),
+        },
+        slices: Slices {
+            cycles: Some(2),
+            window: Some(DurationNs::from_ms(20)),
+            warmup: Some(DurationNs::from_ms(20)),
+            no_sustained: true,
+            ..Slices::default()
+        },
+        load_cpus: Vec::new(),
+        server_cpus: vec![0],
+        variants: vec![variant("a", true), variant("b", false)],
+        skipped: Vec::new(),
+        cell: Default::default(),
+    }
+}
+
+/// As a user gets it who asks for a precision and nothing else.
+fn by_default() -> PlanParts {
+    let mut parts = short(1);
+    parts.stop.rounds = None;
+    parts.slices = Slices::default();
+    parts
+}
+
+fn command() -> ServerSpec {
+    ServerSpec::Command(CommandSpec {
+        command: "serve {port}".into(),
+        env: Default::default(),
+        ready_within_ms: 5000,
+        access_log: None,
+    })
+}
+
+fn two() -> Vec<Server> {
+    vec![Server::new("a", 20_000.0), Server::new("b", 20_000.0)]
+}
+
+fn plans(all: &[PlanParts]) -> Vec<Plan> {
+    all.iter().map(|parts| Plan::try_from(parts.clone()).unwrap()).collect()
+}
+
+/// Runs these cells on the same launches.
+fn run(world: &Rc<World>, cells: &[PlanParts], start: Start) -> Vec<Stopped> {
+    run_after(world, cells, start, Vec::new())
+}
+
+fn run_after(
+    world: &Rc<World>,
+    cells: &[PlanParts],
+    start: Start,
+    digests: Vec<RoundDigest>,
+) -> Vec<Stopped> {
+    let plans = plans(cells);
+    let cells = plans.iter().enumerate();
+    let cells =
+        cells.map(|(at, plan)| Cell::new(plan, RunId(at as i64 + 1), None, digests.clone()));
+    let mut logger = Logger(world.clone());
+    let outside = Outside {
+        record: world.as_ref(),
+        clock: world.as_ref(),
+        observer: &mut logger,
+        stop: world.stop.clone(),
+    };
+    let runner = Runner::new(cells.collect(), FakeLab(world.clone()), outside).unwrap();
+    let stopped = runner.run(start);
+    assert_eq!(world.up(), Vec::<&str>::new(), "servers outlive the run");
+    stopped
+}
+
+fn logged(world: &World) -> Vec<String> {
+    world.log.borrow().clone()
+}
+
+/// Numbers of the rounds that a run began.
+fn rounds_of(world: &World, run: i64) -> Vec<u32> {
+    let entries = world.entries.borrow();
+    let began = entries.iter().filter_map(|(of, entry)| match entry {
+        Entry::RoundBegan { number, .. } if of.0 == run => Some(*number),
+        _ => None,
+    });
+    began.collect()
+}
+
+fn slices_of(world: &World, run: i64) -> usize {
+    let entries = world.entries.borrow();
+    let is_slice = |entry: &Entry| matches!(entry, Entry::Slice { .. });
+    entries.iter().filter(|(of, entry)| of.0 == run && is_slice(entry)).count()
+}
+
+#[test]
+fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
+    let world = World::new(two());
+    assert_eq!(run(&world, &[short(1)], Start::default()), [Stopped::Rounds]);
+    let launches = crate::schedule::launches(7, 0, 2);
+    let name = |at: usize| ["a", "b"][launches[at]];
+    let mut expected = vec!["round 0".to_owned()];
+    expected.extend([0, 1].map(|at| format!("launch {}", name(at))));
+    expected.extend([0, 1].map(|at| format!("{} is up", name(at))));
+    for (cycle, order) in crate::schedule::cycles(7, 0, 2, 2).into_iter().enumerate() {
+        let slices = order.into_iter().map(|at| format!("cell 0, cycle {cycle}: {}", name(at)));
+        expected.extend(slices);
+    }
+    expected.extend([0, 1].map(|at| format!("stop {}", name(at))));
+    expected.extend(["1 rounds known", "end", "run 1 ended: rounds", "close"].map(str::to_owned));
+    assert_eq!(logged(&world), expected);
+}
+
+#[test]
+fn a_seed_gives_the_same_order_again_and_another_seed_another() {
+    let of_seed = |seed: u64| {
+        let world = World::new(two());
+        run(&world, &[PlanParts { seed, ..short(6) }], Start::default());
+        logged(&world)
+    };
+    assert_eq!(of_seed(7), of_seed(7));
+    assert_ne!(of_seed(7), of_seed(8));
+}
+
+#[test]
+fn exclusive_variants_are_never_up_together() {
+    let world = World::new(two());
+    let mut parts = short(2);
+    parts.variants[1].exclusive = true;
+    run(&world, &[parts], Start::default());
+    let log = logged(&world);
+    let changes = log.iter().filter(|text| text.starts_with("launch") || text.starts_with("stop"));
+    let changes: Vec<&str> = changes.map(|text| text.split(' ').next().unwrap()).collect();
+    // Each is tried once before the two rounds.
+    assert_eq!(changes.len(), 2 * 2 * 3, "{log:?}");
+    assert!(changes.chunks(2).all(|pair| pair == ["launch", "stop"]), "{log:?}");
+}
+
+#[test]
+fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
+    for phase in [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Sustained] {
+        let world = World::new(two());
+        let planned = Planned { phase, variant: 1, nth: 2, fault: Fault::Fail };
+        world.faults.borrow_mut().push(planned);
+        let stopped = run(&world, &[by_default()], Start::default());
+        let expected = format!("b: {phase:?} failed");
+        let failed = matches!(&stopped[..], [Stopped::Failed(why)] if why.to_string() == expected);
+        assert!(failed, "{phase:?}: {stopped:?}");
+        let log = logged(&world);
+        assert_eq!(log[log.len() - 2..], ["run 1 ended: failed", "close"], "{phase:?}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_named_whenever_that_is() {
+    // In a later phase the earlier ones have passed: the second time is in the second round.
+    let phases = [
+        (Phase::Listen, 2, "b: ended before it was ready (asked, it said: connection refused)"),
+        (Phase::Ask, 2, "b: ended before it was ready (asked, it said: connection refused)"),
+        (Phase::Slice, 2, "b: the server ended under load (exit status: 9)"),
+        (Phase::Slice, 3, "b: the server ended under load (exit status: 9)"),
+    ];
+    for (phase, nth, expected) in phases {
+        let world = World::new(two());
+        world.faults.borrow_mut().push(Planned { phase, variant: 1, nth, fault: Fault::Die });
+        let stopped = run(&world, &[short(4)], Start::default());
+        let failed = matches!(&stopped[..], [Stopped::Failed(why)] if why.to_string() == expected);
+        assert!(failed, "{phase:?} {nth}: {stopped:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_in_any_phase_ends_the_run_at_once() {
+    let all = [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Stop];
+    for phase in all {
+        let world = World::new(two());
+        let planned = Planned { phase, variant: 0, nth: 2, fault: Fault::Interrupt };
+        world.faults.borrow_mut().push(planned);
+        assert_eq!(run(&world, &[short(4)], Start::default()), [Stopped::Interrupted]);
+        let log = logged(&world);
+        assert_eq!(log[log.len() - 2..], ["run 1 ended: interrupted", "close"], "{phase:?}");
+        assert!(rounds_of(&world, 1).len() <= 2, "{phase:?}: it went on");
+    }
+}
+
+#[test]
+fn an_interrupt_under_sustained_load_is_no_failure() {
+    let world = World::new(two());
+    let planned = Planned { phase: Phase::Sustained, variant: 1, nth: 1, fault: Fault::Interrupt };
+    world.faults.borrow_mut().push(planned);
+    assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Interrupted]);
+    assert_eq!(slices_of(&world, 1), 0);
+}
+
+#[test]
+fn a_resumed_run_goes_on_with_the_next_round_and_the_time_that_is_left() {
+    let world = World::new(two());
+    let mut parts = short(9);
+    parts.stop.rounds = None;
+    parts.stop.precision = 1e-9;
+    parts.stop.max_time = DurationNs::from_secs(60);
+    let spent = DurationNs::from_secs(57).as_ns();
+    let start = Start { next_round: 4, elapsed_ns: spent };
+    assert_eq!(run(&world, &[parts], start), [Stopped::MaxTime]);
+    assert_eq!(rounds_of(&world, 1).first(), Some(&4));
+    let took = world.elapsed().as_secs_f64();
+    assert!((3.0..4.0).contains(&took), "{took} s");
+}
+
+#[test]
+fn rounds_of_before_count_when_a_run_is_resumed() {
+    let digests: Vec<RoundDigest> = {
+        let world = World::new(two());
+        run(&world, &[short(4)], Start::default());
+        digests_in(&world)
+    };
+    assert_eq!(digests.len(), 4);
+    let world = World::new(two());
+    let start = Start { next_round: 4, elapsed_ns: 0 };
+    assert_eq!(run_after(&world, &[short(6)], start, digests), [Stopped::Rounds]);
+    assert_eq!(rounds_of(&world, 1), [4, 5]);
+}
+
+/// What the first run's entries come to.
+fn digests_in(world: &World) -> Vec<RoundDigest> {
+    let mut rounds: Vec<tare_model::samples::Round> = Vec::new();
+    for (_, entry) in world.entries.borrow().iter() {
+        match entry {
+            Entry::RoundBegan { number, cycles, .. } => {
+                let (index, cycles) = (*number, *cycles);
+                rounds.push(tare_model::samples::Round { index, cycles, ..Default::default() });
+            }
+            Entry::Slice { slice, .. } => {
+                rounds.last_mut().unwrap().slices.push(slice.as_ref().clone());
+            }
+            Entry::RoundEnded { elapsed_ns, launches, .. } => {
+                let round = rounds.last_mut().unwrap();
+                (round.elapsed_ns, round.launches) = (*elapsed_ns, launches.clone());
+            }
+            _ => {}
+        }
+    }
+    rounds.iter().map(|round| tare_stats::digest(round, 2, 0)).collect()
+}
+
+fn sweep() -> Vec<PlanParts> {
+    let with = |connections: u32| {
+        let mut parts = short(3);
+        parts.load.connections = connections;
+        parts.cell = [("connections".to_owned(), connections.to_string())].into();
+        parts
+    };
+    vec![with(1), with(10)]
+}
+
+#[test]
+fn cells_of_a_sweep_share_launches() {
+    let world = World::new(two());
+    assert_eq!(run(&world, &sweep(), Start::default()), [Stopped::Rounds, Stopped::Rounds]);
+    let launches = logged(&world).iter().filter(|text| text.starts_with("launch")).count();
+    assert_eq!(launches, 2 * 3);
+    for run in [1, 2] {
+        assert_eq!((rounds_of(&world, run).len(), slices_of(&world, run)), (3, 3 * 2 * 2));
+    }
+}
+
+#[test]
+fn a_cell_that_fails_leaves_the_others_theirs() {
+    let world = World::new(two());
+    // Of each variant's first lane: a warm-up and two slices.
+    let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: Fault::Fail };
+    world.faults.borrow_mut().push(planned);
+    let stopped = run(&world, &sweep(), Start::default());
+    let failed = stopped.iter().filter(|stopped| matches!(stopped, Stopped::Failed(_))).count();
+    assert_eq!((failed, stopped.contains(&Stopped::Rounds)), (1, true), "{stopped:?}");
+}
+
+#[test]
+fn the_time_limit_ends_a_run_that_does_not_become_precise() {
+    let world = World::new(two());
+    let mut parts = by_default();
+    parts.stop.precision = 1e-9;
+    parts.stop.max_time = DurationNs::from_secs(30);
+    assert_eq!(run(&world, &[parts], Start::default()), [Stopped::MaxTime]);
+    let took = world.elapsed().as_secs_f64();
+    assert!((30.0..40.0).contains(&took), "{took} s");
+}
+
+#[test]
+fn servers_of_even_pace_are_known_after_the_first_look() {
+    let world = World::new(two());
+    assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Precision]);
+    let log = logged(&world);
+    assert!(log.iter().filter(|text| *text == "sustained").count() >= 2, "{log:?}");
+    assert!(world.elapsed() < DurationNs::from_secs(30), "{}", world.elapsed());
+}
+
+#[test]
+fn a_run_that_can_have_no_verdict_ends_early() {
+    let mut servers = two();
+    servers[1].body = "another";
+    let world = World::new(servers);
+    assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Void]);
+    assert_eq!(rounds_of(&world, 1).len() as u32, tare_stats::stopping::PILOT_ROUNDS);
+}
+
+#[test]
+fn servers_that_answer_nothing_good_are_a_failure_of_theirs() {
+    let mut servers = two();
+    servers.iter_mut().for_each(|server| server.per_s.set(1e-9));
+    let world = World::new(servers);
+    let stopped = run(&world, &[short(2)], Start::default());
+    let text = "not one good reply from any variant: connection refused";
+    let failed = matches!(&stopped[..], [Stopped::Failed(why)] if why.to_string() == text);
+    assert!(failed, "{stopped:?}");
+}

@@ -1,0 +1,549 @@
+//! A world of fake servers under simulated time, which logs what is done to it in words.
+
+use std::cell::{Cell, RefCell};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_io::{DurationNs, Endpoint, Instant};
+use tare_lab::Event;
+use tare_lab::agent::protocol::LaneLife;
+use tare_lab::launch::Expected;
+use tare_lab::layers::Asker;
+use tare_load::measured::Measured;
+use tare_load::{LoadPlan, Stretch};
+use tare_model::Distribution;
+use tare_model::samples::{Counts, MachineUse, Probe, Proof, Series, ServerUse};
+use tare_store::{Entry, RunId};
+
+use crate::error::RunError;
+use crate::lab::{
+    Clock, Lab, Launch, Load, MachineReading, Meter, Placement, Reading, ServerReading,
+};
+use crate::observer;
+use crate::record::Record;
+
+/// What happens to a variant's server, in the order of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Launch,
+    Listen,
+    Ask,
+    Slice,
+    Sustained,
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The user stops the run.
+    Interrupt,
+    /// What is asked for fails.
+    Fail,
+    /// The server ends by itself.
+    Die,
+}
+
+/// A fault when a phase of that variant comes for the nth time.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    pub phase: Phase,
+    pub variant: usize,
+    pub nth: u32,
+    pub fault: Fault,
+}
+
+pub struct Server {
+    pub name: &'static str,
+    /// How fast it answers, and what each answer takes of a CPU.
+    pub per_s: Cell<f64>,
+    pub body: &'static str,
+    launched: Cell<u32>,
+    is_up: Cell<bool>,
+    cpu_ns: Cell<u64>,
+}
+
+impl Server {
+    pub fn new(name: &'static str, per_s: f64) -> Self {
+        Self {
+            name,
+            per_s: Cell::new(per_s),
+            body: "same",
+            launched: Cell::new(0),
+            is_up: Cell::new(false),
+            cpu_ns: Cell::new(0),
+        }
+    }
+}
+
+pub struct World {
+    pub servers: Vec<Server>,
+    pub stop: Arc<AtomicBool>,
+    pub faults: RefCell<Vec<Planned>>,
+    /// What was done, in words.
+    pub log: RefCell<Vec<String>>,
+    pub entries: RefCell<Vec<(RunId, Entry)>>,
+    seen: RefCell<Vec<(Phase, usize, u32)>>,
+    now_ns: Cell<u64>,
+}
+
+impl World {
+    pub fn new(servers: Vec<Server>) -> Rc<Self> {
+        Rc::new(Self {
+            servers,
+            stop: Arc::new(AtomicBool::new(false)),
+            faults: RefCell::default(),
+            log: RefCell::default(),
+            entries: RefCell::default(),
+            seen: RefCell::default(),
+            now_ns: Cell::new(1_000_000_000),
+        })
+    }
+
+    pub fn say(&self, text: String) {
+        self.log.borrow_mut().push(text);
+    }
+
+    pub fn elapsed(&self) -> DurationNs {
+        DurationNs::from_ns(self.now_ns.get() - 1_000_000_000)
+    }
+
+    fn pass(&self, time: DurationNs) {
+        self.now_ns.set(self.now_ns.get() + time.as_ns());
+    }
+
+    /// Enters a phase: counts it, and does what was planned for it.
+    fn enter(&self, phase: Phase, variant: usize) -> Result<(), RunError> {
+        let nth = {
+            let mut seen = self.seen.borrow_mut();
+            let same = |entry: &&mut (Phase, usize, u32)| (entry.0, entry.1) == (phase, variant);
+            match seen.iter_mut().find(same) {
+                Some(entry) => {
+                    entry.2 += 1;
+                    entry.2
+                }
+                None => {
+                    seen.push((phase, variant, 1));
+                    1
+                }
+            }
+        };
+        let planned =
+            self.faults.borrow().iter().copied().find(|planned| {
+                (planned.phase, planned.variant, planned.nth) == (phase, variant, nth)
+            });
+        match planned.map(|planned| planned.fault) {
+            None => {}
+            Some(Fault::Interrupt) => self.stop.store(true, Ordering::Relaxed),
+            Some(Fault::Die) => self.servers[variant].is_up.set(false),
+            Some(Fault::Fail) => {
+                let name = self.servers[variant].name;
+                return Err(RunError::Environment(format!("{name}: {phase:?} failed")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Servers that are up.
+    pub fn up(&self) -> Vec<&'static str> {
+        self.servers.iter().filter(|server| server.is_up.get()).map(|server| server.name).collect()
+    }
+
+    /// A variant's answers in so long a time, and what they took.
+    fn answer(&self, variant: usize, time: DurationNs) -> u64 {
+        let server = &self.servers[variant];
+        if !server.is_up.get() {
+            return 0;
+        }
+        let answered = (server.per_s.get() * time.as_secs_f64()).round();
+        let cpu_ns = answered * 1e9 / server.per_s.get();
+        server.cpu_ns.set(server.cpu_ns.get() + cpu_ns as u64);
+        answered as u64
+    }
+}
+
+pub struct FakeLab(pub Rc<World>);
+
+pub struct FakeLaunch {
+    world: Rc<World>,
+    variant: usize,
+    started: Instant,
+}
+
+pub struct FakeMeter {
+    world: Rc<World>,
+    variant: usize,
+}
+
+pub struct FakeLoad {
+    world: Rc<World>,
+    /// The variant and the answers so far of each lane.
+    lanes: Vec<(usize, u64)>,
+}
+
+pub struct FakeMachine;
+
+/// Told from a variant's address.
+const PORT: u16 = 9000;
+
+fn variant_of(plan: &LoadPlan) -> usize {
+    match &plan.engine.endpoint {
+        Endpoint::Tcp(address) => usize::from(address.port() - PORT),
+        other => panic!("{other}"),
+    }
+}
+
+impl Lab for FakeLab {
+    type Launch = FakeLaunch;
+    type Meter = FakeMeter;
+    type Client = usize;
+    type Load = FakeLoad;
+    type Machine = FakeMachine;
+
+    fn launch(&mut self, variant: usize, _: u32) -> Result<Option<FakeLaunch>, RunError> {
+        let world = self.0.clone();
+        world.enter(Phase::Launch, variant)?;
+        let server = &world.servers[variant];
+        assert!(!server.is_up.replace(true), "{} is up already", server.name);
+        server.launched.set(server.launched.get() + 1);
+        world.say(format!("launch {}", server.name));
+        world.pass(DurationNs::from_ms(50));
+        let started = Clock::now(world.as_ref());
+        Ok(Some(FakeLaunch { world, variant, started }))
+    }
+
+    fn client(&mut self, variant: usize, _: u32) -> Result<usize, RunError> {
+        Ok(variant)
+    }
+
+    fn client_has_our_cpus(&self, _: usize) -> bool {
+        true
+    }
+
+    fn can_load_at_once(&self, _: &[&usize]) -> bool {
+        true
+    }
+
+    fn load(&self, _: u32) -> Result<FakeLoad, RunError> {
+        Ok(FakeLoad { world: self.0.clone(), lanes: Vec::new() })
+    }
+
+    fn load_at_once(
+        &self,
+        loads: &mut [FakeLoad],
+        _: &[&LoadPlan],
+        stretch: Stretch,
+        _: &[Option<&FakeMeter>],
+    ) -> Result<(Vec<Measured>, Vec<Reading>), RunError> {
+        let world = &self.0;
+        let variants: Vec<usize> = loads.iter().map(|load| load.lanes[0].0).collect();
+        world.say("sustained".into());
+        for variant in &variants {
+            world.enter(Phase::Sustained, *variant)?;
+        }
+        let read = |ns: u64| Reading {
+            ns,
+            servers: variants
+                .iter()
+                .map(|variant| {
+                    let cpu_ns = world.servers[*variant].cpu_ns.get();
+                    ServerReading { cpu_ns, threads: vec![[cpu_ns, 0]] }
+                })
+                .collect(),
+        };
+        let bins = stretch.window.as_ns() / stretch.interval.as_ns();
+        let mut marks = vec![Vec::new(); variants.len()];
+        let mut answered = vec![0; variants.len()];
+        let mut readings = vec![read(0)];
+        // Each has its share of the CPU.
+        let share = DurationNs::from_ns(stretch.interval.as_ns() / variants.len() as u64);
+        for bin in 1..=bins {
+            world.pass(stretch.interval);
+            for (at, variant) in variants.iter().enumerate() {
+                answered[at] += world.answer(*variant, share);
+                marks[at].push((bin * stretch.interval.as_ns(), answered[at]));
+            }
+            readings.push(read(bin * stretch.interval.as_ns()));
+        }
+        for (load, answered) in loads.iter_mut().zip(&answered) {
+            load.lanes[0].1 += answered;
+        }
+        let measured = marks.into_iter().zip(answered).map(|(marks, answered)| Measured {
+            counts: counts(answered, stretch.window),
+            latencies: Vec::new(),
+            marks,
+        });
+        Ok((measured.collect(), readings))
+    }
+
+    fn endpoint(&self, _: usize) -> Endpoint {
+        unreachable!("all servers are launched")
+    }
+
+    fn placement(&self, _: usize) -> Placement {
+        Placement::default()
+    }
+
+    fn cpu_of_places(&self) -> u64 {
+        0
+    }
+
+    fn machine(&self) -> FakeMachine {
+        FakeMachine
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    fn metering(&self) -> String {
+        "servers are not metered".into()
+    }
+
+    fn own_cpu(&self) -> (DurationNs, DurationNs) {
+        (DurationNs::ZERO, DurationNs::ZERO)
+    }
+
+    fn end_orphans(&self) {}
+
+    fn close(self) -> Vec<String> {
+        self.0.say("close".into());
+        Vec::new()
+    }
+}
+
+impl Launch for FakeLaunch {
+    type Meter = FakeMeter;
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, PORT + self.variant as u16))
+    }
+
+    fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn ready_limit(&self) -> Instant {
+        self.started + DurationNs::from_secs(5)
+    }
+
+    fn wait_until_listening(&mut self) -> Result<(), RunError> {
+        self.world.enter(Phase::Listen, self.variant)
+    }
+
+    fn not_yet(&mut self, limit: Instant) -> Result<(), RunError> {
+        self.world.pass(DurationNs::from_ms(1));
+        let name = self.world.servers[self.variant].name;
+        if !self.is_alive() {
+            return Err(RunError::Environment(format!("{name}: ended before it was ready")));
+        }
+        if Clock::now(self.world.as_ref()) > limit {
+            return Err(RunError::Environment(format!("{name}: not ready in time")));
+        }
+        Ok(())
+    }
+
+    fn is_alive(&self) -> bool {
+        self.world.servers[self.variant].is_up.get()
+    }
+
+    fn how_it_ended(&mut self) -> Option<String> {
+        Some("exit status: 9".into())
+    }
+
+    fn place_gone(&self) -> Option<RunError> {
+        None
+    }
+
+    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    fn end_proofs(&mut self, _: u64) -> Vec<Proof> {
+        Vec::new()
+    }
+
+    fn call_ns(&self) -> Option<f64> {
+        None
+    }
+
+    fn served(&self, _: Expected) -> Option<u64> {
+        None
+    }
+
+    fn logged(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn meter(&self) -> FakeMeter {
+        FakeMeter { world: self.world.clone(), variant: self.variant }
+    }
+
+    fn ask_to_stop(&mut self) {}
+
+    fn stop(&mut self) {
+        let _ = self.world.enter(Phase::Stop, self.variant);
+        if self.world.servers[self.variant].is_up.replace(false) {
+            self.world.say(format!("stop {}", self.world.servers[self.variant].name));
+            self.world.pass(DurationNs::from_ms(10));
+        }
+    }
+}
+
+impl Drop for FakeLaunch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Meter for FakeMeter {
+    fn read(&self) -> Option<ServerUse> {
+        let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
+        Some(ServerUse { cpu_ns, user_ns: cpu_ns, system_ns: 0, switches: None, packets: None })
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(self.world.servers[self.variant].cpu_ns.get())
+    }
+
+    fn threads(&self) -> Vec<[u64; 2]> {
+        vec![[self.world.servers[self.variant].cpu_ns.get(), 0]]
+    }
+
+    fn rss_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn throttled_periods(&self) -> u64 {
+        0
+    }
+}
+
+impl Load for FakeLoad {
+    type Client = usize;
+
+    fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<String>, RunError> {
+        self.lanes = lanes.iter().map(|(variant, _)| (**variant, 0)).collect();
+        Ok(vec!["load by arithmetic".into()])
+    }
+
+    fn slice(
+        &mut self,
+        lane: usize,
+        plan: &LoadPlan,
+        stretch: Stretch,
+    ) -> Result<Measured, RunError> {
+        let variant = self.lanes[lane].0;
+        assert_eq!(variant_of(plan), variant);
+        self.world.enter(Phase::Slice, variant)?;
+        self.world.pass(stretch.ramp + stretch.window);
+        let in_ramp = self.world.answer(variant, stretch.ramp);
+        let answered = self.world.answer(variant, stretch.window);
+        self.lanes[lane].1 += in_ramp + answered;
+        let mut counts = counts(answered, stretch.window);
+        counts.answered += in_ramp;
+        if answered == 0 {
+            counts.errors.push(("refused".into(), 1, "connection refused".into()));
+        }
+        let mean = (1e9 / self.world.servers[variant].per_s.get()) as u64;
+        let sum = u128::from(mean) * u128::from(answered);
+        let latencies = match answered {
+            0 => Vec::new(),
+            _ => vec![(Series::Headline, Distribution::new(vec![(mean, answered)], sum))],
+        };
+        Ok(Measured { counts, latencies, marks: Vec::new() })
+    }
+
+    fn close(&mut self) -> Result<Vec<LaneLife>, RunError> {
+        let lives = self.lanes.drain(..);
+        Ok(lives.map(|(_, sent)| LaneLife { sent, closed_by_server: 0 }).collect())
+    }
+
+    fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, RunError> {
+        self.world.enter(Phase::Ask, *variant)?;
+        let server = &self.world.servers[*variant];
+        if !server.is_up.get() {
+            return Ok(Err("connection refused".into()));
+        }
+        Ok(Ok(Probe {
+            status: 200,
+            body_bytes: 4,
+            body_sha256: server.body.into(),
+            body_stable: true,
+            connection_kept: true,
+            ..Probe::default()
+        }))
+    }
+
+    fn take_sent(&mut self) -> u64 {
+        0
+    }
+}
+
+fn counts(answered: u64, window: DurationNs) -> Counts {
+    Counts {
+        window_ns: window.as_ns(),
+        started: answered,
+        completed: answered,
+        good: answered,
+        answered,
+        status: vec![(200, answered)],
+        ..Counts::default()
+    }
+}
+
+impl MachineReading for FakeMachine {
+    fn since(&self, _: &Self) -> MachineUse {
+        MachineUse::default()
+    }
+
+    fn ports_used(&self) -> Option<f64> {
+        None
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.now_ns.get())
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.now_ns.get() / 1_000_000
+    }
+
+    fn pause(&self, time: DurationNs) {
+        self.pass(time);
+    }
+}
+
+impl Record for World {
+    fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
+        if let Entry::RunEnded(end) = &entry {
+            self.say(format!("run {run} ended: {}", end.stopped_by));
+        }
+        self.entries.borrow_mut().push((run, entry));
+        Ok(())
+    }
+}
+
+/// Puts a run's events into the world's log.
+pub struct Logger(pub Rc<World>);
+
+impl observer::Observer for Logger {
+    fn see(&mut self, event: &observer::Event<'_>) {
+        let name = |variant: usize| self.0.servers[variant].name;
+        self.0.say(match event {
+            observer::Event::Waiting(what) => format!("wait: {what}"),
+            observer::Event::RoundStarted { round, .. } => format!("round {round}"),
+            observer::Event::Up { variant } => format!("{} is up", name(*variant)),
+            observer::Event::SliceDone { cell, variant, cycle } => {
+                format!("cell {cell}, cycle {cycle}: {}", name(*variant))
+            }
+            observer::Event::EstimateChanged { digests, .. } => {
+                format!("{} rounds known", digests.len())
+            }
+            observer::Event::Ended => "end".into(),
+        });
+    }
+}

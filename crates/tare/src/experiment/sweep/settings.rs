@@ -1,0 +1,81 @@
+//! What can be swept of servers: a setting of their kind, or a parameter that stands as `{name}` in
+//! a command, in its environment, in a URL or in a header.
+
+use serde_json::Value as Json;
+use tare_model::plan::PlanParts;
+use tare_model::servers::ServerSpec;
+use tare_model::variant::Variant;
+
+use super::{KEYS, Value};
+
+/// These are the launch's own.
+const TAKEN: [&str; 3] = ["port", "address", "folder"];
+
+/// Puts the value into every variant that has such a setting or parameter.
+pub(super) fn put(plan: &mut PlanParts, key: &str, value: &Value) -> Result<(), String> {
+    if TAKEN.contains(&key) {
+        return Err(format!("{{{key}}} is given by tare to each launch"));
+    }
+    let mut found = false;
+    for variant in &mut plan.variants {
+        found |= put_setting(variant, key, value)? | put_parameter(variant, key, value);
+    }
+    let known = KEYS.map(|(name, _)| name).join(", ");
+    match found {
+        true => Ok(()),
+        false => Err(format!(
+            "it cannot be swept; {known}, settings of servers (workers, body_bytes, …) and \
+             {{{key}}} in a command or URL can"
+        )),
+    }
+}
+
+/// Whether its server has a setting of that name.
+fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, String> {
+    let scheme = variant.server.facts().tls();
+    let mut json = serde_json::to_value(&variant.server).map_err(|error| error.to_string())?;
+    // `{"nginx": {…}}`: the kind, and its settings.
+    let kinds = json.as_object_mut().into_iter().flat_map(|kinds| kinds.values_mut());
+    for settings in kinds.filter_map(Json::as_object_mut) {
+        settings.insert(key.to_owned(), value.json());
+    }
+    match serde_json::from_value::<ServerSpec>(json) {
+        Ok(server) if server == variant.server && !is_setting(&server, key) => Ok(false),
+        Ok(server) if server.facts().tls() != scheme => {
+            Err("this changes the scheme of the URL: write a variant with TLS and one without"
+                .into())
+        }
+        Ok(server) => {
+            variant.server = server;
+            Ok(true)
+        }
+        Err(error) if error.to_string().contains("unknown field") => Ok(false),
+        Err(error) => Err(format!("{}: {error}", variant.name)),
+    }
+}
+
+/// A server that is up has no settings, and takes any.
+fn is_setting(server: &ServerSpec, key: &str) -> bool {
+    let json = serde_json::to_value(server).unwrap_or_default();
+    let kinds = json.as_object().into_iter().flat_map(|kinds| kinds.values());
+    kinds.filter_map(Json::as_object).any(|settings| settings.contains_key(key))
+}
+
+/// Whether it stands anywhere in the variant's words.
+fn put_parameter(variant: &mut Variant, key: &str, value: &Value) -> bool {
+    let (name, text) = (format!("{{{key}}}"), value.text(key));
+    let mut words: Vec<&mut String> = vec![&mut variant.url];
+    words.extend(&mut variant.headers);
+    if let ServerSpec::Command(spec) = &mut variant.server {
+        words.push(&mut spec.command);
+        words.extend(spec.env.values_mut());
+    }
+    let mut found = false;
+    for word in words {
+        if word.contains(&name) {
+            *word = word.replace(&name, &text);
+            found = true;
+        }
+    }
+    found
+}

@@ -1,0 +1,120 @@
+//! Runs begin: new ones, and those that go on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::time::wall_unix_ms;
+use tare_lab::machine::Machine;
+use tare_model::plan::{Plan, PlanParts};
+use tare_run::Start;
+use tare_store::{NewRun, RunRow, Store};
+
+use super::conclude::conclude;
+use super::live::LiveTable;
+use super::measure::{Begun, Measured, measure};
+use super::places::journal_folder;
+use super::plan::check_machine;
+use super::stored::{digests_of, facts, found_of, is_running, plan_of};
+use super::{RunOptions, command};
+use crate::failure::Failure;
+use crate::load::interrupt;
+use crate::load::outputs::Outputs;
+
+/// Below this much free space a run is not begun: a minute of slices takes a few megabytes.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+/// Runs a plan that is new.
+pub fn run_new(plan: &Plan, options: &RunOptions) -> Result<(), Failure> {
+    let mut outputs = Outputs::create(&options.forms)?;
+    let stop = stop_on_interrupt()?;
+    let mut store = open_store(options)?;
+    let row = begin(plan, &mut store)?;
+    let begun = Begun::new(plan, &row);
+    let done = carry_out(vec![begun], store, Start::default(), options, &stop)?;
+    conclude(plan, done, &row, options, &mut outputs)
+}
+
+/// Goes on with a run that was interrupted, killed, or stopped by its time limit.
+pub fn resume(
+    text: &str,
+    options: &RunOptions,
+    change: impl Fn(&mut PlanParts) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut store = open_store(options)?;
+    let row = store.find_run(text)?;
+    if is_running(&row) {
+        let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
+        return Err(Failure::Environment(text));
+    }
+    if row.is_import {
+        return Err(Failure::Usage(format!("run {} was imported: nothing can go on", row.id)));
+    }
+    let mut parts = plan_of(&row)?;
+    change(&mut parts)?;
+    let plan = Plan::try_from(parts)?;
+    check_machine(&plan)?;
+    let found = found_of(&row, &plan)?;
+    // What the killed process left would stand in the way.
+    tare_lab::journal::clean(&journal_folder()?);
+    let mut outputs = Outputs::create(&options.forms)?;
+    // The report is made from the store: it must know what was changed.
+    store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
+    let row = store.find_run(text)?;
+    let numbers = store.round_numbers(row.id)?;
+    let digests = digests_of(&store, &row, &plan)?;
+    let start = Start {
+        next_round: numbers.last().map_or(0, |last| last + 1),
+        elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
+    };
+    let stop = stop_on_interrupt()?;
+    let begun = Begun { digests, found, ..Begun::new(&plan, &row) };
+    let done = carry_out(vec![begun], store, start, options, &stop)?;
+    conclude(&plan, done, &row, options, &mut outputs)
+}
+
+/// Enters a new run in the store.
+pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
+    let machine = serde_json::to_string(&Machine::look()).unwrap_or_default();
+    let id = store.begin_run(&NewRun {
+        name: plan.name.clone(),
+        seed: plan.seed,
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        started_unix_ms: wall_unix_ms(),
+        command: command::with_seed(std::env::args_os(), plan.seed),
+        plan: serde_json::to_string(plan).unwrap_or_default(),
+        machine,
+        variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
+    })?;
+    Ok(store.find_run(&id.to_string())?)
+}
+
+pub(super) fn open_store(options: &RunOptions) -> Result<Store, Failure> {
+    let store = Store::open(&options.store)?;
+    let free = tare_io::process::free_bytes(&options.store).unwrap_or(u64::MAX);
+    if free < FREE_BYTES_MIN {
+        return Err(Failure::Environment(format!(
+            "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
+            options.store.display(),
+            tare_report::units::bytes(free as f64),
+            tare_report::units::bytes(FREE_BYTES_MIN as f64),
+        )));
+    }
+    Ok(store)
+}
+
+pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    Ok(stop)
+}
+
+pub(super) fn carry_out(
+    begun: Vec<Begun<'_>>,
+    store: Store,
+    start: Start,
+    options: &RunOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
+    let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
+    measure(begun, store, start, LiveTable::new(facts, options.quiet), stop)
+}

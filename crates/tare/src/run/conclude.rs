@@ -1,0 +1,100 @@
+//! Runs end: what they found is told, and judged.
+
+use std::path::Path;
+
+use tare_model::plan::Plan;
+use tare_report::run::document::RunDocument;
+use tare_report::sweep::cells::MissingCell;
+use tare_report::sweep::document::SweepDocument;
+use tare_run::Stopped;
+use tare_store::RunRow;
+
+use super::measure::Measured;
+use super::{RunOptions, gate};
+use crate::failure::Failure;
+use crate::load::outputs::{Outputs, tell};
+
+/// Tells what a run found, and judges it.
+pub(super) fn conclude(
+    plan: &Plan,
+    measured: Measured,
+    row: &RunRow,
+    options: &RunOptions,
+    outputs: &mut Outputs,
+) -> Result<(), Failure> {
+    let Measured { mut documents, stopped, written } = measured;
+    let (Some(document), Some(stopped)) = (documents.first_mut(), stopped.first()) else {
+        return Err(Failure::Bug("a run without a report".into()));
+    };
+    document.report.gates = gate::results(&options.gates, &plan.stop.metrics, &document.report);
+    let report = &document.report;
+    if report.run.rounds > 0 {
+        outputs.write(document, Some(&kept(row, &options.store)))?;
+    } else if !matches!(stopped, Stopped::Failed(_)) {
+        let kept = kept(row, &options.store);
+        tell(&format!("tare: no round was finished, so nothing can be said; {kept}"));
+    }
+    written?;
+    match stopped {
+        Stopped::Failed(failure) => Err(failure.clone().into()),
+        Stopped::Interrupted => Err(Failure::Interrupted),
+        _ => gate::judge(&options.gates, &plan.stop.metrics, report)
+            .and_then(|()| gate::judge_void(report)),
+    }
+}
+
+/// What came of one cell.
+pub(super) struct SweptCell<'a> {
+    pub plan: &'a Plan,
+    pub document: RunDocument,
+    pub stopped: Stopped,
+}
+
+/// Tells what a sweep found, and judges it.
+pub(super) fn conclude_sweep(
+    swept: Vec<SweptCell<'_>>,
+    options: &RunOptions,
+    outputs: &mut Outputs,
+) -> Result<(), Failure> {
+    let (mut measured, mut missing) = (Vec::new(), Vec::new());
+    let (mut judged, mut failed, mut interrupted) = (Ok(()), None, false);
+    for SweptCell { plan, mut document, stopped } in swept {
+        let rounds = document.report.run.rounds;
+        if rounds > 0 {
+            document.report.gates =
+                gate::results(&options.gates, &plan.stop.metrics, &document.report);
+            let report = &document.report;
+            judged = judged
+                .and(gate::judge(&options.gates, &plan.stop.metrics, report))
+                .and_then(|()| gate::judge_void(report));
+            measured.push((plan.cell.clone(), document));
+        }
+        let reason = match stopped {
+            Stopped::Failed(failure) => {
+                let reason = failure.to_string();
+                failed.get_or_insert(failure);
+                reason
+            }
+            Stopped::MaxTime if rounds == 0 => "the time limit came before its first round".into(),
+            Stopped::Interrupted => {
+                interrupted = true;
+                if rounds > 0 {
+                    continue;
+                }
+                "interrupted before its first round".into()
+            }
+            _ => continue,
+        };
+        missing.push(MissingCell { values: plan.cell.clone(), reason });
+    }
+    outputs.write(&SweepDocument::new(measured, missing), None)?;
+    match failed {
+        _ if interrupted => Err(Failure::Interrupted),
+        Some(failure) => Err(failure.into()),
+        None => judged,
+    }
+}
+
+fn kept(row: &RunRow, store: &Path) -> String {
+    format!("stored as run {} in {}; show it: tare report {}\n", row.id, store.display(), row.id)
+}

@@ -1,0 +1,138 @@
+//! From runs that have begun to their reports: a lab is opened, the runner runs, and the store says
+//! what came of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::time::wall_unix_ms;
+use tare_model::found::Found;
+use tare_model::plan::Plan;
+use tare_report::run::document::RunDocument;
+use tare_run::real::{Opening, RealLab, SystemClock};
+use tare_run::runner::Outside;
+use tare_run::{Cell, RunError, Runner, Start, Stopped};
+use tare_stats::RoundDigest;
+use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
+
+use super::live::LiveTable;
+use super::places::journal_folder;
+use super::stored::{document_of, plan_of};
+use crate::failure::Failure;
+use crate::load::plan::resolve;
+
+/// A run that is in the store, and what is known of it already.
+pub struct Begun<'a> {
+    pub plan: &'a Plan,
+    pub row: &'a RunRow,
+    pub found: Option<Found>,
+    pub digests: Vec<RoundDigest>,
+}
+
+impl<'a> Begun<'a> {
+    /// Nothing is known of it yet.
+    pub fn new(plan: &'a Plan, row: &'a RunRow) -> Self {
+        Self { plan, row, found: None, digests: Vec::new() }
+    }
+}
+
+/// What came of runs, in their order.
+pub struct Measured {
+    pub documents: Vec<RunDocument>,
+    pub stopped: Vec<Stopped>,
+    /// Whether all of it is in the store.
+    pub written: Result<(), Failure>,
+}
+
+/// Measures, and makes the reports from what the store holds then.
+pub fn measure(
+    begun: Vec<Begun<'_>>,
+    store: Store,
+    start: Start,
+    mut live: LiveTable,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Failure> {
+    let path = store.path().to_owned();
+    let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
+    let cells = begun.into_iter().map(|begun| {
+        let Begun { plan, row, found, digests } = begun;
+        Cell::new(plan, row.id, found.as_ref(), digests)
+    });
+    let writer = Writer::start(store)?;
+    let outside =
+        Outside { record: &writer, clock: &SystemClock, observer: &mut live, stop: stop.clone() };
+    let stopped = match runner(cells.collect(), outside) {
+        Ok(runner) => runner.run(start),
+        Err(failure) => {
+            let stopped = Stopped::Failed(before_it_ran(failure));
+            for run in &runs {
+                let end = RunEnd { stopped_by: stopped.word().into() };
+                writer.write(*run, Entry::RunEnded(end))?;
+            }
+            vec![stopped; runs.len()]
+        }
+    };
+    for (run, stopped) in runs.iter().zip(&stopped) {
+        if let Stopped::Failed(failure) = stopped {
+            let (unix_ms, text) = (wall_unix_ms(), format!("failed: {failure}"));
+            // The writer's own failure is told by its end.
+            let _ = writer.write(*run, Entry::Event { unix_ms, who: "tare".into(), text });
+        }
+    }
+    let (store, written) = match writer.finish() {
+        Ok(store) => (store, Ok(())),
+        // The store says what is in it, also where writing to it failed.
+        Err(error) => (Store::open_existing(&path)?, Err(error.into())),
+    };
+    let documents = runs.iter().map(|run| {
+        let row = store.find_run(&run.to_string())?;
+        document_of(&store, &row, &plan_of(&row)?)
+    });
+    let documents: Result<Vec<RunDocument>, Failure> = documents.collect();
+    Ok(Measured { documents: documents?, stopped, written })
+}
+
+/// What keeps a run from beginning.
+fn before_it_ran(failure: Failure) -> RunError {
+    match failure {
+        Failure::Usage(text) => RunError::Usage(text),
+        Failure::Environment(text) => RunError::Environment(text),
+        Failure::Target(text) => RunError::Target(text),
+        Failure::Interrupted => RunError::Interrupted,
+        // Verdicts come at the end.
+        Failure::Gate(text) | Failure::Unresolved(text) | Failure::Void(text) => {
+            RunError::Bug(text)
+        }
+        Failure::Bug(text) => RunError::Bug(text),
+    }
+}
+
+/// The runner of these cells, on this machine.
+fn runner<'a>(cells: Vec<Cell<'a>>, outside: Outside<'a>) -> Result<Runner<'a, RealLab>, Failure> {
+    let Some(plan) = cells.first().map(|cell| cell.plan) else {
+        return Err(Failure::Bug("a run of nothing".into()));
+    };
+    let loads = cells.iter().map(|cell| &cell.plan.load);
+    let connections = loads.map(|load| load.max_connections.unwrap_or(load.connections));
+    let lab = RealLab::open(&Opening {
+        plan,
+        addresses: &addresses(plan)?,
+        connections: connections.max().unwrap_or(0),
+        state: &journal_folder()?,
+        stop: &outside.stop,
+    })?;
+    Ok(Runner::new(cells, lab, outside)?)
+}
+
+/// The address in each variant's URL. A server that is not up yet cannot be asked which of a
+/// name's addresses answers.
+fn addresses(plan: &Plan) -> Result<Vec<Option<SocketAddr>>, Failure> {
+    let all = plan.variants.iter().map(|variant| {
+        if variant.url.contains("{port}") {
+            return Ok(None);
+        }
+        let url = variant.url(1)?;
+        resolve(&url.host, url.port, plan.load.family()).map(Some)
+    });
+    all.collect()
+}

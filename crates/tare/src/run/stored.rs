@@ -1,0 +1,140 @@
+//! What the store holds of a run: its plan, its rounds, its report.
+
+use serde_json::Value;
+use tare_model::found::Found;
+use tare_model::plain;
+use tare_model::plan::PlanParts;
+use tare_model::samples::Round;
+use tare_report::run::build::RunFacts;
+use tare_report::run::document::RunDocument;
+use tare_report::timeline::{self, Timeline};
+use tare_stats::stopping::CYCLES_MIN;
+use tare_stats::{RoundDigest, digest};
+use tare_store::{RunRow, Store};
+
+use crate::failure::Failure;
+
+/// A process of that number lives, and is tare: good enough to say "being measured".
+pub fn is_running(row: &RunRow) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", row.owner_pid));
+    row.stopped_by.is_none()
+        && row.owner_pid != std::process::id()
+        && name.is_ok_and(|name| name.trim_end() == "tare")
+}
+
+/// A stored plan, as it was when its run was measured: whether it could run today is asked of those
+/// that are to be resumed.
+pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
+    let mut parts: PlanParts = serde_json::from_str(&row.plan).map_err(|error| {
+        let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
+        Failure::Environment(text)
+    })?;
+    if parts.variants.is_empty() {
+        return Err(Failure::Environment(format!("the plan of run {} has no variants", row.id)));
+    }
+    // A stranger's store: a name is one line, and no command to a terminal.
+    parts.name = plain::line(&parts.name).into_owned();
+    for variant in &mut parts.variants {
+        variant.name = plain::line(&variant.name).into_owned();
+    }
+    Ok(parts)
+}
+
+/// The report of a stored run: the same slices give the same report, to the byte.
+pub fn document_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<RunDocument, Failure> {
+    let metric = timeline::metric_of(&plan.stop.metrics);
+    let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
+    for_each_round(store, row, plan, |round| {
+        digests.push(digest(round, plan.variants.len(), plan.baseline()));
+        timeline.add(round, metric);
+    })?;
+    Ok(RunDocument::new(facts(plan, row), digests, timeline))
+}
+
+pub fn digests_of(
+    store: &Store,
+    row: &RunRow,
+    plan: &PlanParts,
+) -> Result<Vec<RoundDigest>, Failure> {
+    let mut digests = Vec::new();
+    for_each_round(store, row, plan, |round| {
+        digests.push(digest(round, plan.variants.len(), plan.baseline()));
+    })?;
+    Ok(digests)
+}
+
+/// A day of rounds takes less; a stranger's store may hold any number.
+const MEMORY_MAX: u64 = 1 << 30;
+
+/// The rounds that count, one at a time: together they would fill the memory.
+fn for_each_round(
+    store: &Store,
+    row: &RunRow,
+    plan: &PlanParts,
+    mut see: impl FnMut(&Round),
+) -> Result<(), Failure> {
+    for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
+        if tare_io::process::resident_bytes() > MEMORY_MAX {
+            return Err(Failure::Environment(format!(
+                "run {} does not fit: {seen} of its rounds take {}, and no more are read",
+                row.id,
+                tare_report::units::bytes(MEMORY_MAX as f64)
+            )));
+        }
+        if let Some(round) = whole_cycles(store.round(row.id, number)?, plan.variants.len()) {
+            see(&round);
+        }
+    }
+    Ok(())
+}
+
+/// A round that was cut short counts as far as its cycles are whole, where there are enough.
+fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
+    if round.elapsed_ns > 0 {
+        return Some(round);
+    }
+    let in_cycle = |cycle: u32| round.slices.iter().filter(|s| s.cycle == cycle).count();
+    let whole = (0..round.cycles).take_while(|cycle| in_cycle(*cycle) == variants).count() as u32;
+    if whole < CYCLES_MIN {
+        return None;
+    }
+    round.slices.retain(|slice| slice.cycle < whole);
+    round.cycles = whole;
+    round.elapsed_ns = round.slices.iter().map(|slice| slice.counts.window_ns).sum();
+    Some(round)
+}
+
+/// What the first rounds of a run found, which is to go on with it.
+pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, Failure> {
+    let Some(found) = &row.found else { return Ok(None) };
+    let wrong = |why: String| Failure::Environment(format!("run {}: {why}", row.id));
+    let found: Found = serde_json::from_str(found)
+        .map_err(|error| wrong(format!("what it found is of another version: {error}")))?;
+    found.check(plan).map_err(|invalid| wrong(invalid.to_string()))?;
+    Ok(Some(found))
+}
+
+/// The plan as it is shown: with what the run found.
+fn shown_plan(row: &RunRow) -> Value {
+    let mut plan: Value = serde_json::from_str(&row.plan).unwrap_or_default();
+    let found = row.found.as_ref().and_then(|found| serde_json::from_str(found).ok());
+    let slices = plan.get_mut("slices").and_then(Value::as_object_mut);
+    if let (Some(slices), Some(found)) = (slices, found) {
+        slices.insert("found".into(), found);
+    }
+    plan
+}
+
+pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
+    let stopped_by = row.stopped_by.clone();
+    RunFacts {
+        id: row.id.0,
+        tare_version: row.tare_version.clone(),
+        started_unix_ms: row.started_unix_ms,
+        command: row.command.clone(),
+        stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
+        machine: serde_json::from_str(&row.machine).unwrap_or_default(),
+        plan: plan.clone(),
+        stored_plan: shown_plan(row),
+    }
+}

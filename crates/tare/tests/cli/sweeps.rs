@@ -1,0 +1,58 @@
+//! Sweeps over what servers are: their settings, and parameters in their commands.
+
+use serde_json::Value;
+
+use crate::runs::Desk;
+use crate::util::str;
+
+/// Two servers of ours, one by its kind and one by a command with a parameter.
+fn experiment(sweep: &str) -> String {
+    let tare = env!("CARGO_BIN_EXE_tare");
+    format!(
+        "name = \"swept\"\n\
+         [load]\nconnections = 2\n\
+         [stop]\nrounds = 2\nmax_time = \"60s\"\n\
+         [slices]\nwindow = \"5ms\"\ncycles = 2\n\
+         [server.own]\ntarget = {{}}\n\
+         [server.typed]\n\
+         command = \"exec {tare} target --listen 127.0.0.1:{{port}} --body {{body_bytes}}\"\n\
+         [[variant]]\nname = \"own\"\nserver = \"own\"\n\
+         [[variant]]\nname = \"typed\"\nserver = \"typed\"\n\
+         [sweep]\n{sweep}\n"
+    )
+}
+
+#[test]
+fn settings_and_parameters_of_servers_can_be_swept() {
+    let desk = Desk::new("sweep-servers");
+    let path =
+        desk.file("swept.toml", &experiment("connections = [1, 3]\nbody_bytes = [10, 20000]"));
+    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).success();
+    let sweep: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let cells = sweep["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 4, "{}", ran.story());
+    for cell in cells {
+        let (values, report) = (&cell["values"], &cell["report"]);
+        let bytes: u64 = values["body_bytes"].as_str().unwrap().parse().unwrap();
+        // Both servers answer with so many bytes: the comparison would be void otherwise.
+        let variants = report["variants"].as_array().unwrap();
+        for variant in variants {
+            assert_eq!(variant["probe"]["body_bytes"].as_u64(), Some(bytes), "{variant}");
+        }
+        assert_eq!(report["run"]["rounds"].as_u64(), Some(2), "{}", ran.story());
+    }
+}
+
+#[test]
+fn what_no_server_has_cannot_be_swept() {
+    let desk = Desk::new("sweep-mistakes");
+    for (sweep, complaint) in [
+        ("speed = [1, 2]", "sweep: speed = 1: it cannot be swept; connections, rate"),
+        ("port = [1, 2]", "sweep: port = 1: {port} is given by tare to each launch"),
+        ("tls = [true]", "this changes the scheme of the URL"),
+        ("body_bytes = [\"many\"]", "sweep: body_bytes = many: own: invalid type"),
+    ] {
+        let path = desk.file("swept.toml", &experiment(sweep));
+        desk.tare(&["run", str(&path)]).fails(2, complaint);
+    }
+}
