@@ -1,7 +1,8 @@
 //! Runs: what `tare compare` and `tare run` share, from plan to report.
 //!
-//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] has the runner measure them, [`conclude`] tells
-//! and judges what they found, and [`stored`] makes a report from the store alone.
+//! [`begin`] enters runs in the store ([`sweep`]: those of a sweep), [`measure`] has the runner
+//! measure them, [`conclude`] tells and judges what they found, and [`stored`] makes a report from
+//! the store alone.
 
 pub mod begin;
 pub mod choices;
