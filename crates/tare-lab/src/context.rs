@@ -1,7 +1,7 @@
 //! What the launch of a server, or of a layer, may know of the place it is made for; and what they
 //! all need: addresses, files, a certificate.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -33,8 +33,9 @@ pub struct LaunchContext<'a> {
     pub connections: u32,
     /// Where the URL says that it listens; `None` where tare chooses.
     pub fixed: Option<SocketAddr>,
-    /// What is put in the path of its requests.
+    /// What is put in the path of its requests, and whether the server asked for it.
     pub layers: &'a [LayerSpec],
+    pub layers_taken: Cell<bool>,
 }
 
 impl LaunchContext<'_> {

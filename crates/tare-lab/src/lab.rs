@@ -20,7 +20,7 @@ use crate::error::LabError;
 use crate::event::Event;
 use crate::instance::PlaceInstance;
 use crate::journal::Journal;
-use crate::launch::Launched;
+use crate::launch::{Hop, Launched};
 use crate::layers;
 use crate::local::{HostContext, LocalServer};
 use crate::ours::PREFIX;
@@ -102,11 +102,20 @@ struct VariantSlot {
     placed: Placed,
     /// Of servers on this machine as it is.
     host: HostContext,
+    /// Of its layers' processes, with their layers' places among the variant's, and their folders.
+    hops: Vec<HopContext>,
     /// Where its servers keep their files, here or in their place.
     folder: PathBuf,
     ports: Ports,
     server: Option<PlaceInstance>,
     client: Option<PlaceInstance>,
+}
+
+#[derive(Debug)]
+struct HopContext {
+    layer: usize,
+    host: HostContext,
+    folder: PathBuf,
 }
 
 /// A process for good: numbers are used again.
@@ -192,17 +201,46 @@ impl Lab {
             journal: Some(self.journal.entries()),
             events: plan.events.clone(),
         };
+        let hops = self.hop_contexts(placed, &name, &folder, &host)?;
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
         self.slots.push(VariantSlot {
             placed: placed.clone(),
             host,
+            hops,
             folder,
             ports,
             server,
             client,
         });
         Ok(())
+    }
+
+    /// A control group and a folder for each layer that may be a process.
+    fn hop_contexts(
+        &mut self,
+        placed: &Placed,
+        name: &str,
+        folder: &Path,
+        server: &HostContext,
+    ) -> Result<Vec<HopContext>, LabError> {
+        let mut hops = Vec::new();
+        for (layer, spec) in placed.layers.iter().enumerate() {
+            if !layers::kind(spec).is_hop() {
+                continue;
+            }
+            let who = format!("{}, {}", placed.name, spec.facts().name());
+            let cgroup = self.cgroup(&format!("{name}l{layer}"), Limits::default(), &who)?;
+            let folder = folder.join(format!("layer-{layer}"));
+            std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+            open_up(&folder)?;
+            hops.push(HopContext {
+                layer,
+                host: HostContext { who, cgroup, ..server.clone() },
+                folder,
+            });
+        }
+        Ok(hops)
     }
 
     /// The place of its client, where that is another than its server's and than this process.
@@ -313,6 +351,7 @@ impl Lab {
             connections: self.connections,
             fixed: slot.placed.fixed,
             layers: &slot.placed.layers,
+            layers_taken: Default::default(),
         };
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
@@ -323,7 +362,7 @@ impl Lab {
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
         let numbered = slot.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
         let cpus = if numbered { self.cpus.clone() } else { Vec::new() };
-        let launched = Launched::begin(launch_spec, link, |launch_spec| match agent {
+        let mut launched = Launched::begin(launch_spec, link, |launch_spec| match agent {
             None => Ok(Box::new(LocalServer::start(launch_spec, host)?)),
             Some(agent) => {
                 // Of a place that holds the load too, only its agent can tell what the server used.
@@ -331,6 +370,25 @@ impl Lab {
                 Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, cgroup)?))
             }
         })?;
+        // From the server's side on: each stands before what is there already.
+        for hop in slot.hops.iter().rev() {
+            let context = LaunchContext {
+                folder: &hop.folder,
+                our_programs: true,
+                ip: localhost,
+                ports: Ports::Kernel,
+                root: process::is_root(),
+                files: Default::default(),
+                connections: self.connections,
+                fixed: None,
+                layers: &[],
+                layers_taken: Default::default(),
+            };
+            let kind = layers::kind(&slot.placed.layers[hop.layer]);
+            let Some(launch_spec) = kind.hop(&context, launched.address())? else { continue };
+            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
+            launched.add_hop(Hop { layer: hop.layer, launch_spec, server });
+        }
         Ok(Some(launched))
     }
 

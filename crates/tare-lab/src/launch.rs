@@ -1,6 +1,7 @@
 //! One launch of one server: how it is spoken to wherever it runs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tare_io::time::{monotonic_now, wall_unix_ms};
@@ -34,6 +35,17 @@ pub struct Launched {
     /// Carries all that it sends and receives.
     link: Option<String>,
     pub server: Box<dyn Server>,
+    /// Layers that are processes, from the client's side on.
+    hops: Vec<Hop>,
+}
+
+/// A layer's process.
+#[derive(Debug)]
+pub struct Hop {
+    /// Its layer's place among the variant's.
+    pub layer: usize,
+    pub launch_spec: LaunchSpec,
+    pub server: Box<dyn Server>,
 }
 
 impl Launched {
@@ -45,12 +57,72 @@ impl Launched {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
         let server = start(launch_spec.clone())?;
         let readings = AtomicU64::new(0);
-        Ok(Self { launch_spec, started_unix_ms, started, readings, link, server })
+        let hops = Vec::new();
+        Ok(Self { launch_spec, started_unix_ms, started, readings, link, server, hops })
     }
 
-    /// What it uses, with the packets of its place.
+    /// Puts a layer's process before all that are there.
+    pub(crate) fn add_hop(&mut self, hop: Hop) {
+        self.hops.insert(0, hop);
+    }
+
+    pub fn hop(&self, layer: usize) -> Option<&Hop> {
+        self.hops.iter().find(|hop| hop.layer == layer)
+    }
+
+    /// Where its client connects to.
+    pub fn address(&self) -> SocketAddr {
+        self.hops.first().map_or(self.launch_spec.address, |hop| hop.launch_spec.address)
+    }
+
+    /// The server and its hops.
+    fn all(&self) -> impl Iterator<Item = &dyn Server> {
+        let hops = self.hops.iter().map(|hop| hop.server.as_ref());
+        std::iter::once(self.server.as_ref()).chain(hops)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Server>> {
+        let hops = self.hops.iter_mut().map(|hop| &mut hop.server);
+        std::iter::once(&mut self.server).chain(hops)
+    }
+
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        self.all_mut().try_for_each(|server| server.wait_until_listening(stop))
+    }
+
+    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+        self.all_mut().try_for_each(|server| server.not_yet(limit))
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.all().all(Server::is_alive)
+    }
+
+    /// How the first of them that is not alive ended.
+    pub fn how_it_ended(&mut self) -> Option<String> {
+        let dead = self.all_mut().find(|server| !server.is_alive());
+        dead.and_then(|server| server.how_it_ended())
+    }
+
+    /// What they use, with the packets of the server's place.
     pub fn meter(&self) -> Meter {
-        self.server.meter().with_link(self.link.as_deref())
+        let own = self.server.meter().with_link(self.link.as_deref());
+        self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()))
+    }
+
+    /// Lines and bytes that they wrote.
+    pub fn logged(&self) -> (u64, u64) {
+        self.all().map(Server::logged).fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    }
+
+    pub fn ask_to_stop(&mut self) {
+        self.all_mut().for_each(|server| server.ask_to_stop());
+    }
+
+    /// Ends them all, what is nearest to the client first.
+    pub fn stop(&mut self) {
+        self.hops.iter_mut().for_each(|hop| hop.server.stop());
+        self.server.stop();
     }
 
     pub fn started(&self) -> Instant {

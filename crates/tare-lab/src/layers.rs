@@ -3,8 +3,10 @@
 //! (`tare_model::layers`), and a line in [`kind`].
 
 mod filter;
+mod proxy;
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use tare_model::layers::LayerSpec;
@@ -13,7 +15,7 @@ use tare_model::samples::{Probe, Proof};
 use crate::context::LaunchContext;
 use crate::error::LabError;
 use crate::launch::Launched;
-use crate::launch_spec::CompanionSpec;
+use crate::launch_spec::{CompanionSpec, LaunchSpec};
 use crate::server::Server;
 
 pub trait LayerKind {
@@ -29,10 +31,26 @@ pub trait LayerKind {
     /// What it puts into the server's own configuration.
     fn insert(&self, context: &LaunchContext<'_>, into: &mut Inserted) -> Result<(), LabError>;
 
-    /// Collects evidence that it is in the path, as far as it can be had before load.
+    /// Whether it is a process between client and server.
+    fn is_hop(&self) -> bool {
+        false
+    }
+
+    /// The process that stands before what listens at `to`, where the layer is one ([`LayerKind::is_hop`]).
+    fn hop(
+        &self,
+        _context: &LaunchContext<'_>,
+        _to: SocketAddr,
+    ) -> Result<Option<LaunchSpec>, LabError> {
+        Ok(None)
+    }
+
+    /// Collects evidence that it is in the path, as far as it can be had before load; `hop` is its
+    /// process.
     fn begin_proof(
         &self,
         launched: &Launched,
+        hop: Option<&LaunchSpec>,
         proof: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError>;
 }
@@ -41,11 +59,12 @@ pub trait LayerKind {
 pub fn kind(spec: &LayerSpec) -> &dyn LayerKind {
     match spec {
         LayerSpec::Filter(spec) => spec,
+        LayerSpec::Proxy(spec) => spec,
     }
 }
 
 /// What layers put into a server, and beside it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Inserted {
     pub nginx: NginxParts,
     pub env: Vec<(String, String)>,
@@ -53,7 +72,7 @@ pub struct Inserted {
 }
 
 /// Directives of nginx, by the block they go into.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct NginxParts {
     pub main: String,
     pub http: String,
@@ -63,6 +82,7 @@ pub struct NginxParts {
 
 /// What all layers of a launch put into its server.
 pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, LabError> {
+    context.layers_taken.set(true);
     let mut inserted = Inserted::default();
     for layer in context.layers {
         kind(layer).insert(context, &mut inserted)?;

@@ -30,6 +30,8 @@ pub struct Meter {
     pids: Vec<u32>,
     /// The counters of its place's link: received and sent.
     packets: Vec<File>,
+    /// Processes between it and its client, which are part of what is paid for.
+    others: Vec<Meter>,
 }
 
 #[derive(Debug)]
@@ -70,13 +72,14 @@ impl Meter {
             schedstats: schedstats.filter_map(|path| open(&path)).collect(),
             pids,
             packets: Vec::new(),
+            others: Vec::new(),
         }
     }
 
     /// Of a server that only another can see.
     pub fn far(by: Arc<dyn FarMeter>) -> Self {
         let (schedstats, pids, packets) = (Vec::new(), Vec::new(), Vec::new());
-        Self { source: Source::Far(by), schedstats, pids, packets }
+        Self { source: Source::Far(by), schedstats, pids, packets, others: Vec::new() }
     }
 
     /// Counts the packets of that link, too.
@@ -88,11 +91,22 @@ impl Meter {
         self
     }
 
+    /// Of both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.others.push(other);
+        self
+    }
+
     /// Since the server's group began (differences count).
     pub fn read(&self) -> Option<ServerUse> {
         let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
         let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
-        Some(ServerUse { packets, ..self.read_processes()? })
+        let own = ServerUse { packets, ..self.read_processes()? };
+        // A hop has no link of its own.
+        self.others.iter().try_fold(own, |sum, other| {
+            Some(ServerUse { packets: sum.packets, ..sum.plus(other.read()?) })
+        })
     }
 
     fn read_processes(&self) -> Option<ServerUse> {
@@ -144,6 +158,11 @@ impl Meter {
 
     /// CPU time alone, read in a few microseconds; `None` where only another can see it.
     pub fn cpu_ns(&self) -> Option<u64> {
+        let others: Option<u64> = self.others.iter().map(Self::cpu_ns).sum();
+        Some(self.own_cpu_ns()? + others?)
+    }
+
+    fn own_cpu_ns(&self) -> Option<u64> {
         match &self.source {
             Source::Far(_) => None,
             Source::V1 { total, .. } => read_number(total),
@@ -155,15 +174,18 @@ impl Meter {
     /// waiting for one. Zeros where it has ended.
     pub fn threads(&self) -> Vec<[u64; 2]> {
         let of = |file: &File| read_schedstat(file).map_or([0, 0], |[cpu, delay, _]| [cpu, delay]);
-        self.schedstats.iter().map(of).collect()
+        let others = self.others.iter().flat_map(Self::threads);
+        self.schedstats.iter().map(of).chain(others).collect()
     }
 
     /// Resident memory now. Pages that processes share count for each.
     pub fn rss_bytes(&self) -> Option<u64> {
-        if let Source::Far(far) = &self.source {
-            return far.rss_bytes();
-        }
-        self.pids.iter().map(|pid| processes::rss_bytes(*pid)).sum()
+        let own: Option<u64> = match &self.source {
+            Source::Far(far) => far.rss_bytes(),
+            _ => self.pids.iter().map(|pid| processes::rss_bytes(*pid)).sum(),
+        };
+        let others: Option<u64> = self.others.iter().map(Self::rss_bytes).sum();
+        Some(own? + others?)
     }
 
     pub fn pids(&self) -> &[u32] {

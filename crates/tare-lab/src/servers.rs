@@ -16,6 +16,7 @@ use tare_model::servers::ServerSpec;
 use crate::context::LaunchContext;
 use crate::error::LabError;
 use crate::launch_spec::LaunchSpec;
+use crate::layers::{self, Inserted};
 
 /// How one kind of server is started.
 pub trait ServerKind {
@@ -69,5 +70,10 @@ pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, LabError> {
 /// What to start, made anew for each launch.
 pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
     let up = || LabError::Usage("a server that is already up is not started".into());
-    kind(spec).ok_or_else(up)?.launch_spec(context)
+    let launch_spec = kind(spec).ok_or_else(up)?.launch_spec(context)?;
+    // A layer that no server asked for would be left out without a word.
+    if !context.layers_taken.get() && layers::inserted(context)? != Inserted::default() {
+        return Err(LabError::Usage("this kind of server takes no such layer".into()));
+    }
+    Ok(launch_spec)
 }

@@ -34,7 +34,8 @@ impl Bodies {
     }
 }
 
-/// What a lane has seen; empty where its source looks at replies itself.
+/// What a lane has seen; empty where its source looks at replies itself, or asks for several
+/// things.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(Rc<RefCell<Bodies>>);
 
@@ -46,7 +47,7 @@ impl Seen {
     /// The same requests; replies are looked at.
     pub fn of(&self, source: Box<dyn Source>, expected: &StatusSet) -> Box<dyn Source> {
         match source.wanted() {
-            Wanted::Nothing => {
+            Wanted::Nothing if source.is_constant() => {
                 let (bodies, expected) = (self.0.clone(), expected.clone());
                 Box::new(LookedAt { source, bodies, expected })
             }

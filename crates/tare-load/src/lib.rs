@@ -9,9 +9,13 @@
 mod bodies;
 mod deadlines;
 pub mod engine;
+mod error;
+mod exchange;
 pub mod failure;
+mod gate;
 pub mod histogram;
 pub mod http1;
+mod load_plan;
 pub mod measured;
 pub mod net;
 pub mod order;
@@ -21,15 +25,16 @@ pub mod probe;
 pub mod request;
 pub mod run;
 pub mod session;
+mod slice_report;
 pub mod source;
 pub mod tally;
 pub mod tls;
 mod worker;
 
 pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, Stretch, WaitPolicy};
+pub use error::LoadError;
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
-pub use run::{
-    LoadError, LoadPlan, LoadResult, NoObserver, Observer, PlannedSource, Progress, run,
-};
+pub use load_plan::{LoadPlan, PlannedSource};
+pub use run::{LoadResult, NoObserver, Observer, Progress, run};
 pub use tally::Tally;

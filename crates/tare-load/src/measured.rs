@@ -8,8 +8,8 @@ use tare_model::net::Protocol;
 use tare_model::samples::{Counts, NUMBER_MAX, Series};
 use tare_model::{Distribution, plain};
 
-use crate::run::LoadPlan;
-use crate::session::{Recorded, SliceReport};
+use crate::load_plan::LoadPlan;
+use crate::slice_report::{Recorded, SliceReport};
 use crate::tally::Tally;
 
 /// What all workers together saw in one slice.

@@ -9,8 +9,8 @@ use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
 
 use crate::engine::{Edges, EngineConfig, Lifetime, Stretch, WaitPolicy};
+use crate::load_plan::{LoadPlan, PlannedSource};
 use crate::pacer::RateProfile;
-use crate::run::{LoadPlan, PlannedSource};
 use crate::source::FixedRequest;
 use crate::tls::{TlsClient, TlsOptions};
 

@@ -60,7 +60,15 @@ pub fn plan(
     if spec.protocol() != Protocol::Http {
         return endpoint_plan(spec, endpoint, seed);
     }
-    let source = PlannedSource::Fixed(request(spec, url)?);
+    let source = match spec.paths.is_empty() {
+        true => PlannedSource::Fixed(request(spec, url)?),
+        false => {
+            let urls = spec.paths.iter().map(|path| Url { target: path.clone(), ..url.clone() });
+            let requests: Result<Vec<FixedRequest>, PlanError> =
+                urls.map(|url| request(spec, &url)).collect();
+            PlannedSource::Listed { requests: requests?.into(), random: spec.random_order }
+        }
+    };
     let plan = plan_of(spec, endpoint, source, seed)?;
     let tls = url.tls.then(|| tls(spec, url)).transpose()?;
     Ok(LoadPlan { engine: EngineConfig { tls, ..plan.engine }, ..plan })

@@ -9,9 +9,11 @@ use tare_model::net::Protocol;
 use tare_model::samples::Probe;
 
 use crate::engine::{Edges, Lifetime, Stretch};
+use crate::error::LoadError;
 use crate::http1::{Capture, Reply, Wanted};
-use crate::run::{LoadError, LoadPlan, PlannedSource};
-use crate::session::{Session, SliceReport};
+use crate::load_plan::{LoadPlan, PlannedSource};
+use crate::session::Session;
+use crate::slice_report::SliceReport;
 use crate::source::{Asked, Source};
 use crate::tally::Tally;
 
@@ -124,20 +126,19 @@ impl Prober {
 }
 
 fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
-    let source = match &load.source {
-        PlannedSource::Fixed(request) => {
-            let (request, seen) = (*request, seen.clone());
-            let make = move |_| -> Box<dyn Source> {
-                Box::new(Watching { source: Box::new(request), seen: seen.clone() })
-            };
-            PlannedSource::Made(Arc::new(make))
-        }
-        // Plans of runs have one request each.
-        PlannedSource::Listed { .. } | PlannedSource::Made(_) | PlannedSource::Messages => {
-            unreachable!("a run asks one request")
+    let request = match &load.source {
+        PlannedSource::Fixed(request) => *request,
+        // Of several, the first stands for all.
+        PlannedSource::Listed { requests, .. } => requests[0],
+        PlannedSource::Made(_) | PlannedSource::Messages => {
+            unreachable!("a run's requests are known before it")
         }
     };
-    two_requests(load, source)
+    let seen = seen.clone();
+    let make = move |_| -> Box<dyn Source> {
+        Box::new(Watching { source: Box::new(request), seen: seen.clone() })
+    };
+    two_requests(load, PlannedSource::Made(Arc::new(make)))
 }
 
 fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {

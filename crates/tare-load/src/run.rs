@@ -2,51 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use tare_io::system::CpuTime;
-use tare_io::{DurationNs, Endpoint, Random, ReactorKind, SetupError};
+use tare_io::{DurationNs, ReactorKind, SetupError};
 
-use crate::engine::{EngineConfig, Stretch};
-use crate::pacer::{Arrivals, Pacer, RateProfile, Spacing};
-use crate::source::{FixedRequest, ListedRequests, Source};
+use crate::error::LoadError;
+use crate::gate::Gate;
+use crate::load_plan::{LoadPlan, plan_of};
 use crate::tally::Tally;
-use crate::tls::TlsClient;
-use crate::worker::{self, WorkerPlan, WorkerReport};
-
-/// A load with every default resolved.
-pub struct LoadPlan {
-    /// Shared by all workers; `connections` and `max_connections` are totals.
-    pub engine: EngineConfig,
-    pub source: PlannedSource,
-    /// Where each worker connects to, in turn; empty is the engine's endpoint for all.
-    pub worker_endpoints: Vec<Endpoint>,
-    /// `None` is the closed loop.
-    pub rate: Option<RateProfile>,
-    pub poisson: bool,
-    pub stretch: Stretch,
-    pub workers: u32,
-    /// A CPU for each worker, in turn; empty leaves them unpinned.
-    pub cpus: Vec<usize>,
-    /// `None` takes io_uring where the kernel lets us.
-    pub reactor: Option<ReactorKind>,
-    pub tls_resume: bool,
-    pub seed: u64,
-}
-
-/// What a worker is to ask.
-pub enum PlannedSource {
-    Fixed(FixedRequest),
-    /// What the engine's protocol says: messages, a stream, calls.
-    Messages,
-    /// A list, in order (each worker from a place of its own) or at random.
-    Listed {
-        requests: Arc<[FixedRequest]>,
-        random: bool,
-    },
-    /// Made by each worker in its own thread (a script's state cannot move between threads).
-    Made(Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>),
-}
+use crate::worker::{self, Message, SPARE_TALLIES, WorkerReport};
 
 /// One interval of all workers, and everything so far.
 pub struct Progress<'a> {
@@ -90,28 +55,6 @@ impl LoadResult {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// Not one connection could be opened.
-    #[error("cannot connect to {endpoint}: {why}")]
-    NoConnection { endpoint: String, why: String },
-    /// An endpoint of `tare net` that was there, and fell silent.
-    #[error("{endpoint}: {why}")]
-    EndpointLost { endpoint: String, why: String },
-    #[error("{pieces} pieces of the stream did not hold what was sent")]
-    WrongContent { pieces: u64 },
-    /// A call that does not work where it is made.
-    #[error("{call}: {why}")]
-    Call { call: &'static str, why: String },
-    #[error("a load worker ended unexpectedly; this is a bug in tare")]
-    WorkerLost,
-}
-
-/// Intervals of one worker that may wait to be merged.
-const SPARE_TALLIES: usize = 4;
-
 /// Runs the plan. `stop` ends it early; `observer` sees every interval.
 pub fn run(
     plan: &LoadPlan,
@@ -148,42 +91,6 @@ pub fn run(
         let result = collect(workers, &receiver, stop, observer);
         not_started.map_or(result, |error| Err(error.into()))
     })
-}
-
-/// What workers tell the collecting thread.
-pub(crate) enum Message {
-    Interval(Box<Tally>, SyncSender<Box<Tally>>),
-    Ended(Box<Result<WorkerReport, LoadError>>),
-}
-
-/// Workers start their windows together, once all have their connections.
-pub(crate) struct Gate {
-    waiting: std::sync::Mutex<u32>,
-    opened: std::sync::Condvar,
-}
-
-impl Gate {
-    fn new(workers: u32) -> Self {
-        Self { waiting: std::sync::Mutex::new(workers), opened: std::sync::Condvar::new() }
-    }
-
-    /// This worker is ready; returns when all are.
-    pub(crate) fn arrive(&self) {
-        self.leave();
-        let mut waiting = self.waiting.lock().unwrap_or_else(|e| e.into_inner());
-        while *waiting > 0 {
-            waiting = self.opened.wait(waiting).unwrap_or_else(|e| e.into_inner());
-        }
-    }
-
-    /// This worker will not keep the others waiting. Harmless when said twice.
-    fn leave(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(|e| e.into_inner());
-        *waiting = waiting.saturating_sub(1);
-        if *waiting == 0 {
-            self.opened.notify_all();
-        }
-    }
 }
 
 fn collect(
@@ -248,76 +155,4 @@ fn collect(
         workers: reports,
         total,
     })
-}
-
-/// One worker's part of the plan: its share of connections, of the rate, and of the requests.
-pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
-    let share = |total: u64| {
-        let (total, workers, index) = (total, u64::from(workers), u64::from(index));
-        total / workers + u64::from(index < total % workers)
-    };
-    let mut engine = plan.engine.clone();
-    if !plan.worker_endpoints.is_empty() {
-        let at = index as usize % plan.worker_endpoints.len();
-        engine.endpoint = plan.worker_endpoints[at].clone();
-    }
-    engine.connections = share(u64::from(plan.engine.connections)) as u32;
-    engine.max_connections = share(u64::from(plan.engine.max_connections)) as u32;
-    engine.tls = plan.engine.tls.as_ref().map(|tls: &TlsClient| tls.for_worker(plan.tls_resume));
-    let mut stretch = plan.stretch;
-    stretch.requests = plan.stretch.requests.map(share);
-    let pacer = match &plan.rate {
-        None => Pacer::Closed,
-        Some(profile) => {
-            let spacing = if plan.poisson {
-                Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(index)))
-            } else {
-                Spacing::Even { phase: f64::from(index) / f64::from(workers) }
-            };
-            Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(workers), spacing))
-        }
-    };
-    let source: Box<dyn FnOnce() -> Box<dyn Source> + Send> = match &plan.source {
-        PlannedSource::Fixed(request) => {
-            let request = *request;
-            Box::new(move || Box::new(request))
-        }
-        PlannedSource::Listed { requests, random } => {
-            let (requests, random, seed) = (requests.clone(), *random, plan.seed);
-            let start = requests.len() * index as usize / workers as usize;
-            Box::new(move || match random {
-                true => {
-                    let random = Random::stream(seed, "requests", u64::from(index));
-                    Box::new(ListedRequests::at_random(requests, random))
-                }
-                false => Box::new(ListedRequests::in_order(requests, start)),
-            })
-        }
-        PlannedSource::Made(make) => {
-            let make = make.clone();
-            Box::new(move || make(index))
-        }
-        PlannedSource::Messages => {
-            let messages = engine.messages();
-            Box::new(move || {
-                messages
-                    .map_or_else(|| Box::new(FixedRequest::new(Vec::new())) as _, |m| m.source())
-            })
-        }
-    };
-    let cpu = match plan.cpus.len() {
-        0 => None,
-        n => Some(plan.cpus[index as usize % n]),
-    };
-    WorkerPlan {
-        index,
-        alone: workers == 1,
-        engine,
-        source,
-        pacer,
-        stretch,
-        cpu,
-        reactor: plan.reactor,
-        spares: SPARE_TALLIES,
-    }
 }

@@ -11,24 +11,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use tare_io::direct::DirectReactor;
-use tare_io::epoll::EpollReactor;
 use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
 use tare_io::time::{monotonic_now, wall_unix_ns};
-use tare_io::uring::UringReactor;
-use tare_io::{
-    Buffers, DurationNs, Endpoint, Instant, Random, Reactor, ReactorKind, SetupError, Tuning,
-};
+use tare_io::{DurationNs, Instant, Random, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
 use crate::bodies::Seen;
-use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Stretch};
-use crate::histogram::Histogram;
+use crate::engine::{Engine, IntervalSink, Life, Stretch};
+use crate::error::LoadError;
+use crate::exchange::{Exchange, tuning};
+use crate::load_plan::{LoadPlan, WorkerPlan, plan_of};
 use crate::net::calls::CallsLane;
 use crate::net::stream::{StreamLane, Who};
-use crate::run::{LoadError, LoadPlan, plan_of};
+use crate::slice_report::{Recorded, SliceReport};
 use crate::tally::Tally;
-use crate::worker::{WorkerPlan, open, turn_until_finished};
 
 /// Load workers that wait for orders.
 pub struct Session {
@@ -51,48 +47,6 @@ enum Answer {
     Opened { how: &'static str, note: Option<String> },
     Slice(Box<SliceReport>),
     Closed(Vec<Life>),
-}
-
-/// One worker's part of a slice.
-#[derive(Debug, Default)]
-pub struct SliceReport {
-    /// Counters of the window; its histograms are in the series below.
-    pub tally: Tally,
-    pub from_sent: Recorded,
-    pub from_due: Recorded,
-    pub send_lag: Recorded,
-    pub connect: Recorded,
-    pub tls: Recorded,
-    pub first_byte: Recorded,
-    /// In the window.
-    pub cpu: CpuTime,
-    pub elapsed: DurationNs,
-    /// Over the whole stretch, ramp and drain included.
-    pub answered: u64,
-    pub sent: u64,
-    pub closed_by_server: u64,
-    /// Of streams: segments sent again, and datagrams that came after a later one.
-    pub retransmits: u64,
-    pub disordered: u64,
-    /// At the end of each interval of the stretch: time since the window opened, and what had been
-    /// answered in it by then.
-    pub marks: Vec<(DurationNs, u64)>,
-    /// SHA-256 of the bodies that were looked at, with how many had each.
-    pub bodies: Vec<(String, u64)>,
-}
-
-/// A histogram's buckets that hold something, in ascending order.
-#[derive(Clone, Debug, Default)]
-pub struct Recorded {
-    pub counts: Vec<(u64, u64)>,
-    pub sum_ns: u128,
-}
-
-impl Recorded {
-    fn of(histogram: &Histogram) -> Self {
-        let counts = histogram.recorded().map(|(value, n)| (value.as_ns(), n)).collect();
-        Self { counts, sum_ns: histogram.sum_ns() }
-    }
 }
 
 /// How the workers of an opened session talk to the kernel.
@@ -296,7 +250,7 @@ impl Lane {
 
     fn life(&self) -> &Life {
         match self {
-            Self::Exchange(lane) => lane.engine.life(),
+            Self::Exchange(lane) => lane.exchange.life(),
             Self::Stream(lane) => lane.life(),
             Self::Calls(lane) => lane.life(),
         }
@@ -311,7 +265,7 @@ impl Lane {
 
     fn how(&self) -> &'static str {
         match self {
-            Self::Exchange(lane) => lane.io.kind().name(),
+            Self::Exchange(lane) => lane.exchange.kind().name(),
             Self::Stream(_) => "plain sends",
             Self::Calls(_) => "orders to where calls are made",
         }
@@ -319,7 +273,7 @@ impl Lane {
 
     fn note(&self) -> Option<String> {
         match self {
-            Self::Exchange(lane) => lane.note.clone(),
+            Self::Exchange(lane) => lane.exchange.note.clone(),
             _ => None,
         }
     }
@@ -327,47 +281,8 @@ impl Lane {
 
 /// Requests and replies.
 struct ExchangeLane {
-    engine: Engine,
-    io: Io,
-    note: Option<String>,
+    exchange: Exchange,
     seen: Seen,
-}
-
-enum Io {
-    Uring(Box<UringReactor>),
-    Epoll(EpollReactor),
-    Direct(DirectReactor),
-}
-
-impl Io {
-    fn new(
-        wanted: Option<ReactorKind>,
-        engine: &Engine,
-        tuning: Tuning,
-    ) -> Result<(Self, Option<String>), SetupError> {
-        let slots = engine.slots();
-        if wanted.is_none() && engine.exchanges_one_message() || wanted == Some(ReactorKind::Direct)
-        {
-            return Ok((Self::Direct(DirectReactor::new(tuning)), None));
-        }
-        let epoll = || EpollReactor::tuned(slots, tuning).map(Self::Epoll);
-        if wanted == Some(ReactorKind::Epoll) {
-            return Ok((epoll()?, None));
-        }
-        match UringReactor::tuned(slots, tuning) {
-            Ok(io) => Ok((Self::Uring(Box::new(io)), None)),
-            Err(error) if wanted.is_some() => Err(error),
-            Err(error) => Ok((epoll()?, Some(error.to_string()))),
-        }
-    }
-
-    fn kind(&self) -> ReactorKind {
-        match self {
-            Self::Uring(_) => ReactorKind::IoUring,
-            Self::Epoll(_) => ReactorKind::Epoll,
-            Self::Direct(_) => ReactorKind::Direct,
-        }
-    }
 }
 
 impl ExchangeLane {
@@ -376,15 +291,9 @@ impl ExchangeLane {
         let seen = Seen::default();
         let source = seen.of((plan.source)(), &plan.engine.expected);
         let engine = Engine::new(plan.engine, source, plan.pacer);
-        let (io, note) = Io::new(plan.reactor, &engine, tuning)?;
-        let mut lane = Self { engine, io, note, seen };
-        let mut sink = WindowClock::default();
-        match &mut lane.io {
-            Io::Uring(io) => open(&mut lane.engine, io.as_mut(), stop, &mut sink)?,
-            Io::Epoll(io) => open(&mut lane.engine, io, stop, &mut sink)?,
-            Io::Direct(io) => open(&mut lane.engine, io, stop, &mut sink)?,
-        };
-        Ok(lane)
+        let clock = &mut WindowClock::default();
+        let (exchange, _) = Exchange::open(engine, plan.reactor, tuning, stop, clock)?;
+        Ok(Self { exchange, seen })
     }
 
     fn slice(
@@ -393,92 +302,39 @@ impl ExchangeLane {
         start: Instant,
         stop: &AtomicBool,
     ) -> Result<SliceReport, SetupError> {
-        let Self { engine, io, .. } = self;
-        let report = match io {
-            Io::Uring(io) => slice(engine, io.as_mut(), stretch, start, stop),
-            Io::Epoll(io) => slice(engine, io, stretch, start, stop),
-            Io::Direct(io) => slice(engine, io, stretch, start, stop),
+        let before = self.exchange.life().clone();
+        let mut clock = WindowClock::default();
+        self.exchange.run_from(start, stretch, stop, &mut clock)?;
+        let (tally, life) = (self.exchange.tally(), self.exchange.life());
+        let report = SliceReport {
+            tally: tally.counters(),
+            from_sent: Recorded::of(&tally.latency.from_sent),
+            from_due: Recorded::of(&tally.latency.from_due),
+            send_lag: Recorded::of(&tally.latency.send_lag),
+            connect: Recorded::of(&tally.latency.connect),
+            tls: Recorded::of(&tally.latency.tls),
+            first_byte: Recorded::of(&tally.latency.first_byte),
+            cpu: clock.cpu,
+            elapsed: clock.elapsed,
+            answered: life.answered - before.answered,
+            sent: life.sent - before.sent,
+            closed_by_server: life.closed_by_server - before.closed_by_server,
+            retransmits: 0,
+            disordered: 0,
+            marks: clock.marks,
+            bodies: self.seen.take(),
         };
-        report.map(|report| SliceReport { bodies: self.seen.take(), ..report })
+        self.exchange.settle(&mut WindowClock::default())?;
+        Ok(report)
     }
 
     fn close(&mut self) {
-        let engine = &mut self.engine;
-        // Should settling fail, dropping the reactor closes everything a little later.
-        let _ = match &mut self.io {
-            Io::Uring(io) => {
-                engine.close(io.as_mut());
-                settle(engine, io.as_mut())
-            }
-            Io::Epoll(io) => {
-                engine.close(io);
-                settle(engine, io)
-            }
-            Io::Direct(io) => {
-                engine.close(io);
-                Ok(())
-            }
-        };
+        self.exchange.close();
+        if self.exchange.kind() != ReactorKind::Direct {
+            // Should settling fail, dropping the reactor closes everything a little later.
+            let _ = self.exchange.settle(&mut WindowClock::default());
+        }
     }
-}
-
-/// Large buffers where messages are large, or would be cut.
-fn tuning(config: &EngineConfig) -> Tuning {
-    let is_large = |bytes: u32| bytes as usize > Buffers::SMALL.bytes;
-    let large = matches!(config.endpoint, Endpoint::Udp(_))
-        || config.messages().is_some_and(|messages| is_large(messages.reply_bytes));
-    let buffers = if large { Buffers::LARGE } else { Buffers::SMALL };
-    Tuning { buffers, sockets: config.sockets, timeout: config.timeout }
-}
-
-fn slice<R: Reactor>(
-    engine: &mut Engine,
-    io: &mut R,
-    stretch: Stretch,
-    start: Instant,
-    stop: &AtomicBool,
-) -> Result<SliceReport, SetupError> {
-    let before = engine.life().clone();
-    let mut clock = WindowClock::default();
-    // What happened since the last slice: servers close connections that idle.
-    let mut happened = Vec::new();
-    io.wait(tare_io::Wait::until(start), &mut happened)?;
-    engine.turn(io, &mut happened, &mut clock);
-    engine.begin(stretch, start);
-    turn_until_finished(engine, io, stop, &mut clock)?;
-    let (tally, life) = (engine.tally(), engine.life());
-    let report = SliceReport {
-        tally: tally.counters(),
-        from_sent: Recorded::of(&tally.latency.from_sent),
-        from_due: Recorded::of(&tally.latency.from_due),
-        send_lag: Recorded::of(&tally.latency.send_lag),
-        connect: Recorded::of(&tally.latency.connect),
-        tls: Recorded::of(&tally.latency.tls),
-        first_byte: Recorded::of(&tally.latency.first_byte),
-        cpu: clock.cpu,
-        elapsed: clock.elapsed,
-        answered: life.answered - before.answered,
-        sent: life.sent - before.sent,
-        closed_by_server: life.closed_by_server - before.closed_by_server,
-        retransmits: 0,
-        disordered: 0,
-        marks: clock.marks,
-        bodies: Vec::new(),
-    };
-    settle(engine, io)?;
-    Ok(report)
-}
-
-/// Lets the kernel do what it was told last: a connection that was closed must not stay open until
-/// this lane has its next slice.
-fn settle<R: Reactor>(engine: &mut Engine, io: &mut R) -> Result<(), SetupError> {
-    let mut happened = Vec::new();
-    // Once to hand it over, once to let its effects come back.
-    for _ in 0..2 {
-        io.wait(tare_io::Wait::until(io.now()), &mut happened)?;
-        engine.turn(io, &mut happened, &mut WindowClock::default());
-    }
-    Ok(())
 }
 
 /// Takes the time and the CPU time of the window, and marks its intervals: nothing is exchanged.

@@ -14,6 +14,11 @@ pub trait Source {
         Wanted::Nothing
     }
 
+    /// Whether every request is the same, so that replies can be compared.
+    fn is_constant(&self) -> bool {
+        false
+    }
+
     /// A reply came.
     fn on_reply(&mut self, _reply: &Reply, _capture: &Capture) {}
 
@@ -69,6 +74,10 @@ impl FixedRequest {
 impl Source for FixedRequest {
     fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
         self.asked()
+    }
+
+    fn is_constant(&self) -> bool {
+        true
     }
 }
 

@@ -1,32 +1,27 @@
-//! One worker: a thread, a reactor, an engine.
+//! One worker of a run of load: its thread, and the intervals that it hands over.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-use tare_io::epoll::EpollReactor;
 use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
 use tare_io::time::monotonic_now;
-use tare_io::uring::UringReactor;
-use tare_io::{DurationNs, Instant, Reactor, ReactorKind, SetupError};
+use tare_io::{DurationNs, Instant, ReactorKind};
 
-use crate::engine::{Engine, EngineConfig, IntervalSink, Next, Stretch};
-use crate::pacer::Pacer;
-use crate::run::{Gate, LoadError, Message};
-use crate::source::Source;
+use crate::engine::{Engine, IntervalSink};
+use crate::error::LoadError;
+use crate::exchange::{Exchange, tuning};
+use crate::gate::Gate;
+use crate::load_plan::WorkerPlan;
 use crate::tally::Tally;
 
-pub(crate) struct WorkerPlan {
-    pub index: u32,
-    /// There are no other workers.
-    pub alone: bool,
-    pub engine: EngineConfig,
-    pub source: Box<dyn FnOnce() -> Box<dyn Source> + Send>,
-    pub pacer: Pacer,
-    pub stretch: Stretch,
-    pub cpu: Option<usize>,
-    pub reactor: Option<ReactorKind>,
-    pub spares: usize,
+/// What workers tell the collecting thread.
+pub(crate) enum Message {
+    Interval(Box<Tally>, SyncSender<Box<Tally>>),
+    Ended(Box<Result<WorkerReport, LoadError>>),
 }
+
+/// Intervals of one worker that may wait to be merged.
+pub(crate) const SPARE_TALLIES: usize = 4;
 
 /// What one worker did, beside what it counted in intervals.
 #[derive(Debug)]
@@ -52,9 +47,6 @@ impl WorkerReport {
     }
 }
 
-/// Waits end at least this often, so that a stop is heeded.
-const STOP_CHECK: DurationNs = DurationNs::from_ms(50);
-
 pub(crate) fn work(
     plan: WorkerPlan,
     gate: &Gate,
@@ -65,98 +57,22 @@ pub(crate) fn work(
         pin_thread(cpu)?;
     }
     sharpen_timers();
+    let tuning = tuning(&plan.engine);
     let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
-    let sink = ChannelSink::new(&engine, plan.spares, messages);
-    let job = Job { engine, stretch: plan.stretch, gate, stop, sink };
-    let slots = job.engine.slots();
-    let uring = match plan.reactor {
-        Some(ReactorKind::Epoll) => Err(None),
-        _ => UringReactor::new(slots).map_err(Some),
+    let mut sink = ChannelSink::new(&engine, SPARE_TALLIES, messages);
+    let (mut exchange, opening) = Exchange::open(engine, plan.reactor, tuning, stop, &mut sink)?;
+    gate.arrive();
+    exchange.run(plan.stretch, stop, &mut sink)?;
+    let report = WorkerReport {
+        reactor: exchange.kind(),
+        reactor_note: exchange.note.take(),
+        opening,
+        last: exchange.tally().clone(),
+        cpu: sink.cpu,
+        elapsed: sink.elapsed,
     };
-    match (uring, plan.reactor) {
-        (Ok(reactor), _) => job.run(reactor, ReactorKind::IoUring, None),
-        (Err(Some(error)), Some(ReactorKind::IoUring)) => Err(error.into()),
-        (Err(error), _) => {
-            let note = error.map(|error: SetupError| error.to_string());
-            job.run(EpollReactor::new(slots)?, ReactorKind::Epoll, note)
-        }
-    }
-}
-
-struct Job<'a> {
-    engine: Engine,
-    stretch: Stretch,
-    gate: &'a Gate,
-    stop: &'a AtomicBool,
-    sink: ChannelSink,
-}
-
-impl Job<'_> {
-    fn run<R: Reactor>(
-        mut self,
-        mut io: R,
-        reactor: ReactorKind,
-        reactor_note: Option<String>,
-    ) -> Result<WorkerReport, LoadError> {
-        let opening = open(&mut self.engine, &mut io, self.stop, &mut self.sink)?;
-        self.gate.arrive();
-        self.engine.begin(self.stretch, io.now());
-        turn_until_finished(&mut self.engine, &mut io, self.stop, &mut self.sink)?;
-        let report = WorkerReport {
-            reactor,
-            reactor_note,
-            opening,
-            last: self.engine.tally().clone(),
-            cpu: self.sink.cpu,
-            elapsed: self.sink.elapsed,
-        };
-        self.engine.close(&mut io);
-        Ok(report)
-    }
-}
-
-/// Opens the engine's kept connections; none at all is an error.
-pub(crate) fn open<R: Reactor>(
-    engine: &mut Engine,
-    io: &mut R,
-    stop: &AtomicBool,
-    sink: &mut dyn IntervalSink,
-) -> Result<Tally, LoadError> {
-    engine.open(io);
-    turn_until_finished(engine, io, stop, sink)?;
-    let opening = engine.tally().clone();
-    if opening.connections.opened == 0 && opening.connections.not_opened > 0 {
-        let why = opening.failures.seen().next().map_or("no reason known", |(_, _, why)| why);
-        let endpoint = engine.endpoint().to_string();
-        return Err(LoadError::NoConnection { endpoint, why: why.to_owned() });
-    }
-    Ok(opening)
-}
-
-/// Runs the phase that was begun to its end.
-pub(crate) fn turn_until_finished<R: Reactor>(
-    engine: &mut Engine,
-    io: &mut R,
-    stop: &AtomicBool,
-    sink: &mut dyn IntervalSink,
-) -> Result<(), SetupError> {
-    let mut happened = Vec::with_capacity(8192);
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            engine.interrupt(io.now());
-        }
-        match engine.turn(io, &mut happened, sink) {
-            Next::Finished => return Ok(()),
-            Next::Wait(mut wait) => {
-                let check = io.now() + STOP_CHECK;
-                if check < wait.until {
-                    wait.until = check;
-                    wait.spin = DurationNs::ZERO;
-                }
-                io.wait(wait, &mut happened)?;
-            }
-        }
-    }
+    exchange.close();
+    Ok(report)
 }
 
 /// Sends full tallies to the collecting thread, and gets them back empty.

@@ -4,6 +4,7 @@
 //! A new kind is a file here with its settings and facts, and a line in `layers!`.
 
 mod filter;
+mod proxy;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,8 @@ use serde_json::{Map, Value};
 use crate::Invalid;
 use crate::filters::FilterSpec;
 use crate::variant::Variant;
+
+pub use proxy::{ProxyProgram, ProxySpec};
 
 /// The enum of layers and its facts, from a list of kinds: the setting that names the kind, as in
 /// `{ filter = "wasm" }`.
@@ -48,6 +51,7 @@ macro_rules! layers {
 
 layers! {
     "filter", Filter(FilterSpec);
+    "proxy", Proxy(ProxySpec);
 }
 
 impl<'de> Deserialize<'de> for LayerSpec {

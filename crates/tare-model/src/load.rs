@@ -17,6 +17,12 @@ pub struct LoadSpec {
     /// What is asked of servers that tare starts; elsewhere the URL has the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Requested in turn instead of the path of the URL.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// In random order instead.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub random_order: bool,
     /// A test of the network to an endpoint of `net` instead of HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<NetTest>,
@@ -111,6 +117,8 @@ impl Default for LoadSpec {
     fn default() -> Self {
         Self {
             path: None,
+            paths: Vec::new(),
+            random_order: false,
             test: None,
             message_bytes: None,
             reply_bytes: None,
@@ -151,6 +159,9 @@ impl Default for LoadSpec {
 pub const CONNECTIONS: u32 = 10;
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 pub const EXPECT_STATUS: &str = "2xx";
+
+/// Requests are made anew for each launch, and kept until the end.
+pub const PATHS_MAX: usize = 1000;
 
 /// Which addresses of a name to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +236,30 @@ impl LoadSpec {
             return usage(format!("{name}: for new connections there is tcp_crr"));
         }
         Ok(())
+    }
+
+    /// What is wrong with the paths that are requested.
+    pub fn check_paths(&self) -> Result<(), Invalid> {
+        let usage = |text: String| Err(Invalid(text));
+        if self.random_order && self.paths.is_empty() {
+            return usage("random_order goes with paths".into());
+        }
+        if !self.paths.is_empty() && self.protocol() != Protocol::Http {
+            return usage("paths go with HTTP, not with load.test and load.call".into());
+        }
+        if self.paths.len() > PATHS_MAX {
+            return usage(format!("{} paths; {PATHS_MAX} are allowed", self.paths.len()));
+        }
+        let is_path = |path: &&String| {
+            path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic() && c != '#')
+        };
+        match self.paths.iter().find(|path| !is_path(path)) {
+            Some(path) => usage(format!(
+                "paths: '{}': write a slash first, and printable ASCII without spaces and #",
+                path.escape_debug()
+            )),
+            None => Ok(()),
+        }
     }
 
     /// An open loop is asked for by `flags`.

@@ -228,6 +228,14 @@ impl PlanParts {
                 )));
             }
         }
+        self.load.check_paths()?;
+        let filtered = self.variants.iter().find(|variant| variant.filter().is_some());
+        if let Some(variant) = filtered.filter(|_| !self.load.paths.is_empty()) {
+            return Err(Invalid(format!(
+                "variant '{}': a filter's proof needs one path for all requests: leave out paths",
+                variant.name
+            )));
+        }
         within("connections", self.load.connections, 1_000_000)?;
         within("threads", self.load.workers(), 1024)?;
         within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;

@@ -2,6 +2,7 @@
 //! what is put between them.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub struct Variant {
     /// `{port}` in it stands for the port that tare gave to the server.
     pub url: String,
     pub server: ServerSpec,
+    /// Where it answers instead of a TCP port; of a server that is up already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_socket: Option<PathBuf>,
     /// Beside those of all variants.
     pub headers: Vec<String>,
     /// What may differ from the baseline without making the comparison void.
@@ -48,6 +52,7 @@ impl Variant {
             baseline: false,
             url: url.to_owned(),
             server,
+            unix_socket: None,
             headers: Vec::new(),
             may_differ: Vec::new(),
             exclusive: false,
@@ -82,7 +87,10 @@ impl Variant {
     }
 
     pub(crate) fn filters(&self) -> impl Iterator<Item = &FilterSpec> {
-        self.layers.iter().map(|LayerSpec::Filter(spec)| spec)
+        self.layers.iter().filter_map(|layer| match layer {
+            LayerSpec::Filter(spec) => Some(spec),
+            LayerSpec::Proxy(_) => None,
+        })
     }
 
     /// What is wrong with it under load of that protocol.
@@ -137,6 +145,12 @@ impl Variant {
         }
         if self.server == ServerSpec::Up && !self.place.is_host() {
             return usage("a server that is up already is where it is: leave out place");
+        }
+        if self.unix_socket.is_some() && self.server != ServerSpec::Up {
+            return usage("unix_socket goes with a server that is up already");
+        }
+        if self.unix_socket.is_some() && !self.client.is_on_host() {
+            return usage("a client elsewhere does not reach a Unix socket of this machine");
         }
         if self.client == ClientSpec::SameAsServer && !has_place {
             return usage("same_as_server needs a place; on the host it is so already");

@@ -7,6 +7,7 @@ use tare_lab::launch::Expected;
 use tare_lab::layers::Asker;
 use tare_load::LoadPlan;
 use tare_load::plan::plan as load_plan;
+use tare_model::load::LoadSpec;
 use tare_model::plan::Plan;
 use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
 use tare_model::url::Url;
@@ -290,7 +291,7 @@ struct VariantAsker<'a, L: Lab> {
 impl<L: Lab> Asker for VariantAsker<'_, L> {
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError> {
         target.clone_into(&mut self.url.target);
-        let load = self.plan.load_of(self.variant);
+        let load = LoadSpec { paths: Vec::new(), ..self.plan.load_of(self.variant) };
         let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
         let plan = plan.map_err(RunError::from)?;
         Ok(self.load.ask(self.client, &plan)?)

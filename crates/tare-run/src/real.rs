@@ -89,7 +89,10 @@ fn placed(
     let mut endpoints = Vec::new();
     for (variant, address) in plan.variants.iter().zip(addresses) {
         let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        endpoints.push(Endpoint::Tcp(address.unwrap_or(unknown)));
+        endpoints.push(match &variant.unix_socket {
+            Some(path) => Endpoint::Unix(path.clone()),
+            None => Endpoint::Tcp(address.unwrap_or(unknown)),
+        });
         let server = variant.server.clone();
         servers.push(Placed {
             name: variant.name.clone(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_model::Distribution;
+use tare_model::found::Found;
 use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
 
@@ -227,4 +228,38 @@ fn an_older_store_becomes_todays_and_keeps_its_runs() {
     assert!(store.delete_run(imported).unwrap());
     assert!(store.find_run(&imported.to_string()).is_err());
     assert_eq!(store.runs(&RunFilter::default()).unwrap().len(), 1);
+}
+
+/// Until schema 3 it was written into the plan.
+#[test]
+fn what_runs_of_before_found_is_a_record_of_its_own() {
+    let path = folder("found").join("tare.db");
+    let _ = std::fs::remove_file(&path);
+    let found = r#"{"window":"20ms","ramp":"2ms","warmup":"20ms"}"#;
+    let plans = [
+        format!(r#"{{"name":"x","slices":{{"cycles":3,"found":{found}}}}}"#),
+        r#"{"name":"y","slices":{}}"#.to_owned(),
+        "a stranger's".to_owned(),
+    ];
+    let mut store = Store::open(&path).unwrap();
+    let runs = plans.clone().map(|plan| store.begin_run(&NewRun { plan, ..new_run("old") }));
+    let [one, two, three] = runs.map(|run| run.unwrap().to_string());
+    drop(store);
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older.execute_batch("DROP TABLE found; PRAGMA user_version = 2;").unwrap();
+    drop(older);
+    let mut store = Store::open(&path).unwrap();
+    let row = store.find_run(&one).unwrap();
+    assert_eq!(row.found.as_deref(), Some(found));
+    assert_eq!(row.plan, r#"{"name":"x","slices":{"cycles":3}}"#);
+    for (run, plan) in [(two, &plans[1]), (three, &plans[2])] {
+        let row = store.find_run(&run).unwrap();
+        assert_eq!((row.found, &row.plan), (None, plan));
+    }
+    // What is found again replaces it.
+    let ms = tare_io::DurationNs::from_ms;
+    let again = Found { window: ms(40), ramp: ms(2), warmup: ms(40), warm: None };
+    store.set_found(row.id, &again).unwrap();
+    let kept = store.find_run(&one).unwrap().found.unwrap();
+    assert_eq!(serde_json::from_str::<Found>(&kept).unwrap(), again);
 }

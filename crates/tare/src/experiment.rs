@@ -241,6 +241,7 @@ fn variant(
         baseline: table.baseline,
         url: own.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{{port}}{path}")),
         server: spec,
+        unix_socket: server.get_ref().unix_socket.as_ref().map(|path| source.whole(path)),
         headers: table.headers,
         may_differ: table.may_differ,
         exclusive: table.exclusive,

@@ -5,3 +5,4 @@ pub mod interrupt;
 pub mod live;
 pub mod outputs;
 pub mod plan;
+pub mod url_list;

@@ -11,6 +11,7 @@ use crate::filters;
 use crate::filters::proof::FilterProof;
 use crate::filters::status::{FilterStatus, PAGE};
 use crate::launch::Launched;
+use crate::launch_spec::LaunchSpec;
 
 impl LayerKind for FilterSpec {
     fn describe(&self) -> Result<String, LabError> {
@@ -51,6 +52,7 @@ impl LayerKind for FilterSpec {
     fn begin_proof(
         &self,
         launched: &Launched,
+        _: Option<&LaunchSpec>,
         proof: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
         let pages = launched.launch_spec.pages.filter(|_| self.filter != FilterKind::Off);

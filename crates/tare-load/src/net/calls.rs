@@ -11,8 +11,8 @@ use tare_io::{DurationNs, Instant};
 use super::control::Control;
 use super::wire::{CALLED_BYTES, Greeting, Order, Purpose, parse_called};
 use crate::engine::{EngineConfig, Life, Stretch};
-use crate::run::LoadError;
-use crate::session::SliceReport;
+use crate::error::LoadError;
+use crate::slice_report::SliceReport;
 use crate::tally::Tally;
 
 pub struct CallsLane {

@@ -15,7 +15,7 @@ use tare_io::{DurationNs, Endpoint, SocketOptions};
 
 use super::wire::{ASK, COUNT_BYTES, Count, Greeting};
 use crate::engine::EngineConfig;
-use crate::run::LoadError;
+use crate::error::LoadError;
 
 /// A blocking connection to an endpoint, greeted.
 pub struct Control {

@@ -19,9 +19,9 @@ use super::content::{Checker, content};
 use super::control::{Control, address, connect, descriptors, lost, no_connection};
 use super::wire::{self, Count, GO, GREETING_BYTES, Greeting, Purpose, REPLY, STOP};
 use crate::engine::{EngineConfig, Life, Stretch};
+use crate::error::LoadError;
 use crate::pacer::Pacer;
-use crate::run::LoadError;
-use crate::session::SliceReport;
+use crate::slice_report::SliceReport;
 use crate::tally::Tally;
 
 /// One worker's connections of a stream.

@@ -47,7 +47,7 @@ impl Launch for RealLaunch {
     type Meter = RealMeter;
 
     fn address(&self) -> SocketAddr {
-        self.launched.launch_spec.address
+        self.launched.address()
     }
 
     fn started(&self) -> Instant {
@@ -59,19 +59,19 @@ impl Launch for RealLaunch {
     }
 
     fn wait_until_listening(&mut self) -> Result<(), RunError> {
-        Ok(self.launched.server.wait_until_listening(&self.context.stop)?)
+        Ok(self.launched.wait_until_listening(&self.context.stop)?)
     }
 
     fn not_yet(&mut self, limit: Instant) -> Result<(), RunError> {
-        Ok(self.launched.server.not_yet(limit)?)
+        Ok(self.launched.not_yet(limit)?)
     }
 
     fn is_alive(&self) -> bool {
-        self.launched.server.is_alive()
+        self.launched.is_alive()
     }
 
     fn how_it_ended(&mut self) -> Option<String> {
-        self.launched.server.how_it_ended()
+        self.launched.how_it_ended()
     }
 
     fn place_gone(&self) -> Option<RunError> {
@@ -81,8 +81,9 @@ impl Launch for RealLaunch {
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), RunError> {
         let LaunchNeeds { state, server_cpus, .. } = self.context.as_ref();
         let mut context = ProofContext { path, asker, state, cpus: server_cpus };
-        for layer in &self.layers {
-            let proof = layers::kind(layer).begin_proof(&self.launched, &mut context)?;
+        for (at, layer) in self.layers.iter().enumerate() {
+            let hop = self.launched.hop(at).map(|hop| &hop.launch_spec);
+            let proof = layers::kind(layer).begin_proof(&self.launched, hop, &mut context)?;
             self.proofs.extend(proof);
         }
         self.call_ns = self.proofs.iter().find_map(|proof| proof.call_ns());
@@ -103,7 +104,7 @@ impl Launch for RealLaunch {
     }
 
     fn logged(&self) -> (u64, u64) {
-        self.launched.server.logged()
+        self.launched.logged()
     }
 
     fn meter(&self) -> RealMeter {
@@ -111,11 +112,11 @@ impl Launch for RealLaunch {
     }
 
     fn ask_to_stop(&mut self) {
-        self.launched.server.ask_to_stop();
+        self.launched.ask_to_stop();
     }
 
     fn stop(&mut self) {
-        self.launched.server.stop();
+        self.launched.stop();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
 use crate::load::outputs::FormFiles;
 use crate::load::plan::random_seed;
+use crate::load::url_list;
 use crate::run::RunOptions;
 use crate::run::begin::run_new;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
@@ -44,6 +45,15 @@ pub struct Compare {
     /// to http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
     launch: Vec<String>,
+    /// Connect to this Unix socket for the variant; the URL gives the host name and path; repeatable
+    #[arg(long, value_name = "NAME=PATH")]
+    unix_socket: Vec<String>,
+    /// Request the paths in this file in turn, one per line, instead of the paths of the URLs
+    #[arg(long, value_name = "FILE")]
+    urls: Option<PathBuf>,
+    /// With --urls: request them in random order
+    #[arg(long, requires = "urls")]
+    random_order: bool,
     /// Time limit for a server's first good reply
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     ready_within: DurationNs,
@@ -203,6 +213,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
     variants.iter_mut().take(1).for_each(|first| first.baseline = true);
     let mut load = args.load.spec().absolute(std::path::Path::new(""));
     load.headers = share_headers(&load.headers, &mut variants);
+    (load.paths, load.random_order) = (paths(args)?, args.random_order);
     let (load_cpus, server_cpus) =
         divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
@@ -268,10 +279,26 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             }
         }
     }
+    for text in &args.unix_socket {
+        let (name, path) = text.split_once('=').unwrap_or_default();
+        let Some(variant) = variants.iter_mut().find(|variant| variant.name == name) else {
+            let allowed = "write NAME=PATH with the name of a variant, for example a=/run/a.sock";
+            return Err(Failure::flag("--unix-socket", text, allowed));
+        };
+        variant.unix_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    }
     // The first that was typed is the baseline, whether by its URL or by --launch.
     let at = |variant: &Variant| args.typed.iter().position(|name| *name == variant.name);
     variants.sort_by_key(|variant| at(variant).unwrap_or(usize::MAX));
     Ok(variants)
+}
+
+/// What --urls lists; the servers are the variants'.
+fn paths(args: &Compare) -> Result<Vec<String>, Failure> {
+    let Some(file) = &args.urls else { return Ok(Vec::new()) };
+    let any = url_list::parse("http://localhost/", "--urls")?;
+    let urls = url_list::read(file, Some(&any))?;
+    Ok(urls.into_iter().map(|url| url.target).collect())
 }
 
 fn name_and_url(text: &str) -> (&str, &str) {

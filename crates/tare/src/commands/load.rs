@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use tare_io::files::read_input;
 use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
@@ -25,6 +24,7 @@ use crate::load::interrupt;
 use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::{random_seed, resolve};
+use crate::load::url_list;
 
 /// Put load on one server, and report how it performed
 ///
@@ -82,7 +82,11 @@ pub struct Load {
 }
 
 pub fn run(args: &Load) -> Result<(), Failure> {
-    let urls = urls(args)?;
+    let base = args.url.as_deref().map(|text| url_list::parse(text, "URL")).transpose()?;
+    let urls = match &args.urls {
+        Some(path) => url_list::read(path, base.as_ref())?,
+        None => base.into_iter().collect(),
+    };
     let plan = plan(args, &urls)?;
     let mut outputs = Outputs::create(args)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -256,52 +260,6 @@ const NO_END: DurationNs = DurationNs::from_secs(366 * 86_400);
 fn tick(interval: DurationNs) -> DurationNs {
     let ticks = interval.as_ns().div_ceil(TICK_MAX.as_ns());
     DurationNs::from_ns(interval.as_ns() / ticks.max(1))
-}
-
-const URLS_MAX_BYTES: u64 = 16 << 20;
-/// Each is a request, kept for as long as the program runs.
-const URLS_MAX: usize = 200_000;
-
-fn urls(args: &Load) -> Result<Vec<Url>, Failure> {
-    let parse = |text: &str, from: &str| {
-        Url::parse(text).map_err(|why| Failure::Usage(format!("{from} '{text}': {why}")))
-    };
-    let base = args.url.as_deref().map(|text| parse(text, "URL")).transpose()?;
-    let Some(path) = &args.urls else { return Ok(base.into_iter().collect()) };
-    let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
-    let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8 text".into()))?;
-    let mut urls: Vec<Url> = Vec::new();
-    // Some editors begin a file with a byte order mark.
-    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let from = format!("--urls {}:{}", path.display(), at + 1);
-        if urls.len() == URLS_MAX {
-            return Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs")));
-        }
-        let url = match (line.starts_with('/'), urls.first().or(base.as_ref())) {
-            (true, Some(server)) => Url { target: line.to_owned(), ..server.clone() },
-            (true, None) => {
-                let why = "a path needs a server: give a URL too, or start with a whole one";
-                return Err(Failure::Usage(format!("{from} '{line}': {why}")));
-            }
-            (false, _) => parse(line, &from)?,
-        };
-        if let Some(first) = urls.first()
-            && (&first.host, first.port, first.tls) != (&url.host, url.port, url.tls)
-        {
-            let why = format!("is on another server than {}", first.host_header());
-            return Err(Failure::Usage(format!("{from} '{line}': {why}")));
-        }
-        urls.push(url);
-    }
-    if urls.is_empty() {
-        return Err(Failure::Usage(format!("--urls {}: there is no URL in it", path.display())));
-    }
-    Ok(urls)
 }
 
 fn interval(text: &str) -> Result<DurationNs, String> {

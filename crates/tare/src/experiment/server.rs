@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::{self, DeserializeSeed, EnumAccess, MapAccess, Unexpected, VariantAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,10 +26,12 @@ pub(super) struct Table {
     kinds: Vec<ServerSpec>,
     /// Where it answers; of a server without anything above: where it is up already.
     pub url: Option<String>,
+    /// With such a URL: where it answers instead.
+    pub unix_socket: Option<PathBuf>,
 }
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-const OWN_KEYS: [&str; 5] = ["command", "env", "ready_within", "access_log", "url"];
+const OWN_KEYS: [&str; 6] = ["command", "env", "ready_within", "access_log", "url", "unix_socket"];
 
 pub(super) fn spec(
     name: &str,
@@ -92,6 +95,7 @@ impl<'de> Deserialize<'de> for Table {
                         }
                         "access_log" => table.access_log = Some(map.next_value()?),
                         "url" => table.url = Some(map.next_value()?),
+                        "unix_socket" => table.unix_socket = Some(map.next_value()?),
                         kind if ServerSpec::KINDS.contains(&kind) => {
                             let entry = Entry { key: kind, map: &mut map };
                             table.kinds.push(ServerSpec::deserialize(entry)?);

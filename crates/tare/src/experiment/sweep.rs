@@ -51,6 +51,9 @@ const KEYS: [(&str, Put); 8] = [
     }),
     ("url_length", |plan, value| {
         let length = value.whole()? as usize;
+        if !plan.load.paths.is_empty() {
+            return Err("the paths that are requested are given by load.paths".into());
+        }
         plan.variants.iter_mut().try_for_each(|variant| lengthen(&mut variant.url, length))
     }),
     ("message_bytes", |plan, value| {

@@ -128,7 +128,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, outside: Outside<'a>) -> Result<Runner<'a, R
 /// name's addresses answers.
 fn addresses(plan: &Plan) -> Result<Vec<Option<SocketAddr>>, Failure> {
     let all = plan.variants.iter().map(|variant| {
-        if variant.url.contains("{port}") {
+        if variant.url.contains("{port}") || variant.unix_socket.is_some() {
             return Ok(None);
         }
         let url = variant.url(1)?;

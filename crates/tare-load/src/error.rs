@@ -1,0 +1,22 @@
+//! What can go wrong with load.
+
+use tare_io::SetupError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// Not one connection could be opened.
+    #[error("cannot connect to {endpoint}: {why}")]
+    NoConnection { endpoint: String, why: String },
+    /// An endpoint of `tare net` that was there, and fell silent.
+    #[error("{endpoint}: {why}")]
+    EndpointLost { endpoint: String, why: String },
+    #[error("{pieces} pieces of the stream did not hold what was sent")]
+    WrongContent { pieces: u64 },
+    /// A call that does not work where it is made.
+    #[error("{call}: {why}")]
+    Call { call: &'static str, why: String },
+    #[error("a load worker ended unexpectedly; this is a bug in tare")]
+    WorkerLost,
+}
