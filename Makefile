@@ -81,7 +81,9 @@ setup-bench:
 	@scripts/install-packages $(BENCH_PACKAGES)
 
 test: setup filters agent
-	cargo test --workspace --locked
+	rm -f target/skips
+	TARE_SKIPS=$(CURDIR)/target/skips cargo test --workspace --locked
+	scripts/check-skips target/skips
 
 lint: setup-run
 	cargo fmt --all --check

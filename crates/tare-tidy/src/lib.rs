@@ -9,6 +9,7 @@
 pub mod arrows;
 pub mod circles;
 pub mod dependencies;
+pub mod skips;
 pub mod sources;
 
 use std::path::{Path, PathBuf};

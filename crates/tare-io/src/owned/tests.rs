@@ -1,3 +1,5 @@
+use tare_tidy::skips::not_run;
+
 use super::*;
 
 fn folder(name: &str) -> PathBuf {
@@ -32,7 +34,7 @@ fn a_folder_that_a_list_opens_to_somebody_is_refused() {
     }
     let flags = rustix::fs::XattrFlags::empty();
     if rustix::fs::setxattr(&path, ACCESS_LIST, &list, flags).is_err() {
-        eprintln!("not run: the file system of {} has no access control lists", path.display());
+        not_run(&format!("the file system of {} has no access control lists", path.display()));
         return;
     }
     let refused = check(&path).unwrap_err().to_string();

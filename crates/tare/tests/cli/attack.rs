@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tare_io::process::{is_root, signal};
+use tare_tidy::skips::not_run;
 
 use crate::runs::{BRIEF, Desk, launches};
 use crate::util::{Folder, Temporary, ran, str};
@@ -22,7 +23,7 @@ impl Attacker {
     /// `None` where this is not root, who alone can be two users.
     fn new(name: &str) -> Option<Self> {
         if !is_root() {
-            println!("not run: a second user needs root");
+            not_run("a second user needs root");
             return None;
         }
         let folder = Folder::new(name);

@@ -3,6 +3,7 @@
 use tare_model::Metric;
 use tare_report::run::RunReport;
 use tare_stats::Verdict;
+use tare_tidy::skips::not_run;
 
 use crate::runs::{BRIEF, Desk, asked, guard, launches, no_guard, read};
 use crate::util::{Server, str};
@@ -232,7 +233,7 @@ fn a_full_disk_stops_a_run_and_keeps_what_was_measured() {
         .args(["-t", "tmpfs", "-o", "size=18m", "tmpfs", str(&disk)])
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        eprintln!("not run: needs root to mount a small disk");
+        not_run("needs root to mount a small disk");
         return;
     }
     let store = disk.join("tare.db");

@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 
 use tare_io::process::is_root;
+use tare_tidy::skips::not_run;
 
 use crate::runs::{BRIEF, Desk, launches};
 use crate::util::{Folder, ran};
@@ -41,7 +42,7 @@ fn a_server_that_goes_into_the_background_is_told_so_and_ended() {
 #[test]
 fn without_control_groups_too() {
     if !is_root() {
-        println!("not run: another user needs root");
+        not_run("another user needs root");
         return;
     }
     let folder = Folder::new("daemon-nobody");

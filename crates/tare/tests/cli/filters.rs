@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use tare_io::DurationNs;
 use tare_io::process::{Watched, signal};
 use tare_lab::filters::shared::SharedMemory;
+use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
 use crate::util::{Ran, ran, str};
@@ -56,7 +57,7 @@ pub fn compile(desk: &Desk, name: &str, source: &str, more: &[&str]) -> PathBuf 
 pub fn has_protection_keys() -> bool {
     let has = std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" ospke"));
     if !has {
-        println!("not run: this CPU has no protection keys, or the kernel does not use them");
+        not_run("this CPU has no protection keys, or the kernel does not use them");
     }
     has
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_report::load::guards::Severity;
 use tare_report::run::{RunGuard, RunReport};
 use tare_stats::Verdict;
+use tare_tidy::skips::not_run;
 
 use crate::runs::{BRIEF, Desk, asked, guard, launches, no_guard, read};
 use crate::util::str;
@@ -214,7 +215,7 @@ fn a_server_under_a_cpu_quota() {
     let quota = format!("{group}/cpu.cfs_quota_us");
     if std::fs::create_dir(&group).is_err() || std::fs::write(&quota, "5000").is_err() {
         let _ = std::fs::remove_dir(&group);
-        eprintln!("not run: needs root and the cpu controller of control groups version 1");
+        not_run("needs root and the cpu controller of control groups version 1");
         return;
     }
     let desk = Desk::new("quota");
@@ -280,7 +281,7 @@ fn sessions_that_are_not_resumed_though_asked() {
 fn in_namespace(desk: &Desk, setup: &str, args: &[&str]) -> Option<RunReport> {
     let probe = Command::new("unshare").args(["-n", "true"]).status();
     if !probe.is_ok_and(|status| status.success()) {
-        eprintln!("not run: needs root for a network namespace");
+        not_run("needs root for a network namespace");
         return None;
     }
     let mut command = Command::new("unshare");

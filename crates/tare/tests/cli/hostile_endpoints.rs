@@ -9,6 +9,7 @@ use std::time::Duration;
 use tare_io::process::{Watched, is_root, signal};
 use tare_io::{DurationNs, SocketOptions};
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
 use crate::util::{Folder, str, tare};
@@ -154,7 +155,7 @@ fn a_sweep_ends_in_its_first_round_when_its_time_is_over() {
 #[test]
 fn ctrl_c_is_heeded_while_a_name_is_looked_up() {
     if !is_root() {
-        println!("not run: a name server of its own needs root");
+        not_run("a name server of its own needs root");
         return;
     }
     let folder = Folder::new("hostile-names");

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, is_root};
+use tare_tidy::skips::not_run;
 
 use crate::hostile::{Flood, PEAK_KB_MAX};
 use crate::runs::{BRIEF, Desk, launches, read};
@@ -293,7 +294,7 @@ fn a_sparse_log_is_not_read_for_hours() {
 #[test]
 fn a_store_that_may_only_be_read_is_reported() {
     if !is_root() {
-        println!("not run: a mount that is read-only needs root");
+        not_run("a mount that is read-only needs root");
         return;
     }
     let desk = Desk::new("hostile-read-only");
