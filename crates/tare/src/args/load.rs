@@ -28,7 +28,7 @@ pub struct LoadArgs {
     /// Open loop: Poisson arrivals, as from independent users
     #[arg(long)]
     poisson: bool,
-    /// Open loop: open up to this many connections when all are busy; default: no more than -c
+    /// Open loop: when all connections are busy, open more, up to this many; default: -c
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
     /// Open a new connection for each request; latency then includes connecting

@@ -100,7 +100,7 @@ pub struct Choices {
     /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Metrics to resolve: throughput, p50, p99, cpu, … (to list all, pass an invalid name);
+    /// Metrics to resolve: throughput, p50, p99, cpu, … (an invalid name lists them all);
     /// default: throughput, or p50 with --rate
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Metric::parse)]
     metric: Vec<Metric>,
@@ -117,7 +117,7 @@ pub struct Choices {
     /// the slices show; default: 3s
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     sustained: Option<DurationNs>,
-    /// No sustained load: effects that take longer than a slice are then missed
+    /// No sustained load; effects longer than a slice are then missed
     #[arg(long, conflicts_with = "sustained")]
     no_sustained: bool,
     /// Measure cold servers: count only the first load of each launch, given as a time (200ms) or

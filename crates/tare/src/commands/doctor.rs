@@ -42,7 +42,7 @@ pub struct Doctor {
     /// Measure the noise floor: identical servers against each other, tare's own and nginx
     #[arg(long)]
     noise: bool,
-    /// With --noise: time for each server
+    /// With --noise: time for each kind of server
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration,
           requires = "noise")]
     time: DurationNs,

@@ -13,7 +13,7 @@ use tare_model::filters::{FilterKind, FilterSpec};
 
 use crate::failure::Failure;
 
-/// URL filters: what a call costs, what they answer, and the controller of their shared memory
+/// Measure and query URL filters, and control their shared memory
 ///
 /// Example: tare filter bench library wasm lua
 #[derive(Args)]

@@ -32,7 +32,7 @@ pub struct Import {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Variant name: once for all files, or once for each; files with the same name are
-    /// repetitions, and if headings name several variants in a file it becomes their prefix.
+    /// repetitions; if headings name several variants in a file, it becomes their prefix.
     /// Default: headings, or the name of the file
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Import {
     /// Variant to compare the others with; default: the first
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Show what was recognized in which lines, and the audit; store nothing
+    /// Show what was recognised in which lines, and the audit; store nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

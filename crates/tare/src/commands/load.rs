@@ -26,7 +26,7 @@ use crate::load::outputs::{Output, print};
 use crate::load::plan::{random_seed, resolve};
 use crate::load::url_list;
 
-/// Put load on one server, and report how it performed
+/// Put load on one server and report its throughput and latency
 ///
 /// Closed loop by default: each connection sends its next request after the reply. With --rate or
 /// --stages the loop is open: requests are due at fixed times, none is skipped, and latency counts

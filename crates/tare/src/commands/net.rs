@@ -24,10 +24,10 @@ use crate::net::sizes::{size, sizes};
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
 ///
-/// The endpoint is tare net --serve on the other side. Tests are tcp_rr (round trips; also
+/// Run tare net --serve on the other side as the endpoint. Tests are tcp_rr (round trips; also
 /// half of the mean, as qperf reports it), tcp_crr (connect, request, close), tcp_stream,
 /// tcp_stream_reverse (bandwidth, counted by the receiver), udp_rr and udp_stream (with losses).
-/// What arrives is compared with what was sent.
+/// The contents of everything received are verified.
 ///
 /// Example: tare net 10.0.0.2 tcp_rr tcp_stream -m 1:256K:*64
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub struct Net {
     /// Size of replies; default: the size of the message (always, over UDP)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     reply: Option<u32>,
-    /// Connections, or sockets over UDP
+    /// Connections; over UDP, sockets
     #[arg(short, long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
@@ -107,7 +107,7 @@ pub struct Net {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration,
           requires = "serve")]
     delay: DurationNs,
-    /// With --serve: lose this share (0 to 1) of datagrams, for testing
+    /// With --serve: drop this share (0 to 1) of datagrams, for testing
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
           requires = "serve")]
     loss: f64,

@@ -231,23 +231,23 @@ tare qperf [FLAGS]                 the server
 tare qperf HOST [FLAGS] TEST...    tests against it
 
 Tests: tcp_bw tcp_lat udp_bw udp_lat conf quit
-Flags hold for the tests after them:
+Flags apply to the tests after them (defaults in parentheses):
   -lp PORT        the server's port (19765)
   -la ADDRESS     the server's address: 127.0.0.1 (default), 0.0.0.0 or :: for all
-  --token TEXT    with it, clients on other machines may end the server (quit)
-  -ip PORT        the port that tests use; the server opens it
+  --token TEXT    lets clients on other machines stop the server (quit) with the same token
+  -ip PORT        the port for test data; the server opens it
   -m SIZE         message size: 64, 4K (4,096), 4k (4,000)
   -t TIME         seconds, or with m, h, d (2)
   -oo VAR:FIRST:LAST:STEP
                   repeat over msg_size, time or sock_buf_size; *N multiplies; loops nest
   -vu -vs -vt -v  show what was set; statistics; the time; all of them
   -uu -ub -e N    unscaled units; bits; digits
-  -sb SIZE        this side's socket buffers (for the other's, start the server with it)
-  -ca CPU         this side's CPU
+  -sb SIZE        this side's socket buffers (for the server's, start it with -sb)
+  -ca CPU         pins this side to this CPU
   -f1             the other side sends (tcp_bw)
-  -to TIME        time limit of replies
-Both sides are tare qperf; the original's protocol is not spoken.
-latency is half of the mean round trip; tare net has the whole, percentiles and intervals.
+  -to TIME        reply timeout
+Both sides must be tare qperf; it does not speak the original's protocol.
+latency is half of the mean round trip; tare net reports full round trips and percentiles.
 
 Example: tare qperf 10.0.0.2 -lp 4000 -ip 4001 -oo msg_size:1:256K:*64 -vu tcp_bw tcp_lat
 ";

@@ -138,7 +138,8 @@ struct HabitArgs {
     /// Requests cost more for this long after a rest: 10ms:20us
     #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("idle-slow", text))]
     idle_slow: Option<Habit>,
-    /// Requests cost more in the first part of every period, which begins with load: 20ms:5ms:10us
+    /// Requests cost more in the first part of every period; periods start with the load:
+    /// 20ms:5ms:10us
     #[arg(long, value_name = "EVERY:SLOW:COST",
           value_parser = |text: &str| Habit::parse("period", text))]
     period: Option<Habit>,

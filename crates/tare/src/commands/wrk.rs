@@ -29,8 +29,8 @@ use crate::load::plan::{random_seed, resolve};
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
 /// No sample is corrected or invented: latency is what each request took, with -R from the moment
-/// it was due. Problems that wrk would not report go to standard error. Invoked through a link
-/// named wrk or wrk2, tare runs this command.
+/// it was due. Problems that wrk does not report are printed to standard error. Invoked through a
+/// link named wrk or wrk2, tare runs this command.
 ///
 /// Example: tare wrk -t2 -c100 -d30s --latency http://127.0.0.1:8080/
 #[derive(Args)]

@@ -83,7 +83,7 @@ pub struct FormFiles {
     /// Write the report as CSV to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the report as one HTML file with pictures, or to standard output with -
+    /// Write the report as one HTML file with charts, or to standard output with -
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -25,7 +25,7 @@ pub struct Ask {
     /// Prefix of accepted URLs
     #[arg(long, default_value = "/aaaa")]
     prefix: String,
-    /// Shared memory of a running controller (filters shm and ebpf); default: one of its own
+    /// Shared memory of a running controller (filters shm and ebpf); default: a new one
     #[arg(long, value_name = "NAME")]
     shm: Option<String>,
     /// URLs to ask about

@@ -28,16 +28,16 @@ use crate::load::plan::random_seed;
 use crate::run::choices::percent;
 use crate::run::places::{divide_cpus, journal_folder};
 
-/// Nanoseconds per call for accepted and for refused URLs, without a server
+/// Measure nanoseconds per call for accepted and refused URLs, without a server
 ///
-/// Each round starts a process for every filter, and calls them in short slices in random order;
-/// each URL must get its answer, and the filter's counters must agree.
+/// Each round starts a process for every filter and calls the filters in short slices, in random
+/// order; each URL must get the correct answer, and the filter's counters must agree.
 ///
 /// Example: tare filter bench library wasm lua --url-length 100
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Bench {
-    /// Filters, or paths of libraries with the plug-in interface; default: all of tare's
+    /// Filters, or paths of libraries with the plug-in interface; default: all built-in filters
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
     /// Prefix of accepted URLs

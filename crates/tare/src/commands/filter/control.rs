@@ -20,7 +20,7 @@ use crate::load::interrupt;
 use crate::load::outputs::{print, tell};
 use crate::run::places::journal_folder;
 
-/// Make the shared memory of the filters shm and ebpf, and control them through it
+/// Create the shared memory of the filters shm and ebpf, and control them through it
 ///
 /// Start it before nginx. Every second it prints how many URLs were accepted and refused; type a
 /// line to change the prefix. It removes the memory when it ends (Ctrl-C).
