@@ -118,6 +118,31 @@ struct HopContext {
     folder: PathBuf,
 }
 
+impl VariantSlot {
+    /// Layers that are processes, from the server's side on: each stands before what is there.
+    fn start_hops(&self, launched: &mut Launched, connections: u32) -> Result<(), LabError> {
+        for hop in self.hops.iter().rev() {
+            let context = LaunchContext {
+                folder: &hop.folder,
+                our_programs: true,
+                ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                ports: Ports::Kernel,
+                root: process::is_root(),
+                files: Default::default(),
+                connections,
+                fixed: None,
+                layers: &[],
+                layers_taken: Default::default(),
+            };
+            let kind = layers::kind(&self.placed.layers[hop.layer]);
+            let Some(launch_spec) = kind.hop(&context, launched.address())? else { continue };
+            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
+            launched.add_hop(Hop { layer: hop.layer, launch_spec, server });
+        }
+        Ok(())
+    }
+}
+
 /// A process for good: numbers are used again.
 fn born(pid: u32) -> (u32, u64) {
     (pid, Stat::of(pid).map_or(0, |stat| stat.started_ticks))
@@ -370,25 +395,7 @@ impl Lab {
                 Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, cgroup)?))
             }
         })?;
-        // From the server's side on: each stands before what is there already.
-        for hop in slot.hops.iter().rev() {
-            let context = LaunchContext {
-                folder: &hop.folder,
-                our_programs: true,
-                ip: localhost,
-                ports: Ports::Kernel,
-                root: process::is_root(),
-                files: Default::default(),
-                connections: self.connections,
-                fixed: None,
-                layers: &[],
-                layers_taken: Default::default(),
-            };
-            let kind = layers::kind(&slot.placed.layers[hop.layer]);
-            let Some(launch_spec) = kind.hop(&context, launched.address())? else { continue };
-            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
-            launched.add_hop(Hop { layer: hop.layer, launch_spec, server });
-        }
+        slot.start_hops(&mut launched, self.connections)?;
         Ok(Some(launched))
     }
 

@@ -36,7 +36,7 @@ pub trait LayerKind {
         false
     }
 
-    /// The process that stands before what listens at `to`, where the layer is one ([`LayerKind::is_hop`]).
+    /// The process that stands before what listens at `to`, where the layer is one.
     fn hop(
         &self,
         _context: &LaunchContext<'_>,

@@ -210,7 +210,7 @@ fn write_ends(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     }
     let busy = percent(report.client.busiest_worker_share);
     let mut text = match report.client.cpu_ns_per_request {
-        Some(ns) => format!("{} CPU a request, busiest thread {busy} busy", duration(ns as u64)),
+        Some(ns) => format!("{} CPU per request, busiest thread {busy} busy", duration(ns as u64)),
         None => format!("busiest thread {busy} busy, polling for due times included"),
     };
     if let Some(linger) = report.asked.reap_linger_ns {
@@ -288,7 +288,7 @@ closed loop, 20 kept connections, 1 thread on io_uring, seed 42
   statuses     200: 20,000
   errors       1 reset: connection reset by peer
   unfinished   20 at the end: 20 answered later, the oldest after 1.30ms
-  client       5.50µs CPU a request, busiest thread 5.50 % busy; replies reaped in batches, 50.0µs late at most
+  client       5.50µs CPU per request, busiest thread 5.50 % busy; replies reaped in batches, 50.0µs late at most
 
   warning errors: 1 request failed (< 0.01 %)
   warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; they were reopened (nginx: keepalive_requests)

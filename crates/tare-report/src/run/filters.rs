@@ -57,7 +57,7 @@ fn call_ns(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
     value(evidence, variant, Metric::FilterCall)
 }
 
-/// Whether a filter's CPU a request is what its call and nginx's handling of a module add up to.
+/// Whether a filter's CPU per request is what its call and nginx's handling of a module add up to.
 /// The handling is what `identity` costs, where there is such a variant.
 pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let is_identity = |v: &usize| evidence.plan.variants[*v].filter_name() == Some("identity");
@@ -74,7 +74,7 @@ pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             return None;
         }
         let text = format!(
-            "it takes {} to {} more CPU a request than {}, where its calls alone would take {}: \
+            "it takes {} to {} more CPU per request than {}, where its calls alone would take {}: \
              something else than the call is in what was measured",
             signed_duration(measured.lower),
             signed_duration(measured.upper),
@@ -86,7 +86,7 @@ pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     found().into_iter().collect()
 }
 
-/// CPU a request beyond the reference's, in nanoseconds.
+/// CPU per request beyond the reference's, in nanoseconds.
 fn measured_ns(
     evidence: &Evidence<'_>,
     variant: usize,

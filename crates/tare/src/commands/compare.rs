@@ -45,7 +45,8 @@ pub struct Compare {
     /// to http://127.0.0.1:{port}/
     #[arg(long, value_name = "NAME=COMMAND")]
     launch: Vec<String>,
-    /// Connect to this Unix socket for the variant; the URL gives the host name and path; repeatable
+    /// Connect to this Unix socket for the variant, whose URL gives the host name and path;
+    /// repeatable
     #[arg(long, value_name = "NAME=PATH")]
     unix_socket: Vec<String>,
     /// Request the paths in this file in turn, one per line, instead of the paths of the URLs
@@ -296,9 +297,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
 /// What --urls lists; the servers are the variants'.
 fn paths(args: &Compare) -> Result<Vec<String>, Failure> {
     let Some(file) = &args.urls else { return Ok(Vec::new()) };
-    let any = url_list::parse("http://localhost/", "--urls")?;
-    let urls = url_list::read(file, Some(&any))?;
-    Ok(urls.into_iter().map(|url| url.target).collect())
+    url_list::paths(file)
 }
 
 fn name_and_url(text: &str) -> (&str, &str) {

@@ -13,27 +13,15 @@ const URLS_MAX: usize = 200_000;
 
 /// The file's URLs, all on one server; paths are on that of `base`, or of the first URL.
 pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
-    let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
-    let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8 text".into()))?;
     let mut urls: Vec<Url> = Vec::new();
-    // Some editors begin a file with a byte order mark.
-    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let from = format!("--urls {}:{}", path.display(), at + 1);
-        if urls.len() == URLS_MAX {
-            return Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs")));
-        }
+    for (from, line) in lines(path)? {
         let url = match (line.starts_with('/'), urls.first().or(base)) {
-            (true, Some(server)) => Url { target: line.to_owned(), ..server.clone() },
+            (true, Some(server)) => Url { target: line.clone(), ..server.clone() },
             (true, None) => {
                 let why = "a path needs a server: give a URL too, or start with a whole one";
                 return Err(Failure::Usage(format!("{from} '{line}': {why}")));
             }
-            (false, _) => parse(line, &from)?,
+            (false, _) => parse(&line, &from)?,
         };
         if let Some(first) = urls.first()
             && (&first.host, first.port, first.tls) != (&url.host, url.port, url.tls)
@@ -43,10 +31,36 @@ pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
         }
         urls.push(url);
     }
-    if urls.is_empty() {
-        return Err(Failure::Usage(format!("--urls {}: there is no URL in it", path.display())));
-    }
     Ok(urls)
+}
+
+/// The same of a file that has paths only.
+pub fn paths(path: &Path) -> Result<Vec<String>, Failure> {
+    let lines = lines(path)?.into_iter().map(|(from, line)| match line.starts_with('/') {
+        true => Ok(line),
+        false => {
+            let why = "write a path, such as /index.html: the servers are the variants'";
+            Err(Failure::Usage(format!("{from} '{line}': {why}")))
+        }
+    });
+    lines.collect()
+}
+
+/// The lines that say something, each with where it stands.
+fn lines(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
+    let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8 text".into()))?;
+    // Some editors begin a file with a byte order mark.
+    let all = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();
+    let all = all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let at = |at: usize| format!("--urls {}:{}", path.display(), at + 1);
+    let lines: Vec<_> = all.map(|(number, line)| (at(number), line.to_owned())).collect();
+    match lines.get(URLS_MAX) {
+        Some((from, _)) => Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs"))),
+        None if lines.is_empty() => Err(cannot("there is no URL in it".into())),
+        None => Ok(lines),
+    }
 }
 
 pub fn parse(text: &str, from: &str) -> Result<Url, Failure> {

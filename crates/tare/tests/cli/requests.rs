@@ -9,7 +9,7 @@ use crate::util::str;
 #[test]
 fn paths_of_a_file_are_requested_in_turn() {
     let desk = Desk::new("requests-paths");
-    let file = desk.file("paths.txt", "# two pages\n/one\nhttp://elsewhere/two?x=1\n");
+    let file = desk.file("paths.txt", "# two pages\n/one\n/two?x=1\n");
     let log = desk.folder.file("log");
     let tare = env!("CARGO_BIN_EXE_tare");
     // A server that writes down what it is asked for.
@@ -51,6 +51,8 @@ fn lists_that_cannot_be_requested_are_refused() {
     let [a, b] = launches("", "");
     let empty = desk.file("empty.txt", "# nothing\n");
     desk.tare(&["compare", &a, &b, "--urls", str(&empty)]).fails(2, "there is no URL in it");
+    let whole = desk.file("whole.txt", "/x\nhttp://h/y\n");
+    desk.tare(&["compare", &a, &b, "--urls", str(&whole)]).fails(2, "whole.txt:2 'http://h/y'");
     let many = desk.file("many.txt", &"/x\n".repeat(1001));
     desk.tare(&["compare", &a, &b, "--urls", str(&many)]).fails(2, "1000 are allowed");
     desk.tare(&["compare", &a, &b, "--random-order"]).fails(2, "--urls");
