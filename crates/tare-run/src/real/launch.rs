@@ -81,7 +81,10 @@ impl Launch for RealLaunch {
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), RunError> {
         let LaunchNeeds { state, server_cpus, .. } = self.context.as_ref();
         let mut context = ProofContext { path, asker, state, cpus: server_cpus };
-        for (at, layer) in self.layers.iter().enumerate() {
+        let mut layers: Vec<(usize, &LayerSpec)> = self.layers.iter().enumerate().collect();
+        // What others ask for their proofs passes through processes too: these count from then on.
+        layers.sort_by_key(|(_, layer)| layers::kind(layer).is_hop());
+        for (at, layer) in layers {
             let hop = self.launched.hop(at).map(|hop| &hop.launch_spec);
             let proof = layers::kind(layer).begin_proof(&self.launched, hop, &mut context)?;
             self.proofs.extend(proof);

@@ -38,6 +38,25 @@ fn a_proxy_is_in_the_path_and_paid_for() {
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
+/// A filter's proof asks through the proxy, which must not count that as load.
+#[test]
+fn a_proxy_and_a_filter_are_both_proven() {
+    let desk = Desk::new("layers-both");
+    let filter = "{ filter = \"library\", prefix = \"/aaaa\" }";
+    let proxy = "{ proxy = \"haproxy\" }";
+    for layers in [format!("[{proxy}, {filter}]"), format!("[{filter}, {proxy}]")] {
+        let toml = experiment(&layers, "").replace("target = {}", "nginx = {}");
+        let toml = toml.replace("[load]\n", "[load]\npath = \"/aaaa\"\n");
+        let file = desk.file("both.toml", &toml);
+        let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).success();
+        let story = ran.story();
+        let report = read(ran);
+        let proofs = report.variants[1].proofs.join("; ");
+        assert!(proofs.contains("passed through it") && proofs.contains("refused"), "{story}");
+        assert!(report.guards.iter().all(|guard| guard.code != "not-proven"), "{story}");
+    }
+}
+
 #[test]
 fn what_no_layer_can_be_is_refused() {
     let desk = Desk::new("layers-mistakes");
