@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::launch_spec::{CountPage, CountSource};
+use crate::log_file;
 use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -15,6 +16,14 @@ pub fn read(source: &CountSource, server: &dyn Server) -> Option<u64> {
     match source {
         CountSource::Page { address, path, page } => page.parse(&server.page(*address, path)?),
         CountSource::AccessLog(path) => server.lines(path),
+    }
+}
+
+/// The same of a process on this machine.
+pub fn read_here(source: &CountSource) -> Option<u64> {
+    match source {
+        CountSource::Page { address, path, page } => page.parse(&fetch(*address, path)?),
+        CountSource::AccessLog(path) => log_file::lines(path),
     }
 }
 

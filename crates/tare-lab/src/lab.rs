@@ -137,7 +137,8 @@ impl VariantSlot {
             let kind = layers::kind(&self.placed.layers[hop.layer]);
             let Some(launch_spec) = kind.hop(&context, launched.address())? else { continue };
             let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
-            launched.add_hop(Hop { layer: hop.layer, launch_spec, server });
+            let name = self.placed.layers[hop.layer].facts().name();
+            launched.add_hop(Hop { name, layer: hop.layer, launch_spec, server });
         }
         Ok(())
     }
@@ -458,14 +459,20 @@ impl Lab {
         if up.iter().any(|instance| instance.has_helpers_unseen()) {
             return;
         }
-        let spared: Vec<u32> = up.iter().flat_map(|instance| instance.processes()).collect();
+        let spared = || -> Vec<u32> { up.iter().flat_map(|i| i.processes()).collect() };
+        let mut tried: Vec<(u32, u64)> = Vec::new();
         // Whose parent was ended becomes an orphan by that: a daemon's workers.
         for _ in 0..GENERATIONS_MAX {
             let mut orphans = processes::children(std::process::id());
-            orphans.retain(|pid| !self.inherited.contains(&born(*pid)) && !spared.contains(pid));
+            let spared = spared();
+            // Another user's cannot be ended, by us or by trying again.
+            let is_left =
+                |pid: &u32| self.inherited.contains(&born(*pid)) || tried.contains(&born(*pid));
+            orphans.retain(|pid| !is_left(pid) && !spared.contains(pid));
             if orphans.is_empty() {
                 return;
             }
+            tried.extend(orphans.iter().copied().map(born));
             for pid in orphans {
                 if let Ok(watched) = Watched::new(pid) {
                     let _ = watched.signal(libc::SIGKILL);

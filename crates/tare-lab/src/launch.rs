@@ -34,14 +34,15 @@ pub struct Launched {
     readings: AtomicU64,
     /// Carries all that it sends and receives.
     link: Option<String>,
-    pub server: Box<dyn Server>,
-    /// Layers that are processes, from the client's side on.
+    /// Layers that are processes, from the client's side on: they end before the server.
     hops: Vec<Hop>,
+    pub server: Box<dyn Server>,
 }
 
 /// A layer's process.
 #[derive(Debug)]
 pub struct Hop {
+    pub name: String,
     /// Its layer's place among the variant's.
     pub layer: usize,
     pub launch_spec: LaunchSpec,
@@ -100,8 +101,11 @@ impl Launched {
 
     /// How the first of them that is not alive ended.
     pub fn how_it_ended(&mut self) -> Option<String> {
-        let dead = self.all_mut().find(|server| !server.is_alive());
-        dead.and_then(|server| server.how_it_ended())
+        if let Some(hop) = self.hops.iter_mut().find(|hop| !hop.server.is_alive()) {
+            let how = hop.server.how_it_ended().unwrap_or_default();
+            return Some(format!("its {} did: {how}", hop.name));
+        }
+        self.server.how_it_ended()
     }
 
     /// What they use, with the packets of the server's place.
@@ -116,7 +120,8 @@ impl Launched {
     }
 
     pub fn ask_to_stop(&mut self) {
-        self.all_mut().for_each(|server| server.ask_to_stop());
+        self.hops.iter_mut().for_each(|hop| hop.server.ask_to_stop());
+        self.server.ask_to_stop();
     }
 
     /// Ends them all, what is nearest to the client first.

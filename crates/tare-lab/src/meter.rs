@@ -174,6 +174,10 @@ impl Meter {
     /// waiting for one. Zeros where it has ended.
     pub fn threads(&self) -> Vec<[u64; 2]> {
         let of = |file: &File| read_schedstat(file).map_or([0, 0], |[cpu, delay, _]| [cpu, delay]);
+        if matches!(self.source, Source::Far(_)) {
+            // Its hops' threads alone would stand for all.
+            return Vec::new();
+        }
         let others = self.others.iter().flat_map(Self::threads);
         self.schedstats.iter().map(of).chain(others).collect()
     }

@@ -38,6 +38,8 @@ pub enum PlannedSource {
     Listed {
         requests: Arc<[FixedRequest]>,
         random: bool,
+        /// Where to begin, in order.
+        offset: usize,
     },
     /// Made by each worker in its own thread (a script's state cannot move between threads).
     Made(Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>),
@@ -87,9 +89,10 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
             let request = *request;
             Box::new(move || Box::new(request))
         }
-        PlannedSource::Listed { requests, random } => {
+        PlannedSource::Listed { requests, random, offset } => {
             let (requests, random, seed) = (requests.clone(), *random, plan.seed);
-            let start = requests.len() * index as usize / workers as usize;
+            let start = (offset + requests.len() * index as usize / workers as usize)
+                % requests.len().max(1);
             Box::new(move || match random {
                 true => {
                     let random = Random::stream(seed, "requests", u64::from(index));

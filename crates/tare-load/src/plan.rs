@@ -66,7 +66,8 @@ pub fn plan(
             let urls = spec.paths.iter().map(|path| Url { target: path.clone(), ..url.clone() });
             let requests: Result<Vec<FixedRequest>, PlanError> =
                 urls.map(|url| request(spec, &url)).collect();
-            PlannedSource::Listed { requests: requests?.into(), random: spec.random_order }
+            let requests = requests?.into();
+            PlannedSource::Listed { requests, random: spec.random_order, offset: 0 }
         }
     };
     let plan = plan_of(spec, endpoint, source, seed)?;

@@ -29,7 +29,7 @@ impl Found {
         let Self { window, ramp, warmup, warm } = self;
         // A warm-up that was asked for is as long as the run allows.
         let longest = plan.stop.max_time.max(*SLICE_LENGTHS.end());
-        let lengths = [window, ramp].into_iter().all(|time| time <= SLICE_LENGTHS.end());
+        let lengths = SLICE_LENGTHS.contains(window) && ramp <= SLICE_LENGTHS.end();
         let lengths = lengths && *warmup <= longest;
         let is_whole = warm.as_ref().is_none_or(|warm| warm.len() == plan.variants.len());
         // Longer than it may be, a warm-up is cut.

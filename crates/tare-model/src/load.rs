@@ -161,7 +161,8 @@ pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 pub const EXPECT_STATUS: &str = "2xx";
 
 /// Requests are made anew for each launch, and kept until the end.
-pub const PATHS_MAX: usize = 1000;
+pub const PATHS_MAX: usize = 200;
+const BODIES_MAX_BYTES: usize = 1 << 20;
 
 /// Which addresses of a name to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +250,17 @@ impl LoadSpec {
         }
         if self.paths.len() > PATHS_MAX {
             return usage(format!("{} paths; {PATHS_MAX} are allowed", self.paths.len()));
+        }
+        if !self.paths.is_empty() && self.body_file.is_some() {
+            return usage(
+                "paths: every request would have the body again: leave out body_file".into(),
+            );
+        }
+        let bodies = self.paths.len() * self.body.as_ref().map_or(0, String::len);
+        if bodies > BODIES_MAX_BYTES {
+            return usage(format!(
+                "paths: their bodies are {bodies} bytes together; {BODIES_MAX_BYTES} are allowed"
+            ));
         }
         let is_path = |path: &&String| {
             path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic() && c != '#')

@@ -44,6 +44,8 @@ pub struct Variant {
     pub optional: bool,
 }
 
+const LAYERS_MAX: usize = 8;
+
 impl Variant {
     /// With nothing between client and server, both on this machine.
     pub fn new(name: &str, url: &str, server: ServerSpec) -> Self {
@@ -106,6 +108,12 @@ impl Variant {
         }
         if !is_http && server.speaks_http() && self.server != ServerSpec::Up {
             return Err("load.test and load.call need a server of kind net".into());
+        }
+        if !is_http && self.unix_socket.is_some() {
+            return Err("unix_socket goes with HTTP, not with load.test and load.call".into());
+        }
+        if self.layers.len() > LAYERS_MAX {
+            return Err(Invalid(format!("{} layers; {LAYERS_MAX} are allowed", self.layers.len())));
         }
         server.check()?;
         if self.url.contains("{port}") && !server.listens_on_given_port() {

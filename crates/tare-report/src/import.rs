@@ -98,7 +98,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     // UnixBench counts loops, not requests.
     let loops = samples.iter().all(|sample| sample.tool == Tool::Unixbench);
     header.extend(columns.iter().map(|metric| match (metric, loops) {
-        (Metric::Throughput, true) => "a second".to_owned(),
+        (Metric::Throughput, true) => "per s".to_owned(),
         _ => metric.row().title.to_owned(),
     }));
     header.extend(has_index.then(|| "index".to_owned()));

@@ -106,18 +106,8 @@ pub fn render(report: &NetReport) -> String {
 }
 
 fn exchange_table(cells: &[&NetCell]) -> Table {
-    let words = [
-        "",
-        "message",
-        "round trip, mean",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "half",
-        "a second",
-    ];
+    let words =
+        ["", "message", "round trip, mean", "p50", "p90", "p99", "p99.9", "max", "half", "per s"];
     let mut header: Vec<String> = words.map(str::to_owned).to_vec();
     header.push("CPU here".into());
     let udp = cells.iter().any(|cell| cell.is_udp());

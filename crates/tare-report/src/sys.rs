@@ -47,7 +47,7 @@ impl SysReport {
 }
 
 pub fn render(report: &SysReport) -> String {
-    let header = ["", "a call", "interval", "a second", "what it is"].map(str::to_owned).to_vec();
+    let header = ["", "per call", "interval", "per s", "what it is"].map(str::to_owned).to_vec();
     let rows = report.calls.iter().map(|call| {
         let of = |text: Option<String>| text.unwrap_or_else(|| "–".into());
         let what = match &call.failed {

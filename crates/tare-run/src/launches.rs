@@ -1,12 +1,12 @@
 //! Launches: servers started, asked until they answer, and stopped.
 
-use tare_io::{DurationNs, Endpoint, Instant};
+use tare_io::{DurationNs, Endpoint, Instant, Random};
 use tare_lab::LabError;
 use tare_lab::agent::protocol::LaneLife;
 use tare_lab::launch::Expected;
 use tare_lab::layers::Asker;
-use tare_load::LoadPlan;
 use tare_load::plan::plan as load_plan;
+use tare_load::{LoadPlan, PlannedSource};
 use tare_model::load::LoadSpec;
 use tare_model::plan::Plan;
 use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
@@ -132,7 +132,8 @@ impl<L: Lab> Runner<'_, L> {
             self.load(active[0]).take_sent();
             let mut lanes = Vec::new();
             for cell in active {
-                let plan = self.lane_plan(*cell, variant, launched.as_ref())?;
+                let mut plan = self.lane_plan(*cell, variant, launched.as_ref())?;
+                begin_list_anywhere(&mut plan, round);
                 let probe = self.first_reply(*cell, variant, launched.as_mut(), &client, &plan)?;
                 lanes.push(LanePlan::new(plan, probe));
                 if self.interrupted() {
@@ -242,12 +243,12 @@ impl<L: Lab> Runner<'_, L> {
                 Ok(_) => launched.not_yet(Instant::FAR)?,
                 // An agent may not notice, or not say, that its server is late.
                 Err(why) if self.clock().now() > limit + LATE => {
-                    let text = format!("{name}: no good reply in time (asked, it said: {why})");
+                    let text = format!("{name}: no good reply in time (last error: {why})");
                     return Err(RunError::Environment(text));
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
                     RunError::Environment(text) => {
-                        RunError::Environment(format!("{text} (asked, it said: {why})"))
+                        RunError::Environment(format!("{text} (last error: {why})"))
                     }
                     error => error,
                 })?,
@@ -275,6 +276,15 @@ impl<L: Lab> Runner<'_, L> {
         drop(up);
         self.lab.end_orphans();
         self.write_events()
+    }
+}
+
+/// A faster variant gets further in a list: launches begin at different places, the same for all
+/// variants of a round.
+fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
+    if let PlannedSource::Listed { requests, offset, .. } = &mut plan.source {
+        let mut random = Random::stream(plan.seed, "paths", u64::from(round));
+        *offset = random.below(requests.len().max(1) as u64) as usize;
     }
 }
 

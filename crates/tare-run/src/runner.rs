@@ -122,7 +122,7 @@ impl<'a, L: Lab> Runner<'a, L> {
         self.deadline = self.clock().now() + DurationNs::from_ns(max_ns);
         let left = |runner: &Self| runner.deadline.since(runner.clock().now());
         self.see_what_is_waited_for();
-        if self.plan().is_exclusive() {
+        if self.plan().is_exclusive() && left(self) > DurationNs::ZERO {
             for cell in 0..self.cells.len() {
                 if self.cells[cell].window.is_none()
                     && let Err(failure) = self.fit_alone(cell)

@@ -185,8 +185,8 @@ fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
 fn a_server_that_dies_is_named_whenever_that_is() {
     // In a later phase the earlier ones have passed: the second time is in the second round.
     let phases = [
-        (Phase::Listen, 2, "b: ended before it was ready (asked, it said: connection refused)"),
-        (Phase::Ask, 2, "b: ended before it was ready (asked, it said: connection refused)"),
+        (Phase::Listen, 2, "b: ended before it was ready (last error: connection refused)"),
+        (Phase::Ask, 2, "b: ended before it was ready (last error: connection refused)"),
         (Phase::Slice, 2, "b: the server ended under load (exit status: 9)"),
         (Phase::Slice, 3, "b: the server ended under load (exit status: 9)"),
     ];

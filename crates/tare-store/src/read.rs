@@ -62,12 +62,15 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id),
     command, EXISTS (SELECT 1 FROM import WHERE run = run.id),
     (SELECT found FROM found WHERE run = run.id)";
+/// What may be long, too.
+const FOUND: &str = "(SELECT found FROM found WHERE run = run.id)";
 
 impl Store {
-    /// Newest first, at most [`RUNS_MAX`]; without their plans and machines, which may be long.
+    /// Newest first, at most [`RUNS_MAX`]; without their plans, machines and findings, which may be
+    /// long.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = || -> rusqlite::Result<Vec<RunRow>> {
-            let columns = RUN_COLUMNS.replace("plan, machine,", "'', '',");
+            let columns = RUN_COLUMNS.replace("plan, machine,", "'', '',").replace(FOUND, "NULL");
             let sql = format!("SELECT {columns} FROM run ORDER BY id DESC LIMIT {RUNS_MAX}");
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map([], run_row)?;

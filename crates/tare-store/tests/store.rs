@@ -211,7 +211,8 @@ fn an_older_store_becomes_todays_and_keeps_its_runs() {
     let older = rusqlite::Connection::open(&path).unwrap();
     older
         .execute_batch(
-            "DROP TABLE import; ALTER TABLE run DROP COLUMN command; PRAGMA user_version = 1;",
+            "DROP TABLE import; DROP TABLE found; ALTER TABLE run DROP COLUMN command;
+             PRAGMA user_version = 1;",
         )
         .unwrap();
     drop(older);

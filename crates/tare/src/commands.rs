@@ -87,7 +87,7 @@ pub fn one_line(error: clap::Error) -> Failure {
         error.exit();
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::Usage("say what to do; try 'tare --help'".into());
+        return Failure::Usage("no command given; try 'tare --help'".into());
     }
     let text = error.render().to_string();
     // What follows is the usage and a pointer to --help.

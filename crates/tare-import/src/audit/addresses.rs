@@ -58,8 +58,8 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     for (sample, url) in &with_url {
         let mut add = |text: String| {
-            let means = "the output stands under a heading that it is not of, or that variant was \
-                         asked at the wrong address: whose numbers they are is not known";
+            let means = "the output is under the wrong heading, or that variant was tested at the \
+                         wrong address: it is not known whose numbers these are";
             found.push(Finding::new("wrong-heading", Severity::Warn, text, means).of(sample));
         };
         let words = format!("{} {}", sample.headings.join(" "), sample.variant);

@@ -18,7 +18,7 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     if achieved >= asked * RATE_MET {
         return None;
     }
-    let text = format!("{achieved:.0} a second of {asked:.0} that were asked for");
+    let text = format!("reached {achieved:.0} of {asked:.0} requests/s");
     let means = "the server or the client could not keep up: latencies are those of a queue that \
                  grows, and depend on how long the run was";
     Some(Finding::new("rate-missed", Severity::Void, text, means).of(sample))
@@ -79,8 +79,8 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
             if told.is_empty() {
                 continue;
             }
-            let means = "the variants were not asked the same: a part of the difference is the \
-                         load's";
+            let means = "the variants did not get the same load: part of the difference is due \
+                         to that";
             let text = told.join("; ");
             found.push(Finding::new("unequal-load", Severity::Warn, text, means).of(sample));
         }

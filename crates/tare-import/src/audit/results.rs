@@ -42,8 +42,8 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
     let means = match sample.tool {
         Tool::Wrk | Tool::Wrk2 if errors.contains_key("timeout") => {
-            "requests that took longer than the time-out are in no percentile of the tool's as what \
-             they were: the tail is cut off"
+            "no percentile of the tool shows how long timed-out requests really took: the tail is \
+             cut off"
         }
         Tool::Fortio => {
             "fortio counts calls that failed in its rate and its latencies: a failure is usually \

@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::process::is_root;
 
+use tare_tidy::skips::not_run;
+
 use super::*;
 use crate::{made, processes};
 
@@ -71,7 +73,7 @@ fn process(script: &str) -> (Child, Birth) {
 /// As another user; `None` where this is not root.
 fn as_nobody(script: &str) -> Option<Child> {
     if !is_root() {
-        eprintln!("skipped: another user's files need root to be made");
+        not_run("another user's files need root to be made");
         return None;
     }
     let mut command = Command::new("sh");

@@ -1,4 +1,5 @@
-//! A proxy: HAProxy in mode http, which counts the requests that pass.
+//! A proxy: HAProxy in mode http, which counts the requests that pass. It runs on this machine,
+//! wherever its server does.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -87,12 +88,12 @@ frontend status
 
     fn begin_proof(
         &self,
-        launched: &Launched,
+        _: &Launched,
         hop: Option<&LaunchSpec>,
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
         let Some(count) = hop.and_then(|hop| hop.count.clone()) else { return Ok(None) };
-        let before = count::read(&count, launched.server.as_ref());
+        let before = count::read_here(&count);
         Ok(Some(Box::new(ProxyProof { name: self.name(), count, before })))
     }
 }
@@ -105,9 +106,9 @@ struct ProxyProof {
 }
 
 impl LayerProof for ProxyProof {
-    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, _: &dyn Server, sent: u64) -> Proof {
         let Self { name: layer, count, before } = *self;
-        let after = count::read(&count, server);
+        let after = count::read_here(&count);
         let passed = after.zip(before).map(|(after, before)| after.saturating_sub(before));
         let text = match passed {
             None => "its statistics do not answer".into(),

@@ -81,7 +81,7 @@ impl GuestKernel {
             return Ok(kept);
         }
         let folder = folder().ok_or_else(|| {
-            LabError::Environment("where to keep a kernel? HOME is not set".into())
+            LabError::Environment("HOME is not set: nowhere to keep the kernel for guests".into())
         })?;
         can_provide()?;
         let parent = folder.parent().unwrap_or(Path::new("/"));

@@ -163,7 +163,7 @@ fn program(spec: &OciSpec) -> Result<PathBuf, LabError> {
         "runsc" => "make runsc builds it",
         "kata-runtime" => "see katacontainers.io; it also needs virtual machines by hardware",
         "youki" => "see github.com/youki-dev/youki",
-        _ => "runc, crun, runsc, kata-runtime and youki are known, a path goes too",
+        _ => "runc, crun, runsc, kata-runtime and youki are known; or give a path",
     };
     programs::find(&[&spec.runtime]).ok_or_else(|| {
         let text = format!("oci: no runtime '{}' is installed ({hint})", spec.runtime);

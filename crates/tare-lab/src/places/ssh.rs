@@ -107,7 +107,7 @@ impl Ssh {
         let found = said.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         found.ok_or_else(|| {
             LabError::Environment(format!(
-                "ssh {}: it does not say which address it has; give one (address = \"…\")",
+                "ssh {}: sshd did not report its address; give one (address = \"…\")",
                 self.spec.host
             ))
         })

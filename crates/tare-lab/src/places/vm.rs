@@ -40,7 +40,7 @@ fn missing(kind: Confidential) -> Option<String> {
             Confidential::Tdx => "a Xeon with TDX on in its firmware, and kvm_intel.tdx=1",
             Confidential::SevSnp => "an EPYC with SNP on in its firmware, and kvm_amd.sev_snp=1",
         };
-        return Some(format!("{what} is not on here: {parameter} is not Y; it takes {hint}"));
+        return Some(format!("{what} is not enabled here: {parameter} is not Y; it needs {hint}"));
     }
     match kind {
         Confidential::SevSnp if !Path::new("/dev/sev").exists() => {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LayerFacts;
 use crate::Invalid;
+use crate::places::Limits;
 use crate::servers::ServerSpec;
 use crate::variant::Variant;
 
@@ -53,6 +54,9 @@ impl LayerFacts for ProxySpec {
         }
         if variant.is_tls() {
             return wrong("it speaks plain HTTP on both sides: leave out TLS");
+        }
+        if variant.place.limits_by_group() != Limits::default() {
+            return wrong("limits of the server's place would not be its: leave them out");
         }
         if !variant.client.is_on_host() {
             return wrong("it runs on this machine, as its client must: leave out client");

@@ -94,7 +94,7 @@ fn other_server(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     };
     let differ = differences(&own(a)?, &own(b)?, &["baseline", "url"]);
     (!differ.is_empty()).then(|| {
-        let text = format!("it is not described alike in both: {}", differ.join(", "));
+        let text = format!("its settings differ between the runs: {}", differ.join(", "));
         guard("other-server", Severity::Note, Some(name), text)
     })
 }

@@ -72,7 +72,7 @@ pub fn sentences(document: &PairDocument) -> Vec<String> {
 fn sentence(document: &PairDocument, change: &Change) -> String {
     let Bounds { point, lower, upper } = change.overhead_percent;
     let whom = match &change.relative_to {
-        Some(baseline) => format!("{} beside {baseline}", change.variant),
+        Some(baseline) => format!("{} relative to {baseline}", change.variant),
         None => format!("{} by itself, drift included,", change.variant),
     };
     let what = noun(change.metric);

@@ -62,7 +62,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
         let in_slices = comparison.overhead_percent.into();
         let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio)).into();
         let text = format!(
-            "in slices its overhead in {} is {}, under load that does not let up {} ({}): {so}",
+            "in slices its overhead in {} is {}, under sustained load {} ({}): {so}",
             metric.word(),
             overhead(&in_slices),
             overhead(&under_load),

@@ -93,7 +93,7 @@ impl Load for RealLoad {
                 let request = Request::Slice { lane: 0, stretch: StretchOrder::of(&stretch) };
                 let message: MeasuredMessage = agent.ask_within(request, patience)?;
                 message.measured().ok_or_else(|| {
-                    RunError::Environment("an agent's slice does not hold together".into())
+                    RunError::Environment("an agent's slice report is inconsistent".into())
                 })
             }
         }

@@ -286,6 +286,10 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             let allowed = "write NAME=PATH with the name of a variant, for example a=/run/a.sock";
             return Err(Failure::flag("--unix-socket", text, allowed));
         };
+        if path.is_empty() || variant.unix_socket.is_some() {
+            let allowed = "write one path for each variant";
+            return Err(Failure::flag("--unix-socket", text, allowed));
+        }
         variant.unix_socket = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
     }
     // The first that was typed is the baseline, whether by its URL or by --launch.

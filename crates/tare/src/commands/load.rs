@@ -233,7 +233,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     if urls.len() > 1 {
         let requests = urls.iter().map(|url| plan::request(&spec, url));
         let requests = requests.collect::<Result<Vec<_>, _>>()?.into();
-        plan.source = PlannedSource::Listed { requests, random: args.random_order };
+        plan.source = PlannedSource::Listed { requests, random: args.random_order, offset: 0 };
     }
     let scheduled = plan.rate.as_ref().and_then(RateProfile::duration);
     plan.stretch = Stretch {

@@ -65,7 +65,7 @@ pub struct Report {
     #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
     /// Print no text: write the files that are asked for, and let --fail-if set the exit code
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "format")]
     quiet: bool,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
@@ -130,7 +130,7 @@ impl Report {
             let values = match plan_of(&store.find_run(&text)?) {
                 Ok(plan) if !plan.cell.is_empty() => plan.cell,
                 _ => {
-                    let text = format!("run {number} is no value of a sweep; {NAME_ITS_RUNS}");
+                    let text = format!("run {number} is not part of a sweep; {NAME_ITS_RUNS}");
                     return Err(Failure::Usage(text));
                 }
             };

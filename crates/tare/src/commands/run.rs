@@ -60,7 +60,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         });
     }
     let Some(file) = &args.file else {
-        return Err(Failure::Usage("say which experiment, or --resume RUN".into()));
+        return Err(Failure::Usage("no experiment file given; name one, or --resume RUN".into()));
     };
     let in_file = |failure| match failure {
         Failure::Usage(text) => Failure::Usage(format!("{}: {text}", file.display())),
@@ -124,8 +124,8 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     ));
     text.push_str(
         "created, and removed at the end: a folder tare-… for temporary files, a control group \
-         tare-… for each server that tare starts; for places what they need: a bridge tare-br…, \
-         network namespaces, links, containers\n",
+         tare-… for each server and proxy that tare starts; for places what they need: a bridge \
+         tare-br…, network namespaces, links, containers\n",
     );
     Ok(text)
 }

@@ -163,6 +163,10 @@ pub(super) fn cells(
         if list.is_empty() {
             return Err(source.at(at, &format!("sweep: {name} has no values")));
         }
+        if put.is_some() && settings::is_parameter(&cells[0], name) {
+            let text = format!("sweep: {name} is a key of load; {{{name}}} needs another word");
+            return Err(source.at(at, &text));
+        }
         let all = cells.len().saturating_mul(list.len());
         if all > CELLS_MAX {
             let text = format!("sweep: {all} cells; {CELLS_MAX} are allowed");
@@ -175,7 +179,7 @@ pub(super) fn cells(
                 let word = value.text(name);
                 let done = match put {
                     Some(put) => put(&mut cell, value),
-                    None => settings::put(&mut cell, name, value),
+                    None => settings::put(&mut cell, name, value, source),
                 };
                 done.map_err(|why| source.at(at, &format!("sweep: {name} = {word}: {why}")))?;
                 cell.name = format!("{} ({name} {word})", cell.name);

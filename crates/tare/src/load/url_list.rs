@@ -55,6 +55,7 @@ fn lines(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let all = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();
     let all = all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let at = |at: usize| format!("--urls {}:{}", path.display(), at + 1);
+    let all = all.take(URLS_MAX + 1);
     let lines: Vec<_> = all.map(|(number, line)| (at(number), line.to_owned())).collect();
     match lines.get(URLS_MAX) {
         Some((from, _)) => Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs"))),

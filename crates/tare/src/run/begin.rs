@@ -47,7 +47,7 @@ pub fn resume(
         return Err(Failure::Environment(text));
     }
     if row.is_import {
-        return Err(Failure::Usage(format!("run {} was imported: nothing can go on", row.id)));
+        return Err(Failure::Usage(format!("run {} was imported: it cannot be resumed", row.id)));
     }
     let mut parts = plan_of(&row)?;
     change(&mut parts)?;

@@ -32,7 +32,7 @@ pub(super) fn conclude(
         outputs.write(document, Some(&kept(row, &options.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
         let kept = kept(row, &options.store);
-        tell(&format!("tare: no round was finished, so nothing can be said; {kept}"));
+        tell(&format!("tare: no round was finished, so there is no result; {kept}"));
     }
     written?;
     match stopped {

@@ -92,8 +92,8 @@ pub fn measure(
     Ok(Measured { documents: documents?, stopped, written })
 }
 
-/// What keeps a run from beginning.
-fn before_it_ran(failure: Failure) -> RunError {
+/// What keeps a run from beginning, or from being kept.
+pub(super) fn before_it_ran(failure: Failure) -> RunError {
     match failure {
         Failure::Usage(text) => RunError::Usage(text),
         Failure::Environment(text) => RunError::Environment(text),

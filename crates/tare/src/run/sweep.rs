@@ -3,16 +3,18 @@
 
 use std::sync::atomic::Ordering;
 
+use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, Instant};
 use tare_model::plan::Plan;
-use tare_run::{Start, Stopped};
-use tare_store::{RunEnd, RunRow};
+use tare_model::variant::Variant;
+use tare_report::run::document::RunDocument;
+use tare_run::{RunError, Start, Stopped};
+use tare_store::{RunEnd, RunRow, Store};
 
 use super::RunOptions;
 use super::begin::{begin, carry_out, open_store, stop_on_interrupt};
 use super::conclude::{SweptCell, conclude_sweep};
-use super::measure::{Begun, Measured};
+use super::measure::{Begun, Measured, before_it_ran};
 use super::stored::{document_of, plan_of};
 use crate::failure::Failure;
 use crate::load::outputs::Outputs;
@@ -27,39 +29,59 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
     drop(store);
     let groups = groups(cells);
     let began = monotonic_now();
+    let max_time = cells.first().map_or(DurationNs::ZERO, |cell| cell.stop.max_time);
     let mut swept: Vec<Option<SweptCell>> = cells.iter().map(|_| None).collect();
+    let mut failed = None;
     for (at, group) in groups.iter().enumerate() {
-        let mut store = open_store(options)?;
-        if stop.load(Ordering::Relaxed) {
-            let end = RunEnd { stopped_by: Stopped::Interrupted.word().into() };
+        let left: usize = groups[at..].iter().map(Vec::len).sum();
+        let share = share(max_time, monotonic_now().since(began), group.len(), left);
+        let ended = match &failed {
+            Some(failure) => Some(Stopped::Failed(RunError::clone(failure))),
+            None if stop.load(Ordering::Relaxed) => Some(Stopped::Interrupted),
+            None if share == DurationNs::ZERO => Some(Stopped::MaxTime),
+            None => None,
+        };
+        if let Some(stopped) = ended {
             for cell in group {
-                store.end_run(rows[*cell].id, &end)?;
-                let row = store.find_run(&rows[*cell].id.to_string())?;
-                let document = document_of(&store, &row, &plan_of(&row)?)?;
-                let stopped = Stopped::Interrupted;
+                let document = end_unmeasured(&rows[*cell], &stopped, options)?;
+                let stopped = stopped.clone();
                 swept[*cell] = Some(SweptCell { plan: &cells[*cell], document, stopped });
             }
             continue;
         }
-        let left: usize = groups[at..].iter().map(Vec::len).sum();
-        let start = Start { next_round: 0, elapsed_ns: spent(cells, began, group.len(), left) };
+        let elapsed_ns = max_time.as_ns() - share.as_ns();
+        let start = Start { next_round: 0, elapsed_ns };
         let begun = group.iter().map(|cell| Begun::new(&cells[*cell], &rows[*cell])).collect();
-        let done = carry_out(begun, store, start, options, &stop)?;
-        let Measured { documents, stopped, written } = done;
-        written?;
+        let store = open_store(options)?;
+        let Measured { documents, stopped, written } =
+            carry_out(begun, store, start, options, &stop)?;
+        // What was measured before is reported; what could not be kept ends the rest.
+        failed = written.err().map(before_it_ran);
         for ((cell, document), stopped) in group.iter().zip(documents).zip(stopped) {
+            let stopped = failed.clone().map_or(stopped, Stopped::Failed);
             swept[*cell] = Some(SweptCell { plan: &cells[*cell], document, stopped });
         }
     }
     conclude_sweep(swept.into_iter().flatten().collect(), options, &mut outputs)
 }
 
-/// How much of the time for all cells is over, or others' that are still to come: what is left is
-/// divided by cells.
-fn spent(cells: &[Plan], began: Instant, own: usize, left: usize) -> u64 {
-    let all = cells.first().map_or(DurationNs::ZERO, |cell| cell.stop.max_time).as_ns();
-    let open = all.saturating_sub(monotonic_now().since(began).as_ns());
-    all - open * own as u64 / left.max(1) as u64
+/// Ends the run of a cell that is not measured; its empty report.
+fn end_unmeasured(
+    row: &RunRow,
+    stopped: &Stopped,
+    options: &RunOptions,
+) -> Result<RunDocument, Failure> {
+    let mut store = Store::open(&options.store)?;
+    store.end_run(row.id, &RunEnd { stopped_by: stopped.word().into() })?;
+    let row = store.find_run(&row.id.to_string())?;
+    document_of(&store, &row, &plan_of(&row)?)
+}
+
+/// What `own` cells may take of the time for all: what is left, divided by the cells that are left.
+fn share(max_time: DurationNs, spent: DurationNs, own: usize, left: usize) -> DurationNs {
+    let open = u128::from(max_time.as_ns().saturating_sub(spent.as_ns()));
+    let share = open * own as u128 / left.max(1) as u128;
+    DurationNs::from_ns(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 /// Cells by what they launch, in the order of their first.
@@ -75,9 +97,47 @@ fn groups(cells: &[Plan]) -> Vec<Vec<usize>> {
 }
 
 fn launch_the_same(one: &Plan, other: &Plan) -> bool {
-    let launched = |plan: &Plan| -> Vec<_> {
-        let all = plan.variants.iter();
-        all.map(|v| (v.server.clone(), v.layers.clone(), v.place.clone())).collect()
+    let mut pairs = one.variants.iter().zip(&other.variants);
+    pairs.all(|(one, other)| launched(one) == launched(other))
+}
+
+/// What a launch is made for: a variant without what only its load has.
+fn launched(variant: &Variant) -> Variant {
+    let path =
+        variant.url.find("://").and_then(|at| variant.url[at + 3..].find('/').map(|n| at + 3 + n));
+    let url = match path {
+        // A filter is proven by the path that it is asked for.
+        Some(path) if variant.filter().is_none() => variant.url[..path].to_owned(),
+        _ => variant.url.clone(),
     };
-    launched(one) == launched(other)
+    Variant { url, headers: Vec::new(), ..variant.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_model::servers::ServerSpec;
+
+    use super::*;
+
+    #[test]
+    fn launches_differ_by_what_is_started_and_where_it_listens() {
+        let of = |url: &str| Variant::new("a", url, ServerSpec::Up);
+        let one = launched(&of("http://h:1/x"));
+        assert_eq!(one, launched(&of("http://h:1/yyy?z")), "another path is another load");
+        assert_eq!(one, launched(&Variant { headers: vec!["A: b".into()], ..of("http://h:1/") }));
+        assert_ne!(one, launched(&of("http://h:2/x")));
+        let socket = Some("/run/a.sock".into());
+        assert_ne!(one, launched(&Variant { unix_socket: socket, ..of("http://h:1/x") }));
+    }
+
+    #[test]
+    fn time_is_divided_among_the_cells_that_are_left() {
+        let s = DurationNs::from_secs;
+        assert_eq!(share(s(120), s(0), 1, 4), s(30));
+        assert_eq!(share(s(120), s(60), 2, 3), s(40));
+        assert_eq!(share(s(120), s(120), 1, 1), DurationNs::ZERO);
+        assert_eq!(share(s(120), s(500), 1, 1), DurationNs::ZERO);
+        let for_ever = DurationNs::from_ns(u64::MAX);
+        assert_eq!(share(for_ever, s(0), 1000, 1000), for_ever);
+    }
 }

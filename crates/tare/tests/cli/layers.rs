@@ -1,5 +1,6 @@
 //! Layers that are processes between client and server: in the path, proven, paid for, removed.
 
+use crate::places::can_run;
 use crate::runs::{Desk, read};
 use crate::util::str;
 
@@ -36,6 +37,23 @@ fn a_proxy_is_in_the_path_and_paid_for() {
         assert!(cpu(1) > cpu(0) * (1.0 + 0.4 * f64::from(count)), "{} and {}", cpu(0), cpu(1));
     }
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
+}
+
+/// The proxy runs here, wherever its server does.
+#[test]
+fn a_proxy_stands_before_a_server_in_a_place() {
+    if !can_run("a network namespace") {
+        return;
+    }
+    let desk = Desk::new("layers-place");
+    let place = "place = \"netns\"";
+    let file = desk.file("place.toml", &experiment("[{ proxy = \"haproxy\" }]", place));
+    let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).success();
+    let story = ran.story();
+    let report = read(ran);
+    let proofs = report.variants[1].proofs.join("; ");
+    assert!(proofs.contains("passed through it"), "{story}");
+    assert!(report.guards.iter().all(|guard| guard.code != "not-proven"), "{story}");
 }
 
 /// A filter's proof asks through the proxy, which must not count that as load.

@@ -1,6 +1,7 @@
 //! Every mistake gets one line: the flag, the value, what is allowed.
 
 use tare_target::behaviour::Behaviour;
+use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
 use crate::util::{Server, ran, str, tare};
@@ -8,7 +9,7 @@ use crate::util::{Server, ran, str, tare};
 #[test]
 fn the_users_words() {
     for (args, message) in [
-        (&[][..], "say what to do; try 'tare --help'"),
+        (&[][..], "no command given; try 'tare --help'"),
         (&["frob"], "unrecognized subcommand 'frob'"),
         (&["load"], "the following required arguments were not provided: <URL>"),
         (
@@ -156,7 +157,7 @@ fn local_ports_that_run_out_are_explained() {
     if ran.stderr.contains("unshare failed: Operation not permitted") {
         // Only root may make a network; CI is root, and checks that this did run.
         assert!(std::env::var_os("CI").is_none(), "CI runs as root: {}", ran.story());
-        println!("skipped: not root, so no network namespace");
+        not_run("a network namespace needs root");
         return;
     }
     for part in [

@@ -9,6 +9,7 @@ use tare_lab::agent::protocol::PROTOCOL;
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
 use tare_report::run::RunReport;
+use tare_tidy::skips::not_run;
 
 use crate::runs::{Desk, guard};
 use crate::util::{Temporary, str};
@@ -26,7 +27,7 @@ pub fn experiment(variants: &[(&str, &str)]) -> String {
 /// Places are for root; CI is.
 pub fn can_run(what: &str) -> bool {
     if !is_root() {
-        eprintln!("skipped: {what} needs root");
+        not_run(&format!("{what} needs root"));
     }
     is_root()
 }

@@ -53,8 +53,8 @@ fn lists_that_cannot_be_requested_are_refused() {
     desk.tare(&["compare", &a, &b, "--urls", str(&empty)]).fails(2, "there is no URL in it");
     let whole = desk.file("whole.txt", "/x\nhttp://h/y\n");
     desk.tare(&["compare", &a, &b, "--urls", str(&whole)]).fails(2, "whole.txt:2 'http://h/y'");
-    let many = desk.file("many.txt", &"/x\n".repeat(1001));
-    desk.tare(&["compare", &a, &b, "--urls", str(&many)]).fails(2, "1000 are allowed");
+    let many = desk.file("many.txt", &"/x\n".repeat(201));
+    desk.tare(&["compare", &a, &b, "--urls", str(&many)]).fails(2, "200 are allowed");
     desk.tare(&["compare", &a, &b, "--random-order"]).fails(2, "--urls");
     let socket = "--unix-socket=a=/tmp/a.sock";
     desk.tare(&["compare", &a, &b, socket]).fails(2, "a server that is up already");

@@ -1,9 +1,10 @@
 //! Sweeps over what servers are: their settings, and parameters in their commands.
 
 use serde_json::Value;
+use tare_target::behaviour::Behaviour;
 
 use crate::runs::Desk;
-use crate::util::str;
+use crate::util::{Server, str};
 
 /// Two servers of ours, one by its kind and one by a command with a parameter.
 fn experiment(sweep: &str) -> String {
@@ -54,5 +55,29 @@ fn what_no_server_has_cannot_be_swept() {
     ] {
         let path = desk.file("swept.toml", &experiment(sweep));
         desk.tare(&["run", str(&path)]).fails(2, complaint);
+    }
+}
+
+/// Another port is another server: such cells are measured apart.
+#[test]
+fn where_a_server_listens_can_be_swept() {
+    let desk = Desk::new("sweep-ports");
+    let of = |body_bytes: usize| Server::start(Behaviour { body_bytes, ..Behaviour::default() });
+    let servers = [10, 2000].map(of);
+    let ports = servers.each_ref().map(|server| server.address().port());
+    let toml = format!(
+        "name = \"ports\"\n[load]\nconnections = 2\n[stop]\nrounds = 2\n\
+         [slices]\nwindow = \"5ms\"\ncycles = 2\n\
+         [server.up]\nurl = \"http://127.0.0.1:{{at}}/\"\n\
+         [[variant]]\nname = \"a\"\nserver = \"up\"\n\
+         [[variant]]\nname = \"b\"\nserver = \"up\"\n\
+         [sweep]\nat = {ports:?}\n"
+    );
+    let path = desk.file("ports.toml", &toml);
+    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).success();
+    let sweep: Value = serde_json::from_str(&ran.stdout).unwrap();
+    for (cell, bytes) in sweep["cells"].as_array().unwrap().iter().zip([10, 2000]) {
+        let probe = &cell["report"]["variants"][0]["probe"];
+        assert_eq!(probe["body_bytes"].as_u64(), Some(bytes), "{}", ran.story());
     }
 }

@@ -7,18 +7,27 @@ use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 
 use super::{KEYS, Value};
+use crate::experiment::Source;
 
 /// These are the launch's own.
 const TAKEN: [&str; 3] = ["port", "address", "folder"];
 
 /// Puts the value into every variant that has such a setting or parameter.
-pub(super) fn put(plan: &mut PlanParts, key: &str, value: &Value) -> Result<(), String> {
+pub(super) fn put(
+    plan: &mut PlanParts,
+    key: &str,
+    value: &Value,
+    source: &Source<'_>,
+) -> Result<(), String> {
     if TAKEN.contains(&key) {
         return Err(format!("{{{key}}} is given by tare to each launch"));
     }
     let mut found = false;
     for variant in &mut plan.variants {
         found |= put_setting(variant, key, value)? | put_parameter(variant, key, value);
+        for path in variant.server.paths() {
+            *path = source.whole(path);
+        }
     }
     let known = KEYS.map(|(name, _)| name).join(", ");
     match found {
@@ -28,6 +37,13 @@ pub(super) fn put(plan: &mut PlanParts, key: &str, value: &Value) -> Result<(), 
              {{{key}}} in a command or URL can"
         )),
     }
+}
+
+/// Whether it stands anywhere in the words of a variant.
+pub(super) fn is_parameter(plan: &PlanParts, key: &str) -> bool {
+    let name = format!("{{{key}}}");
+    let mut variants = plan.variants.clone();
+    variants.iter_mut().any(|variant| words(variant).iter().any(|word| word.contains(&name)))
 }
 
 /// Whether its server has a setting of that name.
@@ -64,18 +80,22 @@ fn is_setting(server: &ServerSpec, key: &str) -> bool {
 /// Whether it stands anywhere in the variant's words.
 fn put_parameter(variant: &mut Variant, key: &str, value: &Value) -> bool {
     let (name, text) = (format!("{{{key}}}"), value.text(key));
-    let mut words: Vec<&mut String> = vec![&mut variant.url];
-    words.extend(&mut variant.headers);
-    if let ServerSpec::Command(spec) = &mut variant.server {
-        words.push(&mut spec.command);
-        words.extend(spec.env.values_mut());
-    }
     let mut found = false;
-    for word in words {
+    for word in words(variant) {
         if word.contains(&name) {
             *word = word.replace(&name, &text);
             found = true;
         }
     }
     found
+}
+
+fn words(variant: &mut Variant) -> Vec<&mut String> {
+    let mut words: Vec<&mut String> = vec![&mut variant.url];
+    words.extend(&mut variant.headers);
+    if let ServerSpec::Command(spec) = &mut variant.server {
+        words.push(&mut spec.command);
+        words.extend(spec.env.values_mut());
+    }
+    words
 }
