@@ -177,3 +177,8 @@ pub(crate) fn page(bytes: u32) -> Vec<u8> {
     let line = b"tare weighs what a layer costs. ";
     line.iter().copied().cycle().take(bytes as usize).collect()
 }
+
+/// `1 thread`, `2 threads`.
+pub(crate) fn counted(n: u32, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}

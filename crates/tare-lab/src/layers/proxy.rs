@@ -9,7 +9,7 @@ use tare_model::layers::{LayerFacts, ProxySpec};
 use tare_model::samples::Proof;
 
 use super::{Inserted, LayerKind, LayerProof, ProofContext};
-use crate::context::{LaunchContext, utf8};
+use crate::context::{LaunchContext, counted, utf8};
 use crate::count;
 use crate::error::LabError;
 use crate::launch::Launched;
@@ -26,7 +26,8 @@ fn program() -> Result<PathBuf, LabError> {
 impl LayerKind for ProxySpec {
     fn describe(&self) -> Result<String, LabError> {
         let program = program()?;
-        Ok(format!("before it {} with {} threads, mode http", program.display(), self.threads))
+        let threads = counted(self.threads, "thread");
+        Ok(format!("before it {} with {threads}, mode http", program.display()))
     }
 
     fn check_machine(&self) -> Result<(), LabError> {

@@ -6,7 +6,7 @@ use tare_io::DurationNs;
 use tare_model::servers::CaddySpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, page, utf8};
+use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
 use crate::launch_spec::CountSource;
 use crate::launch_spec::LaunchSpec;
@@ -25,9 +25,9 @@ fn on_off(on: bool) -> &'static str {
 impl ServerKind for CaddySpec {
     fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
-            "starts: {} with {} threads, {} bytes a reply, access log {}, TLS {}",
+            "starts: {} with {}, {} bytes a reply, access log {}, TLS {}",
             program()?.display(),
-            self.threads,
+            counted(self.threads, "thread"),
             self.body_bytes,
             on_off(self.access_log),
             on_off(self.tls),

@@ -6,7 +6,7 @@ use tare_io::DurationNs;
 use tare_model::servers::HaproxySpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, page, utf8};
+use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
 use crate::launch_spec::LaunchSpec;
 use crate::launch_spec::{CountPage, CountSource};
@@ -23,9 +23,9 @@ fn program() -> Result<PathBuf, LabError> {
 impl ServerKind for HaproxySpec {
     fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
-            "starts: {} with {} threads, {} bytes a reply, TLS {}",
+            "starts: {} with {}, {} bytes a reply, TLS {}",
             program()?.display(),
-            self.threads,
+            counted(self.threads, "thread"),
             self.body_bytes,
             if self.tls { "on" } else { "off" },
         ))

@@ -7,7 +7,7 @@ use tare_io::DurationNs;
 use tare_model::servers::NginxSpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, page, utf8};
+use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
 use crate::launch_spec::LaunchSpec;
 use crate::launch_spec::{CountPage, CountSource};
@@ -40,9 +40,9 @@ impl ServerKind for NginxSpec {
         Ok(match &self.config {
             Some(config) => format!("starts: {} -c {}", program.display(), config.display()),
             None => format!(
-                "starts: {} with {} workers, {} bytes a reply, access log {}, TLS {}",
+                "starts: {} with {}, {} bytes a reply, access log {}, TLS {}",
                 program.display(),
-                self.workers,
+                counted(self.workers, "worker"),
                 self.body_bytes,
                 if self.access_log { "on" } else { "off" },
                 if self.tls { "on" } else { "off" },

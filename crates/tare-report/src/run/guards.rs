@@ -205,14 +205,12 @@ fn differences(
         let only = |a: &Probe, b: &Probe| {
             let names: Vec<&str> = a.header_names.iter().map(String::as_str).collect();
             let missing = names.into_iter().filter(|name| b.header_names.iter().all(|n| n != name));
-            let missing: Vec<&str> = missing.collect();
-            if missing.is_empty() { "none".to_owned() } else { missing.join(", ") }
+            missing.collect::<Vec<&str>>().join(", ")
         };
-        let text = format!(
-            "its replies have other headers: only it sends {}, only the baseline {}",
-            only(mine, base),
-            only(base, mine)
-        );
+        let differences = [("it also sends", only(mine, base)), ("it lacks", only(base, mine))];
+        let differences = differences.iter().filter(|(_, names)| !names.is_empty());
+        let told: Vec<String> = differences.map(|(how, names)| format!("{how} {names}")).collect();
+        let text = format!("its headers differ from the baseline's: {}", told.join("; "));
         // Servers name themselves and their caches differently, and do the same work.
         add("headers", Severity::Note, text);
     }
