@@ -65,55 +65,18 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<SetupError> for Failure {
-    fn from(error: SetupError) -> Self {
-        Self::Environment(error.to_string())
-    }
+/// What ends a run ends a command, in the same way.
+macro_rules! as_of_a_run {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                RunError::from(error).into()
+            }
+        })*
+    };
 }
 
-impl From<Invalid> for Failure {
-    fn from(invalid: Invalid) -> Self {
-        Self::Usage(invalid.0)
-    }
-}
-
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Usage(text) => Self::Usage(text),
-            PlanError::Environment(text) => Self::Environment(text),
-        }
-    }
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        match error {
-            LabError::Usage(text) => Self::Usage(text),
-            LabError::Environment(text) => Self::Environment(text),
-            LabError::Target(text) => Self::Target(text),
-        }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NoSuchRun { .. } => Self::Usage(error.to_string()),
-            _ => Self::Environment(error.to_string()),
-        }
-    }
-}
-
-impl From<LoadError> for Failure {
-    fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::Setup(error) => error.into(),
-            LoadError::WorkerLost => Self::Bug(error.to_string()),
-            _ => Self::Target(error.to_string()),
-        }
-    }
-}
+as_of_a_run!(SetupError, Invalid, PlanError, LabError, StoreError, LoadError);
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
