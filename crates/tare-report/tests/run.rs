@@ -3,20 +3,15 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod made_up;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
-use tare_io::DurationNs;
-use tare_model::load::LoadSpec;
 use tare_model::places::{PlaceSpec, SshSpec};
-use tare_model::plan::{PlanParts, Slices, Stop};
-use tare_model::samples::{
-    Counts, Launch, LaunchLoad, MachineUse, Probe, Proof, Round, Series, ServerUse, Slice,
-};
-use tare_model::servers::{ServerSpec, TargetSpec};
-use tare_model::sustained::{Bin, Sustained, WarmUp};
+use tare_model::samples::{Launch, Proof, Round};
 use tare_model::variant::{Skipped, Variant};
 use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
@@ -32,144 +27,9 @@ use tare_report::run::{GateResult, RunReport};
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
-use tare_stats::{RoundDigest, Verdict, digest};
+use tare_stats::{Verdict, digest};
 
-fn facts() -> RunFacts {
-    let target = ServerSpec::Target(TargetSpec::default());
-    let variant = |name: &str, baseline| Variant {
-        baseline,
-        ..Variant::new(name, "http://127.0.0.1:{port}/", target.clone())
-    };
-    let plan = PlanParts {
-        name: "What does |it| cost?".into(),
-        seed: 42,
-        load: LoadSpec { connections: 20, threads: Some(1), ..LoadSpec::default() },
-        stop: Stop {
-            precision: 0.02,
-            tolerance: 0.02,
-            max_time: DurationNs::from_secs(60),
-            metrics: vec![Metric::Throughput],
-            rounds: None,
-        },
-        slices: Slices::default(),
-        load_cpus: Vec::new(),
-        server_cpus: Vec::new(),
-        variants: vec![variant("none", true), variant("=<b>filter</b>", false)],
-        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
-        cell: Default::default(),
-    };
-    RunFacts {
-        id: 7,
-        tare_version: "0.1.0".into(),
-        started_unix_ms: 1_795_239_600_000,
-        command: "tare run it.toml --seed 42".into(),
-        stopped_by: "precision".into(),
-        machine: serde_json::json!({ "cpus": [0, 1] }),
-        plan,
-        stored_plan: serde_json::json!({ "name": "x" }),
-    }
-}
-
-/// 10,000 replies in 100 ms on 20 connections; the second variant gives four in a hundred less.
-fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
-    let wobble = u64::from((round * 7 + cycle * 3 + variant) % 11) * 10;
-    let good = if variant == 0 { 10_000 } else { 9_600 } + wobble;
-    let ns = 100_000_000 * 20 / good;
-    let latency = Distribution::new(
-        vec![(ns, good - 200), (ns * 3, 200)],
-        u128::from(ns * (good - 200) + ns * 200),
-    );
-    Slice {
-        variant,
-        cycle,
-        position: variant,
-        counts: Counts {
-            window_ns: 100_000_000,
-            started: good + 20,
-            completed: good,
-            good,
-            drained: 20,
-            answered: good + 100,
-            body_bytes: good * 612,
-            client_cpu_ns: 60_000_000,
-            client_busiest: 0.6,
-            status: vec![(200, good)],
-            ..Counts::default()
-        },
-        server: Some(ServerUse {
-            cpu_ns: 95_000_000,
-            user_ns: 30_000_000,
-            system_ns: 65_000_000,
-            switches: Some(300),
-            packets: None,
-        }),
-        latencies: vec![(Series::Headline, latency)],
-    }
-}
-
-/// Three seconds of both on one CPU, at the price that slices have.
-fn sustained(variant: u32) -> Sustained {
-    let answered = if variant == 0 { 1_316 } else { 1_263 };
-    let bin = Bin { ns: 25_000_000, answered, cpu_ns: 12_500_000, delay_ns: 12_500_000 };
-    Sustained { cold: false, bins: vec![bin; 120], one_thread: true }
-}
-
-fn round(index: u32) -> Round {
-    let launch = |variant: u32| Launch {
-        variant,
-        fresh: true,
-        requests_sent: 30_360,
-        requests_served: Some(30_360),
-        rss_bytes: Some(11_000_000),
-        cpu_ns: 285_000_000,
-        probe: Some(Probe {
-            status: 200,
-            body_bytes: 612,
-            body_sha256: "ab".into(),
-            body_stable: true,
-            header_names: vec!["server".into()],
-            connection_kept: true,
-            tls: None,
-        }),
-        load: LaunchLoad {
-            warmup: WarmUp { ns: 20_000_000, requests: 2_000 },
-            rests: 3,
-            cpus: 1,
-            busy_threads: 1,
-            sustained: index.is_multiple_of(10).then(|| sustained(variant)),
-            ..LaunchLoad::default()
-        },
-        ..Launch::default()
-    };
-    Round {
-        index,
-        cycles: 3,
-        started_unix_ms: 5,
-        elapsed_ns: 700_000_000,
-        machine: MachineUse {
-            capacity_ns: 1_300_000_000,
-            busy_ns: 1_000_000_000,
-            own_cpu_ns: 400_000_000,
-            tcp_segments: 100_000,
-            ..MachineUse::default()
-        },
-        launches: vec![launch(0), launch(1)],
-        slices: (0..3).flat_map(|cycle| (0..2).map(move |v| slice(v, cycle, index))).collect(),
-    }
-}
-
-fn rounds(change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
-    let changed = |index| {
-        let mut round = round(index);
-        change(&mut round);
-        digest(&round, 2, 0)
-    };
-    (0..24).map(changed).collect()
-}
-
-fn report() -> RunReport {
-    build(&facts(), &rounds(|_| {}))
-}
+use made_up::{facts, report, round, rounds, slice};
 
 #[track_caller]
 fn trips(change: impl Fn(&mut Round), code: &str, severity: Severity, text: &str) {

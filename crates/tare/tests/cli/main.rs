@@ -21,6 +21,7 @@ mod mistakes;
 mod net;
 mod pair;
 mod places;
+mod places_ended;
 mod places_of_others;
 mod requests;
 mod runs;

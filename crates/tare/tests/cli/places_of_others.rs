@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::places::{can_run, endpoints, experiment, kill_and_clean, left_by, not_void, proven};
+use crate::places::{can_run, endpoints, experiment, left_by, not_void, proven};
+use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
 use crate::util::str;
 
