@@ -1,4 +1,4 @@
-//! Places beside each other, and after their end: nothing of them is left, nobody else reaches them.
+//! Places beside each other, and after their end: nothing of them is left, nobody else meets them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
