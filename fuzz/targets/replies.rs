@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tare_load::http1::{HeadMemo, Reply, ReplyParser};
+use tare_load::protocol::http1::{HeadMemo, Reply, ReplyParser};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, bytes)) = data.split_first() else { return };

@@ -21,9 +21,9 @@ use tare_model::status::StatusSet;
 
 use crate::deadlines::Deadlines;
 use crate::failure::Failure;
-use crate::http1::{HeadMemo, ReplyParser};
-use crate::net::messages::{MessageReader, Messages};
 use crate::pacer::Pacer;
+use crate::protocol::http1::{HeadMemo, ReplyParser};
+use crate::protocol::messages::{MessageReader, Messages};
 use crate::source::Source;
 use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;

@@ -14,14 +14,15 @@ mod exchange;
 pub mod failure;
 mod gate;
 pub mod histogram;
-pub mod http1;
+
 mod load_plan;
 pub mod measured;
-pub mod net;
+
 pub mod order;
 pub mod pacer;
 pub mod plan;
 pub mod probe;
+pub mod protocol;
 pub mod request;
 pub mod run;
 pub mod session;

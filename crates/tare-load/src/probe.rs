@@ -10,8 +10,8 @@ use tare_model::samples::Probe;
 
 use crate::engine::{Edges, Lifetime, Stretch};
 use crate::error::LoadError;
-use crate::http1::{Capture, Reply, Wanted};
 use crate::load_plan::{LoadPlan, PlannedSource};
+use crate::protocol::http1::{Capture, Reply, Wanted};
 use crate::session::Session;
 use crate::slice_report::SliceReport;
 use crate::source::{Asked, Source};

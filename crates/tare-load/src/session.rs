@@ -21,8 +21,8 @@ use crate::engine::{Engine, IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
 use crate::load_plan::{LoadPlan, WorkerPlan, plan_of};
-use crate::net::calls::CallsLane;
-use crate::net::stream::{StreamLane, Who};
+use crate::protocol::calls::CallsLane;
+use crate::protocol::stream::{StreamLane, Who};
 use crate::slice_report::{Recorded, SliceReport};
 use crate::tally::Tally;
 

@@ -2,7 +2,7 @@
 
 use tare_io::{DurationNs, Random};
 
-use crate::http1::{Capture, Reply, Wanted};
+use crate::protocol::http1::{Capture, Reply, Wanted};
 
 /// Gives the requests of one worker.
 pub trait Source {

@@ -1,6 +1,6 @@
 //! HTTP/1.1 requests: just enough to answer them and to find where the next begins.
 
-use tare_load::http1::ChunkedBody;
+use tare_load::protocol::http1::ChunkedBody;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

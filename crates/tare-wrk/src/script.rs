@@ -9,7 +9,7 @@ use mlua::{AnyUserData, Function, Lua, Table, Value};
 use tare_io::DurationNs;
 use tare_io::files::read_input;
 use tare_load::Tally;
-use tare_load::http1::{Budget, Capture, Reply, Wanted};
+use tare_load::protocol::http1::{Budget, Capture, Reply, Wanted};
 use tare_load::source::{Asked, AskedBytes, FixedRequest, Source};
 
 use crate::format::{socket_errors, status_errors};

@@ -2,9 +2,9 @@
 
 use tare_io::{Instant, Token};
 
-use crate::http1::{Capture, HeadMemo, Reply, ReplyDefect, ReplyParser};
-use crate::net::messages::MessageReader;
-use crate::net::wire::Greeting;
+use crate::protocol::http1::{Capture, HeadMemo, Reply, ReplyDefect, ReplyParser};
+use crate::protocol::messages::MessageReader;
+use crate::protocol::wire::Greeting;
 use crate::tls::TlsSession;
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 use super::connection::{Flight, State};
 use super::{Engine, Lifetime, Phase};
 use crate::failure::Failure;
-use crate::http1::{Reply, ReplyDefect};
+use crate::protocol::http1::{Reply, ReplyDefect};
 use crate::source::AskedBytes;
 
 impl Engine {

@@ -2,7 +2,7 @@
 
 use tare_io::{DurationNs, Random};
 use tare_load::FailureKind;
-use tare_load::http1::{HeadMemo, ReplyParser};
+use tare_load::protocol::http1::{HeadMemo, ReplyParser};
 use tare_sim::net::NetOptions;
 use tare_target::behaviour::{Behaviour, Defect};
 use tare_target::stats::Counter;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tare_io::Instant;
-use tare_load::net::wire::Count;
+use tare_load::protocol::wire::Count;
 
 /// Sessions by number. Nobody says when one is over: the oldest of the address that has most are
 /// forgotten, so that no address can make those of another go.

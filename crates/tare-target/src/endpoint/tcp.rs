@@ -15,9 +15,9 @@ use tare_io::socket::{self, Blocking};
 use tare_io::system::sharpen_timers;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, SetupError};
-use tare_load::net::content::{Checker, content};
-use tare_load::net::stream::receive_bytes;
-use tare_load::net::wire::{
+use tare_load::protocol::content::{Checker, content};
+use tare_load::protocol::stream::receive_bytes;
+use tare_load::protocol::wire::{
     ASK, DONE, GO, GREETING_BYTES, Greeting, ORDER_BYTES, Order, Purpose, STOP, called,
 };
 

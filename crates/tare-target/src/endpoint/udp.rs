@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, Random, SetupError, socket};
-use tare_load::net::content::Checker;
-use tare_load::net::wire::{
+use tare_load::protocol::content::Checker;
+use tare_load::protocol::wire::{
     self, GREETING_BYTES, Greeting, Purpose, REPLY, TAG_BYTES, cookie_of, with_cookie,
 };
 

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tare_io::DurationNs;
-use tare_load::net::control::Control;
-use tare_load::net::wire::{Greeting, Purpose};
+use tare_load::protocol::control::Control;
+use tare_load::protocol::wire::{Greeting, Purpose};
 
 use crate::failure::Failure;
 

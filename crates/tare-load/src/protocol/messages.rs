@@ -4,7 +4,7 @@ use tare_io::Endpoint;
 
 use super::content::{Checker, content};
 use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
-use crate::http1::{Reply, ReplyDefect};
+use crate::protocol::http1::{Reply, ReplyDefect};
 use crate::source::{Asked, AskedBytes, Source};
 
 /// Messages as one engine sends them.
