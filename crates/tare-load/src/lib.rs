@@ -14,10 +14,8 @@ mod exchange;
 pub mod failure;
 mod gate;
 pub mod histogram;
-
 mod load_plan;
 pub mod measured;
-
 pub mod order;
 pub mod pacer;
 pub mod plan;

@@ -1,7 +1,8 @@
 //! The other end of `tare net` and `tare sys`: answers messages, counts streams, makes calls.
 //!
-//! One port for TCP, the same for UDP. Connections say what they are for (`tare_load::protocol::wire`);
-//! datagrams come back as they are, unless their sender has begun a stream.
+//! One port for TCP, the same for UDP. Connections say what they are for
+//! (`tare_load::protocol::wire`); datagrams come back as they are, unless their sender has begun a
+//! stream.
 
 mod sessions;
 mod tcp;
