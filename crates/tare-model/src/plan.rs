@@ -194,9 +194,6 @@ impl PlanParts {
         if self.slices.cold.is_none() {
             return Ok(());
         }
-        if !self.cell.is_empty() {
-            return Err("cold: a sweep's values share launches, which are cold for one only".into());
-        }
         let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
         let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);
         if durations || cycles.is_some_and(|cycles| cycles != 1) {

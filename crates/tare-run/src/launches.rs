@@ -181,8 +181,11 @@ impl<L: Lab> Runner<'_, L> {
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         let endpoint = Endpoint::Tcp(address);
         let load = self.load(cell);
-        let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, client, load };
-        launched.begin_proofs(&path, &mut asker)
+        let failed = None;
+        let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, client, load, failed };
+        let begun = launched.begin_proofs(&path, &mut asker);
+        // What went wrong with asking is known better than a layer can tell.
+        begun.map_err(|error| asker.failed.unwrap_or(error))
     }
 
     /// Where the load of a variant goes, and what it asks.
@@ -296,6 +299,7 @@ struct VariantAsker<'a, L: Lab> {
     endpoint: Endpoint,
     client: &'a L::Client,
     load: &'a mut L::Load,
+    failed: Option<RunError>,
 }
 
 impl<L: Lab> Asker for VariantAsker<'_, L> {
@@ -304,7 +308,10 @@ impl<L: Lab> Asker for VariantAsker<'_, L> {
         let load = LoadSpec { paths: Vec::new(), ..self.plan.load_of(self.variant) };
         let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
         let plan = plan.map_err(RunError::from)?;
-        Ok(self.load.ask(self.client, &plan)?)
+        self.load.ask(self.client, &plan).map_err(|error| {
+            self.failed = Some(error.clone());
+            error.into()
+        })
     }
 
     fn take_sent(&mut self) -> u64 {

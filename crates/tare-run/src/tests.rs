@@ -100,6 +100,7 @@ fn run_after(
     let runner = Runner::new(cells.collect(), FakeLab(world.clone()), outside).unwrap();
     let stopped = runner.run(start);
     assert_eq!(world.up(), Vec::<&str>::new(), "servers outlive the run");
+    assert!(world.orphan_checks.get() > 0, "nobody looked for orphans");
     stopped
 }
 
@@ -139,6 +140,23 @@ fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
     expected.extend([0, 1].map(|at| format!("stop {}", name(at))));
     expected.extend(["1 rounds known", "end", "run 1 ended: rounds", "close"].map(str::to_owned));
     assert_eq!(logged(&world), expected);
+}
+
+#[test]
+fn launches_are_proven_by_what_their_lanes_sent() {
+    let world = World::new(two());
+    run(&world, &[short(2)], Start::default());
+    let mut launches = 0;
+    for (_, entry) in world.entries.borrow().iter() {
+        let Entry::RoundEnded { launches: ended, .. } = entry else { continue };
+        for launch in ended {
+            // A warm-up, two slices and a ramp: at 20,000 a second.
+            assert!(launch.requests_sent > 1200, "{launch:?}");
+            assert_eq!(launch.proofs[0].text, launch.requests_sent.to_string());
+            launches += 1;
+        }
+    }
+    assert_eq!(launches, 4);
 }
 
 #[test]

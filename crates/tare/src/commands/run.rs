@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::begin::{resume, run_new};
 use crate::run::plan::{absent, check_machine, without};
-use crate::run::sweep::run_sweep;
+use crate::run::sweep::{self, run_sweep};
 
 /// Run an experiment: what each variant costs, with a confidence interval
 ///
@@ -80,6 +80,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         return Err(Failure::Bug("an experiment without a plan".into()));
     };
     let options = args.outputs.options(first)?;
+    sweep::check(&plans).map_err(in_file)?;
     if args.dry_run {
         let mut text = dry_run(first)?;
         if plans.len() > 1 {

@@ -65,6 +65,19 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
     conclude_sweep(swept.into_iter().flatten().collect(), options, &mut outputs)
 }
 
+/// What cannot be seen from one cell alone.
+pub fn check(cells: &[Plan]) -> Result<(), Failure> {
+    let shared = groups(cells).into_iter().find(|group| group.len() > 1);
+    match shared.filter(|group| cells[group[0]].slices.cold.is_some()) {
+        None => Ok(()),
+        Some(_) => Err(Failure::Usage(
+            "cold: a sweep's values share launches, which are cold for one only; what servers are \
+             can be swept"
+                .into(),
+        )),
+    }
+}
+
 /// Ends the run of a cell that is not measured; its empty report.
 fn end_unmeasured(
     row: &RunRow,

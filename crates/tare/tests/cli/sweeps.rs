@@ -81,3 +81,17 @@ fn where_a_server_listens_can_be_swept() {
         assert_eq!(probe["body_bytes"].as_u64(), Some(bytes), "{}", ran.story());
     }
 }
+
+/// A launch is cold once: values that share launches cannot all be asked about.
+#[test]
+fn cold_servers_can_be_swept_by_what_they_are_only() {
+    let desk = Desk::new("sweep-cold");
+    let toml = |sweep: &str| experiment(sweep).replace("window = \"5ms\"\ncycles = 2\n", "");
+    let shared = desk.file("shared.toml", &toml("connections = [1, 2]"));
+    let args = ["run", str(&shared), "--cold", "50", "--dry-run"];
+    desk.tare(&args).fails(2, "cold: a sweep's values share launches");
+    let apart = desk.file("apart.toml", &toml("body_bytes = [10, 20]"));
+    let args = ["run", str(&apart), "--cold", "50", "--dry-run"];
+    let told = desk.tare(&args).success().stdout;
+    assert!(told.contains("the above is the first of 2 cells"), "{told}");
+}
