@@ -66,6 +66,6 @@ fn needed<T>(
     let word = text.trim();
     read(word).ok_or_else(|| {
         let word: String = word.chars().take(40).collect();
-        Trouble::at(line, format!("'{word}' is no number for {tool}'s '{label}'"))
+        Trouble::at(line, format!("'{word}' is not a number for {tool}'s '{label}'"))
     })
 }

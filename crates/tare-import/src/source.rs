@@ -58,7 +58,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Trouble::at(line, "is no text: it holds bytes that are not UTF-8")
+        Trouble::at(line, "is not text: it contains bytes that are not UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if let Some((at, _)) = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').nth(LINES_MAX)

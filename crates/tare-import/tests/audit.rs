@@ -110,12 +110,12 @@ fn connections_that_wrk_drops() {
 fn replies_that_differ() {
     let other = |size: &str| two(&wrk(URL, &[]), &wrk(URL, &[("47.68MB", size)]));
     assert!(of(&other("47.70MB"), "unequal-reply").is_empty());
-    one(&other("49.00MB"), "unequal-reply", Severity::Warn, "514 bytes a reply, 500 in a");
+    one(&other("49.00MB"), "unequal-reply", Severity::Warn, "514 bytes per reply, 500 in a");
     one(
         &other("4.77MB"),
         "unequal-reply",
         Severity::Void,
-        "50 bytes a reply, 500 in a: 10.0 times",
+        "50 bytes per reply, 500 in a: 10.0 times",
     );
 }
 

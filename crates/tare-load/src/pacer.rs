@@ -162,7 +162,7 @@ const MAX_PER_S: f64 = 1e7;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{input}' is not a rate; write requests a second above 0 and up to 10000000, \
+    "'{input}' is not a rate; write requests per second above 0 and up to 10000000, \
      in stages as 10s:1000,30s:5000 or 10s:0..1000"
 )]
 pub struct ProfileError {
@@ -314,7 +314,7 @@ mod tests {
     fn bad_rates_say_what_is_allowed() {
         for text in ["", "10s", "10s:", "x:1000", "10s:-1", "0s:5", "10s:1e9", "10s:0", "10s:nan"] {
             let error = RateProfile::parse(text).unwrap_err().to_string();
-            assert!(error.contains("is not a rate; write requests a second"), "{text}: {error}");
+            assert!(error.contains("is not a rate; write requests per second"), "{text}: {error}");
         }
         assert!(RateProfile::constant(0.0).is_err());
     }

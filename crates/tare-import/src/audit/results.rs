@@ -22,7 +22,7 @@ pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
     let severity = rules::errors(share);
     let text = format!("{bad} replies ({:.2} %) have a status of failure", share * 100.0);
-    let means = "the tool counts them in its requests a second and its latencies; a server that \
+    let means = "the tool counts them in its requests per second and its latencies; a server that \
                  refuses is usually faster than one that answers";
     Some(Finding::new("errors", severity, text, means).of(sample))
 }
@@ -163,7 +163,7 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
             let severity = if ratio >= REPLY_VOID { Severity::Void } else { Severity::Warn };
             let times = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
             let text =
-                format!("{own:.0} bytes a reply, {expected:.0} in {}{times}", import.baseline);
+                format!("{own:.0} bytes per reply, {expected:.0} in {}{times}", import.baseline);
             let means = "the variants did not answer the same: another page, an error page, or \
                          other headers; their throughputs do not compare";
             found.push(Finding::new("unequal-reply", severity, text, means).of(sample));

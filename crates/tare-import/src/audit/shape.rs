@@ -52,7 +52,7 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let (step, seconds) = (sample.seen.clock_s?, sample.seen.seconds?);
     let percent = step / seconds * 100.0;
     let text = format!("its time stamps are whole seconds: {seconds:.0} s to ± {percent:.1} %");
-    let means = "the rate is computed from them, and known no better; latencies are not concerned";
+    let means = "the rate is computed from them and is no more precise; latencies are not affected";
     let severity = if percent > 2.0 { Severity::Warn } else { Severity::Note };
     let finding = Finding::new("coarse", severity, text, means);
     Some(finding.only(&[Metric::Throughput]).of(sample))
@@ -88,7 +88,7 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
                 sample.seen.step_ns.filter(|step| highest > 0.0 && highest < step * STEPS)?;
             let text =
                 format!("latencies in steps of {} ms, up to {:.3} ms", step / 1e6, highest / 1e6);
-            (text, "it prints no finer: differences below that cannot be seen")
+            (text, "its output is no finer: smaller differences cannot be seen")
         }
     };
     Some(Finding::new("coarse", Severity::Note, text, means).of(sample))

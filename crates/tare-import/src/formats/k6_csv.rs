@@ -65,7 +65,7 @@ pub fn read_points(reader: impl Read, file: &str) -> Result<Vec<Draft>, Trouble>
             return Err(Trouble::at(at, "is longer than any line of k6's CSV (64 KiB)"));
         }
         let text = std::str::from_utf8(&line)
-            .map_err(|_| Trouble::at(at, "is no text: it holds bytes that are not UTF-8"))?;
+            .map_err(|_| Trouble::at(at, "is not text: it contains bytes that are not UTF-8"))?;
         let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
         if at == 1 {
             points.scenario_column = text.split(',').position(|name| name == "scenario");
@@ -221,7 +221,7 @@ fn summary(text: &str, header: &str, file: &str) -> Result<Vec<Draft>, Trouble> 
         for (column, field) in columns.iter().zip(&fields).skip(1).filter(|(_, f)| !f.is_empty()) {
             let value = plain(field).ok_or_else(|| {
                 let field: String = field.chars().take(40).collect();
-                Trouble::at(at + 1, format!("'{field}' is no number for k6's '{column}'"))
+                Trouble::at(at + 1, format!("'{field}' is not a number for k6's '{column}'"))
             })?;
             variants[own].1.put(metric, column, value);
         }

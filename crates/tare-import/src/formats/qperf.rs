@@ -55,7 +55,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         };
         let Some(number) = number else {
             let value: String = value.chars().take(40).collect();
-            return Err(Trouble::at(at, format!("'{value}' is no number for qperf's '{key}'")));
+            return Err(Trouble::at(at, format!("'{value}' is not a number for qperf's '{key}'")));
         };
         draft.put(metric, number);
         any = true;
@@ -97,6 +97,6 @@ mod tests {
         assert_eq!(draft.own_case.as_deref(), Some("tcp_bw, 1 B"));
         let broken = ["tcp_bw:", "    bw        =  fast"];
         let trouble = read(&Block { first: 5, lines: &broken }).unwrap_err();
-        assert_eq!(trouble, Trouble::at(6, "'fast' is no number for qperf's 'bw'"));
+        assert_eq!(trouble, Trouble::at(6, "'fast' is not a number for qperf's 'bw'"));
     }
 }

@@ -301,8 +301,9 @@ impl Place for Vm {
                 }
                 Err(error) => {
                     *boots = Some(false);
-                    self.context
-                        .note(format!("by the hardware no guest boots here ({error}): emulated"));
+                    self.context.note(format!(
+                        "hardware virtualization does not work here ({error}): emulated"
+                    ));
                 }
             }
         }

@@ -25,7 +25,7 @@ fn on_off(on: bool) -> &'static str {
 impl ServerKind for CaddySpec {
     fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
-            "starts: {} with {}, {} bytes a reply, access log {}, TLS {}",
+            "starts: {} with {}, {} bytes per reply, access log {}, TLS {}",
             program()?.display(),
             counted(self.threads, "thread"),
             self.body_bytes,

@@ -23,7 +23,7 @@ fn program() -> Result<PathBuf, LabError> {
 impl ServerKind for HaproxySpec {
     fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
-            "starts: {} with {}, {} bytes a reply, TLS {}",
+            "starts: {} with {}, {} bytes per reply, TLS {}",
             program()?.display(),
             counted(self.threads, "thread"),
             self.body_bytes,

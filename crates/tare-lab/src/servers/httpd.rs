@@ -44,7 +44,7 @@ impl ServerKind for HttpdSpec {
 
     fn describe(&self) -> Result<String, LabError> {
         Ok(format!(
-            "starts: {} with {} × {} threads, {} bytes a reply, access log {}",
+            "starts: {} with {} × {} threads, {} bytes per reply, access log {}",
             program()?.0.display(),
             self.processes,
             self.threads,

@@ -40,7 +40,7 @@ impl ServerKind for NginxSpec {
         Ok(match &self.config {
             Some(config) => format!("starts: {} -c {}", program.display(), config.display()),
             None => format!(
-                "starts: {} with {}, {} bytes a reply, access log {}, TLS {}",
+                "starts: {} with {}, {} bytes per reply, access log {}, TLS {}",
                 program.display(),
                 counted(self.workers, "worker"),
                 self.body_bytes,

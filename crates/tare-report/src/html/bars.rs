@@ -20,7 +20,7 @@ pub fn figure(metric: Metric, bars: &[Bar]) -> String {
         return String::new();
     }
     let title = match metric {
-        Metric::Throughput => "Replies a second".to_owned(),
+        Metric::Throughput => "Replies per second".to_owned(),
         _ => capital(noun(metric)),
     };
     let told = |bar: &Bar| format!("{}: {}", bar.name, cell(metric, Some(&bar.value)));

@@ -172,7 +172,7 @@ fn differences(
     }
     if base.body_bytes != mine.body_bytes {
         let text = format!(
-            "its reply has {} bytes of body, the baseline's {}; where that is meant, declare it \
+            "its reply has {} bytes of body, the baseline's {}; if that is intended, declare it \
              (--may-differ body)",
             count(mine.body_bytes),
             count(base.body_bytes)
@@ -187,7 +187,7 @@ fn differences(
         let (who, other) =
             if mine.connection_kept { ("keeps", "closes") } else { ("closes", "keeps") };
         let text = format!(
-            "it {who} the connection after a reply, the baseline {other} it; where that is meant, \
+            "it {who} the connection after a reply, the baseline {other} it; if that is intended, \
              declare it (--may-differ connection)"
         );
         add("connection", Severity::Void, text);
@@ -195,7 +195,7 @@ fn differences(
     if both_tls && base.tls != mine.tls {
         let name = |probe: &Probe| probe.tls.clone().unwrap_or_else(|| "no TLS".into());
         let text = format!(
-            "it speaks {}, the baseline {}; where that is meant, declare it (--may-differ tls)",
+            "it speaks {}, the baseline {}; if that is intended, declare it (--may-differ tls)",
             name(mine),
             name(base)
         );

@@ -55,7 +55,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
             (Agreement::Disagrees, asked) => (
                 "not-steady",
                 if asked { Severity::Void } else { Severity::Warn },
-                "it does not cost the same at all times, and neither is a verdict",
+                "its cost is not constant, so neither figure is a verdict",
             ),
         };
         let metric = comparison.metric;
@@ -264,7 +264,7 @@ pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGu
     }
     let text = format!(
         "of {} replies that were looked at under load {} ({}) had another body than its probe; \
-         where that is meant, declare it (--may-differ body)",
+         if that is intended, declare it (--may-differ body)",
         count(all),
         count(other),
         percent(other as f64 / all.max(1) as f64)

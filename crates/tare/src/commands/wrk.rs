@@ -281,7 +281,7 @@ fn notes(args: &Wrk, script: &Script, result: &LoadResult) -> Vec<String> {
             let percent = met * 100.0;
             notes.push(format!(
                 "only {percent:.1} % of the requests due were answered, {} were never sent: \
-                 latencies do not hold those",
+                 the latencies do not include them",
                 total.unfinished.unsent
             ));
         }

@@ -172,7 +172,7 @@ fn broken_input_is_one_line_with_its_number() {
         (
             "bad.md",
             "# x\n\n```\nRunning 1s test @ u\nRequests/sec: many\n```\n",
-            "bad.md:5: 'many' is no number for wrk's 'Requests/sec:'",
+            "bad.md:5: 'many' is not a number for wrk's 'Requests/sec:'",
         ),
         (
             "cut.json",
@@ -193,7 +193,7 @@ fn broken_input_is_one_line_with_its_number() {
         (
             "qperf.txt",
             "tcp_lat:\n    latency  =  soon\n",
-            "qperf.txt:2: 'soon' is no number for qperf's 'latency'",
+            "qperf.txt:2: 'soon' is not a number for qperf's 'latency'",
         ),
         (
             "deep.json",
@@ -206,7 +206,7 @@ fn broken_input_is_one_line_with_its_number() {
     }
     let binary = desk.folder.file("binary.txt");
     std::fs::write(&binary, b"one\ntwo\n\xff\xfe\n").unwrap();
-    desk.import(&[str(&binary)]).fails(2, "binary.txt:3: is no text: it holds bytes");
+    desk.import(&[str(&binary)]).fails(2, "binary.txt:3: is not text: it contains bytes");
     desk.import(&["/nowhere/x.txt"]).fails(2, "/nowhere/x.txt: cannot be read: No such file");
     desk.import(&[str(&desk.folder.0)]).fails(2, "cannot be read: it is a folder");
     let good = "docs/evidence/qperf.md";

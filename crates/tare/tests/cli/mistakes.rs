@@ -32,11 +32,11 @@ fn the_users_words() {
         ),
         (
             &["load", "localhost:1", "--rate", "0"],
-            "--rate: '0' is not a rate; write requests a second above 0",
+            "--rate: '0' is not a rate; write requests per second above 0",
         ),
         (
             &["load", "localhost:1", "--stages", "1s"],
-            "--stages: '1s' is not a rate; write requests a second",
+            "--stages: '1s' is not a rate; write requests per second",
         ),
         (
             &["load", "localhost:1", "--poisson"],
