@@ -35,7 +35,7 @@ pub fn facts() -> RunFacts {
         load_cpus: Vec::new(),
         server_cpus: Vec::new(),
         variants: vec![variant("none", true), variant("=<b>filter</b>", false)],
-        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not on here".into() }],
+        skipped: vec![Skipped { name: "tdx".into(), reason: "TDX is not enabled here".into() }],
         cell: Default::default(),
     };
     RunFacts {

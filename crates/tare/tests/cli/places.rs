@@ -108,7 +108,7 @@ fn containers_and_gvisor_serve_and_are_proven() {
     let places: Vec<u32> = report.variants.iter().map(|v| v.place_launches).collect();
     assert_eq!(places, [0, 1, 2, 2, 2], "a container is started afresh each round");
     assert_eq!(report.skipped.len(), 1);
-    assert!(report.skipped[0].reason.contains("TDX is not on here"), "{:?}", report.skipped);
+    assert!(report.skipped[0].reason.contains("TDX is not enabled here"), "{:?}", report.skipped);
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 
@@ -430,8 +430,8 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
     for (keys, code, complaint) in [
         ("place = { oci = \"youki\" }".to_owned(), 3, "no runtime 'youki' is installed"),
         ("place = { oci = \"/no/runc\" }".into(), 2, "/no/runc is not a file"),
-        ("place = { vm = { confidential = \"tdx\" } }".into(), 3, "TDX is not on here"),
-        ("place = { vm = { confidential = \"sev-snp\" } }".into(), 3, "SEV-SNP is not on here"),
+        ("place = { vm = { confidential = \"tdx\" } }".into(), 3, "TDX is not enabled here"),
+        ("place = { vm = { confidential = \"sev-snp\" } }".into(), 3, "SEV-SNP is not enabled here"),
         ("place = { vm = { kernel = \"/no\" } }".into(), 2, "/no is not a file"),
         ("place = { vm = { memory = \"64M\" } }".into(), 2, "a guest needs 256M"),
         (
