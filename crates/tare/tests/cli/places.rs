@@ -431,7 +431,11 @@ fn what_is_absent_gets_one_line_that_says_what_to_do() {
         ("place = { oci = \"youki\" }".to_owned(), 3, "no runtime 'youki' is installed"),
         ("place = { oci = \"/no/runc\" }".into(), 2, "/no/runc is not a file"),
         ("place = { vm = { confidential = \"tdx\" } }".into(), 3, "TDX is not enabled here"),
-        ("place = { vm = { confidential = \"sev-snp\" } }".into(), 3, "SEV-SNP is not enabled here"),
+        (
+            "place = { vm = { confidential = \"sev-snp\" } }".into(),
+            3,
+            "SEV-SNP is not enabled here",
+        ),
         ("place = { vm = { kernel = \"/no\" } }".into(), 2, "/no is not a file"),
         ("place = { vm = { memory = \"64M\" } }".into(), 2, "a guest needs 256M"),
         (
