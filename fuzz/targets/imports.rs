@@ -9,8 +9,7 @@ use tare_report::form::{Document, Form};
 use tare_report::import::ImportDocument;
 
 fuzz_target!(|bytes: &[u8]| {
-    let found = read("input", bytes);
-    let (drafts, unread) = match found {
+    let found = match read("input", bytes) {
         Ok(found) => found,
         Err(trouble) => {
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -21,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     let file = "input".to_owned();
-    let import = assemble("input", vec![FileDrafts { file, given: None, drafts, unread }]);
+    let import = assemble("input", vec![FileDrafts { file, found, ..FileDrafts::default() }]);
     // It is kept as JSON, and read back.
     let again = serde_json::from_str(&import.json());
     assert_eq!(again.ok().as_ref(), Some(&import));

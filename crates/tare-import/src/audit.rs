@@ -2,6 +2,7 @@
 //! means.
 
 mod addresses;
+mod claims;
 mod load;
 mod results;
 mod shape;
@@ -89,7 +90,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         shape::half_round_trip,
         shape::left_out,
     ];
-    let of_all: [fn(&Import) -> Vec<Finding>; 9] = [
+    let of_all: [fn(&Import) -> Vec<Finding>; 13] = [
         shape::unread,
         results::unequal_replies,
         load::unequal_load,
@@ -99,6 +100,10 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         shape::one_after_another,
         shape::copies,
         shape::without_partner,
+        claims::claims,
+        claims::kept_apart,
+        claims::without_a_sample,
+        claims::sums_only,
     ];
     let mut found: Vec<Finding> = of_all.iter().flat_map(|check| check(import)).collect();
     for sample in &import.samples {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 use tare_stats::estimate::{mean, sidak};
-use tare_stats::welch::{Difference, corrected};
+use tare_stats::welch::{self, Difference, corrected};
 use tare_stats::{Estimate, Severity, Verdict};
 
 use crate::audit::Finding;
@@ -60,17 +60,53 @@ const METRICS: [Metric; 8] = [
 ];
 const LEVEL: f64 = 0.95;
 
+/// Fewer repetitions than these have no interval: two of them give one that is anything.
+const INTERVAL_MIN: u32 = 5;
+
 /// What two variants have in one metric.
 struct Pair {
     at: (String, String, Metric, bool),
-    base: Vec<f64>,
-    own: Vec<f64>,
+    base: Side,
+    own: Side,
+}
+
+/// The repetitions of one variant, or what is left of them.
+struct Side {
+    mean: f64,
+    /// Unknown of a mean whose count is not said.
+    n: Option<u32>,
+    moments: Option<welch::Moments>,
+}
+
+impl Side {
+    fn of(samples: &[&Sample], metric: Metric) -> Option<Self> {
+        if let [one] = samples
+            && let Some(kept) = one.moments.get(metric.key())
+            && !one.repeats.contains_key(metric.key())
+        {
+            let n = kept.n;
+            let moments =
+                n.map(|n| welch::Moments { mean: kept.mean, variance: kept.sd.powi(2), n });
+            return (kept.mean > 0.0).then_some(Self { mean: kept.mean, n, moments });
+        }
+        let values = values(samples, metric);
+        let moments = welch::Moments::of(&values);
+        (!values.is_empty()).then(|| Self {
+            mean: mean(&values),
+            n: Some(values.len() as u32),
+            moments: Some(moments),
+        })
+    }
+
+    fn has_spread(&self) -> bool {
+        self.n.is_some_and(|n| n >= INTERVAL_MIN)
+    }
 }
 
 pub fn compare(import: &Import, findings: &[Finding]) -> Vec<Compared> {
     let pairs = pairs(import);
     let family = |wanted: bool| {
-        let repeated = pairs.iter().filter(|p| p.base.len() > 1 && p.own.len() > 1);
+        let repeated = pairs.iter().filter(|p| p.base.has_spread() && p.own.has_spread());
         repeated.filter(|p| p.at.3 == wanted).count()
     };
     let families = [family(false), family(true)];
@@ -82,8 +118,10 @@ pub fn compare(import: &Import, findings: &[Finding]) -> Vec<Compared> {
 
 fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> Compared {
     let (case, variant, metric, asked) = &pair.at;
-    let (base, own) = (mean(&pair.base), mean(&pair.own));
-    let difference = Difference::of_log_means(&pair.base, &pair.own);
+    let (base, own) = (pair.base.mean, pair.own.mean);
+    let both = pair.base.moments.zip(pair.own.moments);
+    let both = both.filter(|_| pair.base.has_spread() && pair.own.has_spread());
+    let difference = both.and_then(|(a, b)| Difference::of_log_moments(a, b));
     let bounds = difference.map(|difference| {
         let estimate = difference.interval(sidak(LEVEL, family));
         let estimate = estimate.from_log().map(|ratio| metric.overhead_percent(ratio));
@@ -99,7 +137,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
         (Some(finding), _) => {
             (Some(Verdict::Void), Some(format!("{}: {}", finding.code, finding.text)))
         }
-        (None, None) => (None, Some(single(pair))),
+        (None, None) => (None, Some(without_interval(pair))),
         (None, Some((estimate, _))) => {
             // Nobody said which difference would not matter: nothing is called the same.
             (Some(Verdict::of(estimate, 0.0)), few(estimate))
@@ -113,7 +151,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
         asked: *asked,
         baseline_value: base,
         value: own,
-        repetitions: [pair.base.len() as u32, pair.own.len() as u32],
+        repetitions: [pair.base.n.unwrap_or(0), pair.own.n.unwrap_or(0)],
         overhead_percent: metric.overhead_percent(own / base),
         interval: bounds.map(|(estimate, p)| Interval {
             lower: estimate.lower,
@@ -127,11 +165,13 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
     }
 }
 
-fn single(pair: &Pair) -> String {
-    match (pair.base.len(), pair.own.len()) {
-        (1, 1) => "single runs".into(),
-        (1, _) => "a single run of the baseline".into(),
-        _ => "a single run".into(),
+fn without_interval(pair: &Pair) -> String {
+    match (pair.base.n, pair.own.n) {
+        (None, _) | (_, None) => "of how many runs is not said".into(),
+        (Some(1), Some(1)) => "single runs".into(),
+        (Some(1), _) => "a single run of the baseline".into(),
+        (_, Some(1)) => "a single run".into(),
+        (Some(a), Some(b)) => format!("{} repetitions: no interval", a.min(b)),
     }
 }
 
@@ -146,12 +186,12 @@ fn pairs(import: &Import) -> Vec<Pair> {
     let baselines = import.baselines();
     for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
         let Some(base) = baselines.get(group.case) else { continue };
-        let asked = METRICS.into_iter().find(|metric| !values(base, *metric).is_empty());
+        let asked = METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some());
         for metric in METRICS {
             // What is carried follows from how many replies there are.
             let is_same = metric == Metric::Bandwidth && asked == Some(Metric::Throughput);
-            let (base, own) = (values(base, metric), values(&group.samples, metric));
-            if !base.is_empty() && !own.is_empty() && !is_same {
+            let sides = Side::of(base, metric).zip(Side::of(&group.samples, metric));
+            if let Some((base, own)) = sides.filter(|_| !is_same) {
                 let is_asked = Some(metric) == asked;
                 let at = (group.case.to_owned(), group.variant.to_owned(), metric, is_asked);
                 found.push(Pair { at, base, own });
@@ -159,6 +199,12 @@ fn pairs(import: &Import) -> Vec<Pair> {
         }
     }
     found
+}
+
+/// How many runs are behind a group's numbers, as far as it says.
+pub fn runs(samples: &[&Sample]) -> u32 {
+    let of = |metric: Metric| Side::of(samples, metric).map_or(0, |side| side.n.unwrap_or(0));
+    METRICS.into_iter().map(of).max().unwrap_or(0)
 }
 
 /// Of all repetitions, within outputs and between them.

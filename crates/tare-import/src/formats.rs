@@ -8,6 +8,7 @@ mod fortio_text;
 mod h2load;
 mod hey;
 mod iperf3;
+mod iperf3_text;
 pub mod json;
 mod k6;
 pub mod k6_csv;
@@ -33,7 +34,7 @@ pub struct TextFormat {
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
 
-pub const TEXT: [&TextFormat; 9] = [
+pub const TEXT: [&TextFormat; 10] = [
     &wrk::FORMAT,
     &qperf::FORMAT,
     &h2load::FORMAT,
@@ -43,6 +44,19 @@ pub const TEXT: [&TextFormat; 9] = [
     &fortio_text::FORMAT,
     &unixbench::FORMAT,
     &k6_text::FORMAT,
+    &iperf3_text::FORMAT,
+];
+
+/// How outputs begin, where they may stand at the end of their command's line.
+pub const MARKS: [&str; 8] = [
+    "Running ",
+    "This is ApacheBench",
+    "starting benchmark...",
+    "tcp_",
+    "udp_",
+    "sctp_",
+    "rc_",
+    "ud_",
 ];
 
 /// Up to the first line that `is_last`, or all.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claim::{Claim, Says, Told};
 use crate::names;
-use crate::sample::{Draft, Sample, Unread};
+use crate::sample::{Draft, Found, Sample, Tool, Unread};
 use crate::source::printable;
 
 pub const SCHEMA: &str = "tare.import/1";
@@ -20,14 +21,19 @@ pub struct Import {
     pub baseline: String,
     pub samples: Vec<Sample>,
     pub unread: Vec<Unread>,
+    /// What the documents say of their results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
 }
 
 /// One file: its name, what the user calls it, and what is in it.
+#[derive(Default)]
 pub struct FileDrafts {
     pub file: String,
     pub given: Option<String>,
-    pub drafts: Vec<Draft>,
-    pub unread: Vec<Unread>,
+    /// What the user calls the outputs that begin at these lines.
+    pub given_at: BTreeMap<u32, String>,
+    pub found: Found,
 }
 
 /// The first variant is the baseline.
@@ -38,19 +44,110 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
         baseline: String::new(),
         samples: Vec::new(),
         unread: Vec::new(),
+        claims: Vec::new(),
     };
     let stems = stems(&files);
-    for (FileDrafts { given, drafts, unread, .. }, stem) in files.into_iter().zip(stems) {
-        let names = names::of_file(&drafts, &stem, given.as_deref());
-        let samples = drafts.into_iter().zip(names).map(|(draft, name)| sample(draft, name));
-        import.samples.extend(samples);
+    for (FileDrafts { given, given_at, found, .. }, stem) in files.into_iter().zip(stems) {
+        let mut names = names::of_file(&found.drafts, &stem, given.as_deref());
+        for (draft, name) in found.drafts.iter().zip(&mut names) {
+            if let Some(given) = given_at.get(&draft.source.first_line) {
+                (name.variant, name.by_text) = (given.clone(), false);
+            }
+        }
+        let mut named: Vec<(Draft, names::Name)> = found.drafts.into_iter().zip(names).collect();
+        let told = told_twice(&mut named);
+        import.samples.extend(named.into_iter().map(|(draft, name)| sample(draft, name)));
         let file = |unread: Unread| Unread { file: printable(&unread.file), ..unread };
-        import.unread.extend(unread.into_iter().map(file));
+        import.unread.extend(found.unread.into_iter().map(file));
+        import.claims.extend(found.claims.into_iter().chain(told).map(|claim| Claim {
+            file: printable(&claim.file),
+            text: printable(&claim.text),
+            ..claim
+        }));
     }
     split_by_connections(&mut import.samples);
     import.baseline =
         import.samples.first().map_or_else(String::new, |first| first.variant.clone());
     import
+}
+
+/// Rows of tables that repeat outputs of the same document are no results of their own: they are
+/// compared with those, and left out.
+fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
+    let is_table = |draft: &Draft| draft.tool == Tool::Table;
+    let (mut claims, mut gone) = (Vec::new(), Vec::new());
+    for (at, (table, name)) in named.iter().enumerate().filter(|(_, (draft, _))| is_table(draft)) {
+        let others = || named.iter().filter(|(draft, _)| !is_table(draft));
+        let agreeing = |own: &Draft| {
+            let is_same = |(key, value): &(&String, &f64)| {
+                let step = table.steps.get(*key).copied().unwrap_or(0.0);
+                own.values.get(*key).is_some_and(|output| is_same(**value, step, *output))
+            };
+            table.values.iter().filter(is_same).count()
+        };
+        let best = others().max_by_key(|(draft, _)| agreeing(draft));
+        let found = best.filter(|(draft, _)| agreeing(draft) > 0);
+        let found = found.or_else(|| by_name(others(), table, &name.variant));
+        let Some((output, output_name)) = found else { continue };
+        gone.push(at);
+        for (key, value) in &table.values {
+            let Some(own) = output.values.get(key) else { continue };
+            let Draft { source, .. } = output;
+            let told = Told {
+                variant: printable(&output_name.variant),
+                metric: key.clone(),
+                value: *value,
+                step: table.steps.get(key).copied().unwrap_or(0.0),
+                output: *own,
+                place: format!("{}:{}-{}", source.file, source.first_line, source.last_line),
+            };
+            claims.push(Claim {
+                file: table.source.file.clone(),
+                line: table.source.first_line,
+                text: table.source.text.clone(),
+                says: Says::Value(told),
+            });
+        }
+    }
+    let mut at = 0;
+    named.retain(|_| {
+        at += 1;
+        !gone.contains(&(at - 1))
+    });
+    claims
+}
+
+/// To the digits that a table prints.
+pub fn is_same(told: f64, step: f64, output: f64) -> bool {
+    (told - output).abs() <= step + output.abs() * 1e-9
+}
+
+/// The one output whose variant has all words of the row's, or whose words the row's has, and whose
+/// numbers are of the same size.
+fn by_name<'a>(
+    others: impl Iterator<Item = &'a (Draft, names::Name)>,
+    table: &Draft,
+    variant: &str,
+) -> Option<&'a (Draft, names::Name)> {
+    let words = |text: &str| -> Vec<String> {
+        let text = text.to_lowercase();
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    };
+    let own = words(variant);
+    let is_near = |draft: &Draft| {
+        let ratios =
+            table.values.iter().filter_map(|(key, value)| Some(value / draft.values.get(key)?));
+        let ratios: Vec<f64> = ratios.collect();
+        !ratios.is_empty() && ratios.iter().all(|ratio| (0.3..=3.3).contains(ratio))
+    };
+    let mut found = others.filter(|(draft, name)| {
+        let theirs = words(&name.variant);
+        let within =
+            |a: &[String], b: &[String]| !a.is_empty() && a.iter().all(|word| b.contains(word));
+        (within(&own, &theirs) || within(&theirs, &own)) && is_near(draft)
+    });
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// Files by their names without the last extension; by their paths where names alone are not
@@ -89,6 +186,8 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
         values: draft.values,
         percentiles: draft.percentiles,
         repeats: draft.repeats,
+        moments: draft.moments,
+        named_by_text: name.by_text,
     }
 }
 

@@ -3,23 +3,32 @@
 //! answer is what was found or one line that says where it went wrong.
 //!
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
-//! `formats/` has a file a tool, `text` finds outputs between prose, `names` makes variants of the
-//! headings, labels and files around them, `command` reads command lines. [`audit`] has a mistake a
-//! function; [`compare`] says what the numbers say of each other, as far as they can.
+//! `formats/` has a file a tool, `text` finds outputs between prose, `context` keeps what stands
+//! above them, `lead` reads what prose says of them, `names` makes variants of all that, `command`
+//! and `prompt` read what was typed, `table` and `summary` what people made of outputs, [`claim`]
+//! what they say of it. [`audit`] has a mistake a function; [`compare`] says what the numbers say of
+//! each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod claim;
 mod command;
 pub mod compare;
+mod context;
 mod formats;
+mod html;
 mod import;
+mod lead;
 mod names;
 mod numbers;
+mod prompt;
 mod sample;
 mod source;
+mod summary;
+mod table;
 mod text;
 
 pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
-pub use sample::{Asked, Draft, Percentile, Sample, Seen, Source, Tool, Unread};
+pub use sample::{Asked, Draft, Found, Moments, Percentile, Sample, Seen, Source, Tool, Unread};
 pub use source::{Trouble, printable, read};

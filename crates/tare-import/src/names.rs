@@ -1,59 +1,49 @@
 //! Which variant an output is of, and which of its cases: from what the output says itself, the
 //! headings and labels above it, its file, and at last its address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::sample::Draft;
-use crate::text::LABEL;
+use crate::context::LABEL;
+use crate::lead;
+use crate::sample::{Draft, Tool};
 
 /// A draft's place among the variants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name {
     pub variant: String,
     pub case: String,
+    /// It is apart from others by what the text above it says, and by nothing else.
+    pub by_text: bool,
 }
 
-/// Headings that say what follows, not whose it is.
-const GENERIC: [&str; 24] = [
-    "results",
-    "result",
-    "output",
-    "outputs",
-    "run",
-    "runs",
-    "command",
-    "commands",
-    "benchmark",
-    "benchmarks",
-    "test",
-    "tests",
-    "raw output",
-    "raw results",
-    "example",
-    "log",
-    "logs",
-    "wrk",
-    "wrk2",
-    "qperf",
-    "h2load",
-    "ab",
-    "hey",
-    "unixbench",
-];
+/// What is found out of one draft.
+#[derive(Clone, Default)]
+struct Own {
+    name: Option<String>,
+    case: String,
+    by_text: bool,
+}
 
 /// Names for the drafts of one file. `given` is what the user calls them.
 pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
-    let cases: Vec<String> = drafts.iter().map(case).collect();
-    let found = found(drafts, &cases);
-    let several = found.iter().any(|name| *name != found[0]);
-    let names = found.into_iter().zip(cases).map(|(found, case)| {
-        let variant = match (given, found) {
+    let mut all = vec![Own::default(); drafts.len()];
+    let is_named = |draft: &Draft| own_name(draft).is_some();
+    let (named, others): (Vec<usize>, Vec<usize>) =
+        (0..drafts.len()).partition(|at| is_named(&drafts[*at]));
+    let pick = |places: &[usize]| places.iter().map(|at| drafts[*at].clone()).collect::<Vec<_>>();
+    for (places, own) in [(&named, of_named(&pick(&named))), (&others, of_headings(&pick(&others)))]
+    {
+        places.iter().zip(own).for_each(|(at, own)| all[*at] = own);
+    }
+    let several = all.iter().any(|own| own.name != all[0].name);
+    let names = all.into_iter().map(|Own { name, case, by_text }| {
+        let variant = match (given, name) {
             (Some(given), Some(found)) if several => format!("{given}: {found}"),
             (Some(given), _) => given.to_owned(),
             (None, Some(found)) => found,
             (None, None) => stem.to_owned(),
         };
-        Name { variant, case }
+        Name { variant, case, by_text }
     });
     names.collect()
 }
@@ -66,16 +56,115 @@ fn case(draft: &Draft) -> String {
     }
 }
 
-fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
-    let own: Vec<Option<String>> = drafts.iter().map(own_name).collect();
-    if own.iter().any(Option::is_some) {
-        return own;
+fn join(case: &str, more: &str) -> String {
+    if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") }
+}
+
+/// Outputs that name their variants. Two tables that say the same of one variant are told apart by
+/// their titles.
+fn of_named(drafts: &[Draft]) -> Vec<Own> {
+    let own = |draft: &Draft| Own { name: own_name(draft), case: case(draft), by_text: false };
+    let mut all: Vec<Own> = drafts.iter().map(own).collect();
+    let is_table = |at: usize| drafts[at].tool == Tool::Table;
+    let mut seen: BTreeMap<(&Option<String>, String, &str), usize> = BTreeMap::new();
+    let mut doubled: BTreeSet<&Option<String>> = BTreeSet::new();
+    for (at, draft) in drafts.iter().enumerate().filter(|(at, _)| is_table(*at)) {
+        for metric in draft.values.keys() {
+            let place = (&draft.own_name, case(draft), metric.as_str());
+            let first = *seen.entry(place).or_insert(at);
+            if first != at {
+                doubled.extend([&draft.lead, &drafts[first].lead]);
+            }
+        }
     }
+    for at in (0..drafts.len()).filter(|at| is_table(*at) && doubled.contains(&drafts[*at].lead)) {
+        let line = || format!("line {}", drafts[at].source.first_line);
+        let title = drafts[at].lead.clone().filter(|_| doubled.len() > 1).unwrap_or_else(line);
+        all[at].case = join(&all[at].case, &title);
+    }
+    all
+}
+
+/// Outputs that are named by what stands above them.
+fn of_headings(drafts: &[Draft]) -> Vec<Own> {
+    let mut cases: Vec<String> = drafts.iter().map(case).collect();
+    let mut names = found(drafts, &cases);
+    // Different tools' results are different cases.
+    if differ_within(&names, &cases, |at| drafts[at].tool.name()) {
+        for (case, draft) in cases.iter_mut().zip(drafts) {
+            *case = join(case, draft.tool.name());
+        }
+        names = found(drafts, &cases);
+    }
+    let by_text = by_leads(drafts, &cases, &mut names);
+    by_hosts(drafts, &mut cases, &mut names);
+    let all = names.into_iter().zip(cases).zip(by_text);
+    all.map(|((name, case), by_text)| Own { name, case, by_text }).collect()
+}
+
+/// Whether some outputs of one name and case are not alike in something.
+fn differ_within<T: PartialEq>(
+    names: &[Option<String>],
+    cases: &[String],
+    of: impl Fn(usize) -> T,
+) -> bool {
+    let mut first: BTreeMap<(&Option<String>, &String), usize> = BTreeMap::new();
+    (0..names.len()).any(|at| of(*first.entry((&names[at], &cases[at])).or_insert(at)) != of(at))
+}
+
+/// Outputs under one heading are repetitions only where nothing between them names another thing.
+fn by_leads(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) -> Vec<bool> {
+    let mut by_text = vec![false; drafts.len()];
+    let is_one = names.iter().all(|name| *name == names[0]);
+    let known: BTreeSet<Option<String>> = names.iter().cloned().collect();
+    for name in known {
+        let own: Vec<usize> = (0..drafts.len()).filter(|at| names[*at] == name).collect();
+        let own_cases: Vec<String> = own.iter().map(|at| cases[*at].clone()).collect();
+        let alike = vec![None; own.len()];
+        if !differ_within(&alike, &own_cases, |at| drafts[own[at]].lead.as_ref()) {
+            continue;
+        }
+        for at in own {
+            let Some(lead) = &drafts[at].lead else { continue };
+            by_text[at] = true;
+            names[at] = Some(match &name {
+                Some(name) if !is_one => format!("{name}, {lead}"),
+                _ => lead.clone(),
+            });
+        }
+    }
+    by_text
+}
+
+/// What is left alike but for the host that it was typed at: where the load stays on that host, the
+/// host is what was measured; else it is where the load came from.
+fn by_hosts(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
+    if !differ_within(names, cases, |at| drafts[at].host.as_deref()) {
+        return;
+    }
+    let is_local = drafts.iter().filter(|draft| draft.host.is_some()).all(|draft| {
+        let url = draft.asked.url.as_deref().unwrap_or_default();
+        draft.tool == Tool::Unixbench || url.contains("//localhost") || url.contains("//127.")
+    });
+    for (at, draft) in drafts.iter().enumerate() {
+        let Some(host) = &draft.host else { continue };
+        match is_local {
+            true => {
+                let name = names[at].take();
+                names[at] = Some(name.map_or(host.clone(), |name| format!("{name}, {host}")));
+            }
+            false => cases[at] = join(&cases[at], &format!("from {host}")),
+        }
+    }
+}
+
+fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
     let by_heading = by_heading(drafts, cases);
     let urls: Vec<Option<String>> = drafts.iter().map(|draft| draft.asked.url.clone()).collect();
     let differ = |all: &[Option<String>]| all.iter().any(|one| *one != all[0]);
+    let leads: Vec<Option<String>> = drafts.iter().map(|draft| draft.lead.clone()).collect();
     // One heading over several addresses names the study, not its variants.
-    match differ(&urls) && !differ(&by_heading) {
+    match differ(&urls) && !differ(&by_heading) && !differ(&leads) {
         true => urls,
         false => by_heading,
     }
@@ -98,7 +187,8 @@ fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
         return without_labels;
     }
     let with_labels = by_levels(drafts, cases, |_| true);
-    match places(&with_labels) > places(&without_labels) {
+    let is_nameless = without_labels.iter().all(Option::is_none);
+    match is_nameless || places(&with_labels) > places(&without_labels) {
         true => with_labels,
         false => without_labels,
     }
@@ -112,7 +202,7 @@ fn by_levels(
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
         own.map(|(_, text)| without_count(text))
-            .filter(|text| !text.is_empty() && !GENERIC.contains(&text.to_lowercase().as_str()))
+            .filter(|text| !text.is_empty() && lead::is_name(text))
     };
     let levels: BTreeSet<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(l, _)| *l).collect();
     let levels = levels.into_iter().filter(|level| counts(*level));
@@ -128,11 +218,11 @@ fn by_levels(
     if columns.iter().any(|column| !is_the_case(column, cases)) {
         columns.retain(|column| !is_the_case(column, cases));
     }
-    let join = |at: usize| {
+    let joined = |at: usize| {
         let parts: Vec<String> = columns.iter().filter_map(|column| column[at].clone()).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     };
-    (0..drafts.len()).map(join).collect()
+    (0..drafts.len()).map(joined).collect()
 }
 
 /// "Host run 2" is Host again, and "Run 2" nobody.

@@ -26,6 +26,15 @@ fn without_groups(text: &str) -> Option<String> {
     groups.all(|group| group.len() == 3).then(|| text.replace(',', ""))
 }
 
+/// "11.66%", "-0.51 %", "+3 %": and what its last digit is worth.
+pub fn percent(text: &str) -> Option<(f64, f64)> {
+    let (digits, _) = text.split_once('%')?;
+    let digits = digits.trim().replace(['−', '–'], "-");
+    let value = plain(digits.trim_start_matches('+'))?;
+    let decimals = digits.split_once('.').map_or(0, |(_, digits)| digits.len().min(12));
+    Some((value, 10f64.powi(-(decimals as i32))))
+}
+
 /// A number and the unit that follows it, with or without a space: "1.02s", "14.2 us".
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();

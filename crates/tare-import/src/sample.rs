@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
+use crate::claim::{Against, Claim};
+
 /// Whose output it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -21,6 +23,10 @@ pub enum Tool {
     Iperf3,
     Unixbench,
     BpftimeBenchmark,
+    /// What a script made of many outputs, as it printed it.
+    Summary,
+    /// A row or column of a table.
+    Table,
 }
 
 impl Tool {
@@ -38,6 +44,8 @@ impl Tool {
             Self::Iperf3 => "iperf3",
             Self::Unixbench => "UnixBench",
             Self::BpftimeBenchmark => "bpftime's benchmark",
+            Self::Summary => "a printed summary",
+            Self::Table => "a table",
         }
     }
 
@@ -69,6 +77,22 @@ pub struct Sample {
     /// By metric's key: the values of repetitions, where the output holds them all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub repeats: BTreeMap<String, Vec<f64>>,
+    /// By metric's key: what is left of repetitions, where the output holds no more.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub moments: BTreeMap<String, Moments>,
+    /// Its variant is the words of the text above it, where headings do not tell it from others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_text: bool,
+}
+
+/// A mean, its standard deviation, and of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moments {
+    pub mean: f64,
+    pub sd: f64,
+    /// `None` where that is not said.
+    pub n: Option<u32>,
 }
 
 /// Where an output stands.
@@ -145,13 +169,30 @@ pub struct Draft {
     /// What it says of its case.
     pub own_case: Option<String>,
     pub headings: Vec<(u8, String)>,
+    /// What the prose above it names.
+    pub lead: Option<String>,
+    /// Whose prompt its command was typed at.
+    pub host: Option<String>,
     pub command: Option<String>,
     pub asked: Asked,
     pub seen: Seen,
     pub values: BTreeMap<String, f64>,
     pub percentiles: Vec<Percentile>,
     pub repeats: BTreeMap<String, Vec<f64>>,
+    pub moments: BTreeMap<String, Moments>,
+    /// By metric's key: the last digit of what a table says.
+    pub steps: BTreeMap<String, f64>,
+    /// What it says of itself and others.
+    pub against: Vec<Against>,
     pub source: Source,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    pub drafts: Vec<Draft>,
+    pub unread: Vec<Unread>,
+    pub claims: Vec<Claim>,
 }
 
 /// Something that looked like an output and could not be read.
@@ -173,6 +214,8 @@ impl Draft {
             own_name: None,
             own_case: None,
             headings: Vec::new(),
+            lead: None,
+            host: None,
             command: None,
             // But for multiplexing, a connection has one request at a time.
             asked: Asked { at_once: Some(1), ..Asked::default() },
@@ -180,6 +223,9 @@ impl Draft {
             values: BTreeMap::new(),
             percentiles: Vec::new(),
             repeats: BTreeMap::new(),
+            moments: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            against: Vec::new(),
             source: Source::default(),
         }
     }
@@ -188,6 +234,13 @@ impl Draft {
     pub fn put(&mut self, metric: Metric, value: f64) {
         if (0.0..=MOST).contains(&value) {
             self.values.insert(metric.key().to_owned(), value);
+        }
+    }
+
+    /// A mean and its standard deviation, of `n` runs.
+    pub fn put_moments(&mut self, metric: Metric, mean: f64, sd: f64, n: Option<u32>) {
+        if (0.0..=MOST).contains(&mean) && (0.0..=MOST).contains(&sd) {
+            self.moments.insert(metric.key().to_owned(), Moments { mean, sd, n });
         }
     }
 

@@ -5,8 +5,8 @@ use std::io::{BufRead, Read};
 
 use tare_model::plain;
 
-use crate::sample::{Draft, Unread};
-use crate::{formats, text};
+use crate::sample::{Draft, Found, Unread};
+use crate::{claim, formats, text};
 
 /// Why a file cannot be imported, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub const JSON_MAX: usize = 8 << 20;
 const HEAD: usize = 64 << 10;
 
 /// What a file holds; what in it looked like an output and was none is told beside.
-pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unread>), Trouble> {
+pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
     let mut head = Vec::new();
     let broken = |error: std::io::Error| Trouble::at(1, format!("cannot be read: {error}"));
     reader.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(broken)?;
     if formats::k6_csv::is_points(&head) {
         let drafts = formats::k6_csv::read_points(head.chain(reader), file)?;
-        return Ok((drafts, Vec::new()));
+        return Ok(Found { drafts, ..Found::default() });
     }
     let mut bytes = head;
     let room = TEXT_MAX - bytes.len() as u64 + 1;
@@ -67,22 +67,33 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<(Vec<Draft>, Vec<Unr
         let why = format!("goes on after {LINES_MAX} lines, the most that are read of text");
         return Err(Trouble::at(LINES_MAX + 1, why));
     }
-    let (drafts, unread) = if is_json {
-        (formats::json::read(text, file, 1)?, Vec::new())
+    let mut found = if is_json {
+        json(text, file)?
     } else if let Some(drafts) = formats::k6_csv::read_summary(text, file) {
-        (drafts?, Vec::new())
+        Found { drafts: drafts?, ..Found::default() }
     } else {
         text::read(text, file)
     };
-    let mut drafts = drafts;
-    keep_some(&mut drafts);
-    if drafts.is_empty() {
-        return Err(match unread.into_iter().next() {
+    keep_some(&mut found.drafts);
+    found.claims.extend(claim::against(&found.drafts));
+    if found.drafts.is_empty() {
+        return Err(match found.unread.into_iter().next() {
             Some(Unread { line, why, .. }) => Trouble { line, why },
             None => Trouble::at(1, nothing(text)),
         });
     }
-    Ok((drafts, unread))
+    Ok(found)
+}
+
+/// What begins like JSON and is none may still be text that holds outputs.
+fn json(text: &str, file: &str) -> Result<Found, Trouble> {
+    match formats::json::read(text, file, 1) {
+        Ok(drafts) => Ok(Found { drafts, ..Found::default() }),
+        Err(trouble) => {
+            let found = text::read(text, file);
+            if found.drafts.is_empty() { Err(trouble) } else { Ok(found) }
+        }
+    }
 }
 
 /// Lines of outputs that are kept, of a whole file: they are in the store and in every report.
@@ -107,7 +118,14 @@ fn is_json(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
     let is_log = text::is_value(first) && lines.any(|line| !line.is_empty());
-    first.starts_with(b"[") || (first.starts_with(b"{") && !is_log)
+    // "[TOC]", "[1] see below" and "{% raw %}" begin text.
+    let mut bytes = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match (bytes.next(), bytes.next()) {
+        (Some(b'['), Some(second)) => matches!(second, b'{' | b']'),
+        (Some(b'{'), Some(second)) => matches!(second, b'"' | b'}') && !is_log,
+        (Some(b'[' | b'{'), None) => true,
+        _ => false,
+    }
 }
 
 /// `bytes` begin at a line of their file.
@@ -125,6 +143,6 @@ fn nothing(text: &str) -> String {
     format!(
         "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, oha, \
          fortio, k6 and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as \
-         JSON; k6 as CSV)"
+         JSON; k6 as CSV; tables and printed summaries of requests/s, bandwidth or latency)"
     )
 }

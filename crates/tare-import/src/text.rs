@@ -1,9 +1,11 @@
 //! Outputs between prose: where each begins and ends, under which headings, after which command.
 
+use crate::claim::{self, Claim};
 use crate::command::Command;
-use crate::formats;
-use crate::sample::{Draft, Unread};
+use crate::context::{Context, label};
+use crate::sample::{Draft, Found, Unread};
 use crate::source::{JSON_MAX, Trouble, too_long};
+use crate::{formats, html, summary, table};
 
 /// Some lines of a file; numbers are the file's.
 #[derive(Clone, Copy)]
@@ -26,78 +28,152 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Headings and commands that are above a line.
-#[derive(Default)]
-struct Context {
-    headings: Vec<(u8, String)>,
-    /// Under the heading of this level.
-    commands: Vec<(u8, Command)>,
-}
-
-/// A label on a line of its own, or in bold: below all headings.
-pub const LABEL: u8 = 7;
 /// Longer blocks are no outputs.
 const BLOCK_MAX: usize = 2000;
 /// Lines of an output that are kept.
 const KEPT: usize = 400;
 /// More outputs than these are no paper.
 const OUTPUTS_MAX: usize = 1000;
+/// More statements than these are not checked.
+const CLAIMS_MAX: usize = 300;
 
-pub fn read(text: &str, file: &str) -> (Vec<Draft>, Vec<Unread>) {
-    let lines: Vec<&str> = text.lines().map(unquoted).collect();
-    let mut context = Context::default();
-    let (mut drafts, mut unread) = (Vec::new(), Vec::new());
-    let mut fence: Option<&str> = None;
+pub fn read(text: &str, file: &str) -> Found {
+    let plain = html::plain(text);
+    let mut lines: Vec<&str> = plain.lines().map(unquoted).collect();
+    let mut reader = Reader { file, ..Reader::default() };
     let mut at = front_matter(&lines);
-    let mut no_json_before = 0;
-    while at < lines.len() && drafts.len() + unread.len() < OUTPUTS_MAX {
-        let line = lines[at];
-        if let Some(mark) = fence_mark(line) {
-            fence = match fence {
-                Some(open) if mark.starts_with(open) => None,
-                Some(open) => Some(open),
-                None => Some(mark),
-            };
-            at += 1;
-            continue;
-        }
-        // A fence that somebody forgot to close ends at the next heading.
-        if fence.is_some() && is_heading(line) && line.starts_with("##") {
-            fence = None;
-        }
-        let may_be_json = at >= no_json_before;
-        let found = may_be_json.then(|| json(&lines, at, fence.is_some())).flatten();
-        // What has none of a tool's keys has none in any of its parts: it is looked at once.
-        no_json_before = found.as_ref().map_or(no_json_before, |found| at + found.lines().count());
-        let found = found.filter(|found| formats::json::is_likely(found));
-        let found = found.map(|found| (found.lines().count(), read_json(&found, file, at + 1)));
-        if let Some((length, read)) = found.or_else(|| output(&lines, at)) {
-            match read {
-                Ok(found) => drafts.extend(
-                    found
-                        .into_iter()
-                        .map(|draft| context.complete(draft, file, at, &lines[at..at + length])),
-                ),
-                Err(Trouble { line, why }) => {
-                    unread.push(Unread { file: file.to_owned(), line, why });
-                }
-            }
-            at += length.max(1);
-            continue;
-        }
-        if let Some((command, length)) = Command::found(&lines[at..], fence.is_some()) {
-            context.command(command);
-            at += length;
-            continue;
-        }
-        context.see(&lines, at, fence.is_some());
-        at += 1;
+    while at < lines.len() && !reader.is_full() {
+        at += reader.step(&mut lines, at).max(1);
     }
     if at < lines.len() {
         let why = format!("{OUTPUTS_MAX} outputs by this line; what follows was not read");
-        unread.push(Unread { file: file.to_owned(), line: (at + 1) as u32, why });
+        let line = (at + 1) as u32;
+        reader.found.unread.push(Unread { file: file.to_owned(), line, why });
     }
-    (drafts, unread)
+    reader.found
+}
+
+/// Where the reading of a text is.
+#[derive(Default)]
+struct Reader<'a> {
+    file: &'a str,
+    context: Context,
+    found: Found,
+    fence: Option<String>,
+    no_json_before: usize,
+}
+
+impl Reader<'_> {
+    fn is_full(&self) -> bool {
+        self.found.drafts.len() + self.found.unread.len() >= OUTPUTS_MAX
+    }
+
+    /// Reads what begins at a line, and says how many lines that were.
+    fn step(&mut self, lines: &mut [&str], at: usize) -> usize {
+        if let Some(mark) = fence_mark(lines[at]) {
+            self.fence = match self.fence.take() {
+                Some(open) if mark.starts_with(&open) => None,
+                Some(open) => Some(open),
+                None => Some(mark.to_owned()),
+            };
+            return 1;
+        }
+        // A fence that somebody forgot to close ends at the next heading.
+        if self.fence.is_some() && is_heading(lines[at]) && lines[at].starts_with("##") {
+            self.fence = None;
+        }
+        let in_fence = self.fence.is_some();
+        self.unglue(lines, at, in_fence);
+        if let Some((length, read)) = self.json(lines, at).or_else(|| output(lines, at)) {
+            match read {
+                Ok(drafts) => self.add(drafts, at, &lines[at..at + length]),
+                Err(Trouble { line, why }) => {
+                    self.found.unread.push(Unread { file: self.file.to_owned(), line, why });
+                }
+            }
+            return length;
+        }
+        if let Some(length) = self.table(lines, at).or_else(|| self.summary(lines, at)) {
+            return length;
+        }
+        if let Some((command, length)) = Command::found(&lines[at..], in_fence) {
+            self.context.prompt(lines[at]);
+            self.context.command(command);
+            return length;
+        }
+        if !in_fence {
+            self.claims(claim::of_line(lines[at], at + 1));
+        }
+        self.context.see(lines, at, in_fence)
+    }
+
+    fn add(&mut self, drafts: Vec<Draft>, at: usize, lines: &[&str]) {
+        for draft in drafts {
+            let draft = self.context.complete(draft, self.file, at, lines);
+            self.found.drafts.push(draft);
+        }
+    }
+
+    fn claims(&mut self, claims: Vec<Claim>) {
+        let file = self.file.to_owned();
+        let room = CLAIMS_MAX.saturating_sub(self.found.claims.len());
+        let own = claims.into_iter().take(room);
+        self.found.claims.extend(own.map(|claim| Claim { file: file.clone(), ..claim }));
+    }
+
+    /// An output that begins at the end of its command's line: the shell's echo lost the line's end.
+    fn unglue(&mut self, lines: &mut [&str], at: usize, in_fence: bool) {
+        let line = lines[at];
+        let Some(start) = formats::MARKS.iter().filter_map(|mark| line.rfind(mark)).max() else {
+            return;
+        };
+        let Some((command, 1)) = Command::found(&lines[at..], in_fence).filter(|_| start > 0)
+        else {
+            return;
+        };
+        lines[at] = &line[start..];
+        if output(lines, at).is_none() {
+            lines[at] = line;
+            return;
+        }
+        self.context.prompt(line);
+        self.context.command(command);
+    }
+
+    fn json(&mut self, lines: &[&str], at: usize) -> Option<Read> {
+        if at < self.no_json_before {
+            return None;
+        }
+        let found = json(lines, at, self.fence.is_some())?;
+        let length = found.lines().count();
+        // What has none of a tool's keys has none in any of its parts: it is looked at once.
+        self.no_json_before = at + length;
+        let is_likely = formats::json::is_likely(&found);
+        is_likely.then(|| (length, read_json(&found, self.file, at + 1)))
+    }
+
+    fn table(&mut self, lines: &[&str], at: usize) -> Option<usize> {
+        let grid = table::found(&lines[at..])?;
+        let told = table::read(&grid, at + 1, &self.context.words());
+        if told.drafts.is_empty() {
+            return None;
+        }
+        let title = self.context.title();
+        for draft in told.drafts {
+            let mut draft = self.context.complete(draft, self.file, at, &[]);
+            draft.lead = title.clone();
+            self.found.drafts.push(draft);
+        }
+        self.claims(told.claims);
+        Some(grid.length)
+    }
+
+    fn summary(&mut self, lines: &[&str], at: usize) -> Option<usize> {
+        let summary = summary::found(&lines[at..], at + 1)?;
+        let length = summary.length;
+        self.add(vec![summary.draft], at, &lines[at..at + length]);
+        Some(length)
+    }
 }
 
 /// Lines of metadata that some documents begin with.
@@ -132,7 +208,7 @@ fn is_service(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain)
 }
 
-fn fence_mark(line: &str) -> Option<&str> {
+pub fn fence_mark(line: &str) -> Option<&str> {
     let line = line.trim_start();
     // Backticks within the line make it a span of code, and no fence.
     let is_fence = line.starts_with("```") && !line.trim_start_matches('`').contains('`');
@@ -140,7 +216,7 @@ fn fence_mark(line: &str) -> Option<&str> {
 }
 
 /// `## Host`, and `##Host` as some write it.
-fn is_heading(line: &str) -> bool {
+pub fn is_heading(line: &str) -> bool {
     let hashes = line.chars().take_while(|c| *c == '#').count();
     let rest = &line[hashes..];
     let named = rest.starts_with([' ', '\t'])
@@ -204,67 +280,6 @@ fn read_json(text: &str, file: &str, first: usize) -> Result<Vec<Draft>, Trouble
     }
 }
 
-impl Context {
-    fn level(&self) -> u8 {
-        self.headings.last().map_or(0, |(level, _)| *level)
-    }
-
-    fn heading(&mut self, level: u8, text: String) {
-        self.headings.retain(|(own, _)| *own < level);
-        self.commands.retain(|(own, _)| *own < level);
-        self.headings.push((level, text));
-    }
-
-    fn command(&mut self, command: Command) {
-        let level = self.level();
-        self.commands.retain(|(own, known)| *own < level || known.tool != command.tool);
-        self.commands.push((level, command));
-    }
-
-    /// A line that is no output and no command may name what follows.
-    fn see(&mut self, lines: &[&str], at: usize, in_fence: bool) {
-        let line = lines[at].trim();
-        if !in_fence && is_heading(line) {
-            let hashes = line.chars().take_while(|c| *c == '#').count();
-            self.heading(hashes as u8, cleaned(&line[hashes..]));
-            return;
-        }
-        if let Some((level, text)) = html_heading(line) {
-            self.heading(level, cleaned(text));
-            return;
-        }
-        let below = lines.get(at + 1).map_or("", |next| next.trim());
-        let is_rule = |mark: char| below.len() >= 3 && below.chars().all(|c| c == mark);
-        if !in_fence && !line.is_empty() && (is_rule('=') || is_rule('-')) && line.len() < 200 {
-            self.heading(if is_rule('=') { 1 } else { 2 }, cleaned(line));
-            return;
-        }
-        if let Some(text) = banner(line) {
-            self.heading(LABEL - 1, cleaned(text));
-        } else if let Some(text) = label(line, in_fence) {
-            self.heading(LABEL, cleaned(text));
-        } else if !in_fence && stands_alone(lines, at) {
-            self.heading(LABEL, cleaned(line));
-        }
-    }
-
-    fn complete(&self, draft: Draft, file: &str, at: usize, lines: &[&str]) -> Draft {
-        let mut draft = draft;
-        draft.source.file = file.to_owned();
-        if draft.source.last_line == 0 {
-            draft.source.first_line = (at + 1) as u32;
-            draft.source.last_line = (at + lines.len()) as u32;
-            draft.source.text = kept(lines, 1);
-        }
-        draft.headings.clone_from(&self.headings);
-        let own = self.commands.iter().rev().find(|(_, command)| command.made(draft.tool));
-        if let Some((_, command)) = own {
-            command.complete(&mut draft);
-        }
-        draft
-    }
-}
-
 /// What is kept of an output's lines: the first of very many, the fewer the more outputs there are
 /// in them.
 pub fn kept(lines: &[&str], outputs: usize) -> String {
@@ -276,154 +291,4 @@ pub fn kept(lines: &[&str], outputs: usize) -> String {
         text.push(format!("… {} more lines", lines.len() - most));
     }
     text.join("\n")
-}
-
-/// `=== host ===`, `--- host ---`, `== host ==`.
-fn banner(line: &str) -> Option<&str> {
-    let mark = line.chars().next().filter(|c| matches!(c, '=' | '-' | '*'))?;
-    let inner = line.trim_start_matches(mark);
-    let marks = line.len() - inner.len();
-    let closed = inner.ends_with(mark) || mark == '=';
-    let inner = inner.trim_matches(mark).trim();
-    (marks >= 2 && closed && !inner.is_empty() && inner.len() <= 80 && mark != '*').then_some(inner)
-}
-
-/// `<h2>host</h2>`, and the summary of what is folded.
-fn html_heading(line: &str) -> Option<(u8, &str)> {
-    let line = line.strip_prefix("<details>").unwrap_or(line).trim_start();
-    let (tag, rest) = line.strip_prefix('<')?.split_once('>')?;
-    let level = match tag.split(' ').next()? {
-        "summary" => LABEL - 1,
-        tag => tag.strip_prefix('h')?.parse().ok().filter(|level| (1..=6).contains(level))?,
-    };
-    let text = rest.split("</").next()?;
-    (!text.trim().is_empty()).then_some((level, text))
-}
-
-/// `**host**`, `**host** (bare metal)`, `*host*`, `1. host:`, and in a fence `# on the host`.
-fn label(line: &str, in_fence: bool) -> Option<&str> {
-    const LONG: usize = 80;
-    if line.is_empty() || line.len() > LONG {
-        return None;
-    }
-    if in_fence {
-        return line.strip_prefix("# ");
-    }
-    let item = line.trim_start_matches(['-', '+', ' ']);
-    let item = item.strip_prefix("* ").unwrap_or(item).trim_start();
-    let digits = item.chars().take_while(char::is_ascii_digit).count();
-    let rest = &item[digits..];
-    let item = match digits {
-        0 => item,
-        _ => rest.strip_prefix(". ").or(rest.strip_prefix(") ")).unwrap_or(item),
-    };
-    let bold = item.trim_end_matches(':').trim_end();
-    for mark in ["**", "__", "*", "_"] {
-        let Some((inner, after)) = bold.strip_prefix(mark).and_then(|b| b.split_once(mark)) else {
-            continue;
-        };
-        let remark = after.trim().trim_end_matches(':');
-        let is_remark = remark.is_empty() || (remark.starts_with('(') && remark.ends_with(')'));
-        if !inner.trim().is_empty() && is_remark {
-            return Some(inner);
-        }
-    }
-    let inner = item.strip_suffix(':')?;
-    let mut words = inner.split_whitespace();
-    let first = words.next()?.to_lowercase();
-    // Of a sentence that ends with a colon the beginning tells that it is no name.
-    let is_sentence = OPENINGS.contains(&first.as_str()) || inner.contains(". ");
-    (!is_sentence && words.count() < 6).then_some(inner)
-}
-
-/// How sentences begin that lead to an output.
-const OPENINGS: [&str; 24] = [
-    "a", "after", "and", "as", "but", "finally", "first", "for", "here", "if", "in", "it", "now",
-    "or", "so", "the", "then", "there", "these", "this", "we", "when", "while", "with",
-];
-
-/// A few words on a line of their own, right before what is fenced or indented.
-fn stands_alone(lines: &[&str], at: usize) -> bool {
-    let line = lines[at].trim();
-    let words = line.split_whitespace().count();
-    let plain = line.starts_with(|c: char| c.is_alphanumeric())
-        && !line.ends_with(['.', ',', ';', '!', '?'])
-        && !lines[at].starts_with([' ', '\t']);
-    let alone = at == 0 || lines[at - 1].trim().is_empty();
-    if !(plain && alone) {
-        return false;
-    }
-    let next = lines[at + 1..].iter().take(BLANKS_MAX).find(|line| !line.trim().is_empty());
-    let before_code = next.is_some_and(|next| {
-        fence_mark(next).is_some() || next.starts_with("    ") || next.starts_with('\t')
-    });
-    before_code && (1..=5).contains(&words) && line.len() <= 50
-}
-
-/// Blank lines between a name and what it names.
-const BLANKS_MAX: usize = 10;
-
-/// A heading's words without markup and numbering.
-fn cleaned(text: &str) -> String {
-    let text = text.trim().trim_end_matches('#').trim();
-    let number = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(0);
-    let text = match text[..number].ends_with('.') || text[number..].starts_with(')') {
-        true if number > 0 => text[number..].trim_start_matches(')').trim(),
-        _ => text,
-    };
-    let mut cleaned = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '*' | '`' => {}
-            // Of a link, its words.
-            ']' if chars.peek() == Some(&'(') => {
-                chars.by_ref().take_while(|c| *c != ')').for_each(drop);
-            }
-            '[' | ']' => {}
-            c if c.is_control() => cleaned.push(' '),
-            c => cleaned.push(c),
-        }
-    }
-    let cleaned = cleaned.trim().trim_end_matches(':').trim();
-    cleaned.chars().take(300).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headings_lose_their_markup() {
-        for (text, expected) in [
-            (" 2. **VM** with `virtio` ##", "VM with virtio"),
-            ("[Kata](https://x/y) results:", "Kata results"),
-            ("3) runc", "runc"),
-            ("1.5 GHz", "1.5 GHz"),
-            ("nginx 1.22", "nginx 1.22"),
-        ] {
-            assert_eq!(cleaned(text), expected);
-        }
-    }
-
-    #[test]
-    fn labels_are_short_and_stand_alone() {
-        for line in
-            ["**Host**", "* **Host**", "*Host*", "**Host** (bare metal)", "1. Host:", "- Host:"]
-        {
-            assert_eq!(label(line, false), Some("Host"), "{line}");
-        }
-        assert_eq!(label("**In the VM:**", false), Some("In the VM:"));
-        assert_eq!(label("while in the VM we got:", false), None);
-        assert_eq!(html_heading("<details><summary>Host</summary>"), Some((LABEL - 1, "Host")));
-        assert_eq!(html_heading("<h2 id=\"x\">Host</h2>"), Some((2, "Host")));
-        assert!(
-            stands_alone(&["", "Host", "", "```"], 1) && !stands_alone(&["x", "Host", "```"], 1)
-        );
-        assert_eq!(label("We then ran it again. This is what came out:", false), None);
-        assert_eq!(label("# on the host", true), Some("on the host"));
-        assert_eq!(banner("=== runc ==="), Some("runc"));
-        assert_eq!(banner("====="), None);
-        assert!(is_heading("## Host") && is_heading("##Host") && !is_heading("#    #  #    #"));
-    }
 }

@@ -9,15 +9,15 @@ use tare_model::Metric;
 use tare_stats::Severity;
 
 fn import(text: &str) -> Import {
-    let (drafts, unread) = read("x.md", text.as_bytes()).unwrap();
+    let found = read("x.md", text.as_bytes()).unwrap();
     let file = "x.md".to_owned();
-    assemble("x", vec![FileDrafts { file, given: None, drafts, unread }])
+    assemble("x", vec![FileDrafts { file, found, ..FileDrafts::default() }])
 }
 
 fn files(texts: &[(&str, &str)]) -> Import {
     let files = texts.iter().map(|(name, text)| {
-        let (drafts, unread) = read(name, text.as_bytes()).unwrap();
-        FileDrafts { file: (*name).to_owned(), given: None, drafts, unread }
+        let found = read(name, text.as_bytes()).unwrap();
+        FileDrafts { file: (*name).to_owned(), found, ..FileDrafts::default() }
     });
     assemble("x", files.collect())
 }
@@ -379,9 +379,10 @@ fn every_prefix_of_every_example_is_answered() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read(entry.unwrap().path()).unwrap();
         for end in (0..text.len()).step_by(37) {
-            if let Ok((drafts, unread)) = read("x", &text[..end]) {
+            if let Ok(found) = read("x", &text[..end]) {
                 let file = "x".to_owned();
-                let import = assemble("x", vec![FileDrafts { file, given: None, drafts, unread }]);
+                let import =
+                    assemble("x", vec![FileDrafts { file, found, ..FileDrafts::default() }]);
                 let lines = text[..end].iter().filter(|byte| **byte == b'\n').count() + 1;
                 for sample in &import.samples {
                     let source = &sample.source;

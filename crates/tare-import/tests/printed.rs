@@ -6,7 +6,7 @@ use tare_import::{Draft, read};
 use tare_model::Metric;
 
 fn drafts(text: &str) -> Vec<Draft> {
-    read("x.md", text.as_bytes()).unwrap().0
+    read("x.md", text.as_bytes()).unwrap().drafts
 }
 
 fn why(text: &str) -> (u32, String) {

@@ -100,12 +100,11 @@ impl Launched {
     }
 
     /// How the first of them that is not alive ended.
-    pub fn how_it_ended(&mut self) -> Option<String> {
-        if let Some(hop) = self.hops.iter_mut().find(|hop| !hop.server.is_alive()) {
-            let how = hop.server.how_it_ended().unwrap_or_default();
-            return Some(format!("its {} did: {how}", hop.name));
+    pub fn what_ended(&mut self) -> (String, Option<String>) {
+        match self.hops.iter_mut().find(|hop| !hop.server.is_alive()) {
+            Some(hop) => (format!("its {}", hop.name), hop.server.how_it_ended()),
+            None => ("the server".into(), self.server.how_it_ended()),
         }
-        self.server.how_it_ended()
     }
 
     /// What they use, with the packets of the server's place.

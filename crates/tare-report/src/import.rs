@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use tare_import::audit::{Finding, audit};
-use tare_import::compare::{Compared, compare, values};
+use tare_import::compare::{Compared, compare, runs, values};
 use tare_import::{Group, Import, Sample, Tool};
 use tare_model::Metric;
 use tare_stats::estimate::mean;
@@ -120,8 +120,9 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
             has_replies
                 .then(|| reply.map_or("–".into(), |reply| format!("{}{what}", bytes(reply)))),
         );
-        let runs = columns.iter().map(|metric| values(&own, *metric).len()).max();
-        row.push(runs.unwrap_or(0).to_string());
+        let is_known = own.iter().any(|s| !matches!(s.tool, Tool::Table | Tool::Summary));
+        let runs = runs(&own);
+        row.push(if is_known || runs > 1 { runs.to_string() } else { "?".into() });
         let compared = document.asked(case, variant);
         row.push(match compared {
             _ if variant == import.baseline => "baseline".into(),
@@ -182,10 +183,15 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
         );
         let chance = compared.interval.map_or(String::new(), |interval| {
             format!(
-                "; chance alone does as much in {} of such studies, in {} once all comparisons \
-                 count",
-                share(interval.p),
-                share(interval.p_corrected)
+                "; servers that are equal differ by as much in {} such studies by chance{}",
+                of_100(interval.p),
+                match interval.p_corrected > interval.p {
+                    true => format!(
+                        ", and in {} somewhere among as many comparisons as here",
+                        of_100(interval.p_corrected)
+                    ),
+                    false => String::new(),
+                }
             )
         });
         let end = match (compared.verdict, &compared.why) {
@@ -200,12 +206,13 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     asked.map(of).collect()
 }
 
-/// "4.9 %", "< 0.1 %".
-fn share(p: f64) -> String {
-    match p * 100.0 {
-        p if p < 0.1 => "< 0.1 %".into(),
-        p if p < 9.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
+/// "5 of 100", "3 of 1,000", "fewer than 1 of 1,000".
+fn of_100(p: f64) -> String {
+    match p {
+        p if p < 0.001 => "fewer than 1 of 1,000".into(),
+        p if p < 0.0095 => format!("{:.0} of 1,000", p * 1000.0),
+        p if p > 0.99 => "nearly all".into(),
+        p => format!("{:.0} of 100", p * 100.0),
     }
 }
 

@@ -267,8 +267,8 @@ fn import() -> ImportDocument {
         ("cut.md", cut),
     ];
     let files = texts.map(|(name, text)| {
-        let (drafts, unread) = tare_import::read(name, text.as_slice()).unwrap();
-        FileDrafts { file: name.into(), given: None, drafts, unread }
+        let found = tare_import::read(name, text.as_slice()).unwrap();
+        FileDrafts { file: name.into(), found, ..FileDrafts::default() }
     });
     let import = assemble("four studies", files.into());
     ImportDocument::new(import, 3, 1_795_239_600_000, "0.1.0")

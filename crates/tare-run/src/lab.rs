@@ -102,8 +102,9 @@ pub trait Launch {
 
     fn is_alive(&self) -> bool;
 
-    /// How it ended, in words that help; to be asked once it is not alive.
-    fn how_it_ended(&mut self) -> Option<String>;
+    /// What of it ended ("the server"), and how, in words that help; to be asked once it is not
+    /// alive.
+    fn what_ended(&mut self) -> (String, Option<String>);
 
     /// Why the place that it runs in is no more.
     fn place_gone(&self) -> Option<RunError>;

@@ -265,8 +265,9 @@ impl<L: Lab> Runner<'_, L> {
             return Ok(());
         };
         let name = &self.plan().variants[up.variant].name;
-        let how = launched.how_it_ended().map_or(String::new(), |how| format!(" ({how})"));
-        Err(RunError::Target(format!("{name}: the server ended under load{how}")))
+        let (who, how) = launched.what_ended();
+        let how = how.map_or(String::new(), |how| format!(" ({how})"));
+        Err(RunError::Target(format!("{name}: {who} ended under load{how}")))
     }
 
     pub(crate) fn stop_all(&mut self, mut up: Vec<Up<L>>) -> Result<(), RunError> {

@@ -14,31 +14,55 @@ pub struct Difference {
     pub n: u32,
 }
 
+/// What is left of a sample: enough for a difference of means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    pub mean: f64,
+    pub variance: f64,
+    pub n: u32,
+}
+
+impl Moments {
+    pub fn of(values: &[f64]) -> Self {
+        Self { mean: mean(values), variance: variance(values), n: values.len() as u32 }
+    }
+
+    fn of_mean(&self) -> f64 {
+        self.variance / f64::from(self.n)
+    }
+}
+
 impl Difference {
     /// `b` less `a`; `None` with fewer than two values on a side.
     pub fn of_means(a: &[f64], b: &[f64]) -> Option<Self> {
-        let of = |values: &[f64]| variance(values) / values.len() as f64;
-        Self::from_parts(mean(b) - mean(a), (of(a), a.len()), (of(b), b.len()))
+        let (a, b) = (Moments::of(a), Moments::of(b));
+        Self::from_parts(b.mean - a.mean, (a.of_mean(), a.n), (b.of_mean(), b.n))
     }
 
     /// The logarithm of the ratio of the means, `b` over `a`: the means are those that people
     /// publish, and the noise of both is in it. Values are above zero.
     pub fn of_log_means(a: &[f64], b: &[f64]) -> Option<Self> {
-        // The variance of a mean's logarithm is that of the mean over its square, to first order.
-        let of = |values: &[f64]| variance(values) / values.len() as f64 / mean(values).powi(2);
-        Self::from_parts((mean(b) / mean(a)).ln(), (of(a), a.len()), (of(b), b.len()))
+        Self::of_log_moments(Moments::of(a), Moments::of(b))
     }
 
-    fn from_parts(point: f64, (va, na): (f64, usize), (vb, nb): (f64, usize)) -> Option<Self> {
+    /// The same, where only sums of the samples were kept.
+    pub fn of_log_moments(a: Moments, b: Moments) -> Option<Self> {
+        // The variance of a mean's logarithm is that of the mean over its square, to first order.
+        let of = |own: Moments| own.of_mean() / own.mean.powi(2);
+        Self::from_parts((b.mean / a.mean).ln(), (of(a), a.n), (of(b), b.n))
+    }
+
+    fn from_parts(point: f64, (va, na): (f64, u32), (vb, nb): (f64, u32)) -> Option<Self> {
         let sum = va + vb;
         if na < 2 || nb < 2 || !point.is_finite() || !sum.is_finite() {
             return None;
         }
-        let part = |v: f64, n: usize| v * v / (n - 1) as f64;
+        let part = |v: f64, n: u32| v * v / f64::from(n - 1);
         let below = part(va, na) + part(vb, nb);
         // Two samples without any variance: any number of degrees gives the same interval.
-        let degrees = if below > 0.0 { sum * sum / below } else { (na + nb - 2) as f64 };
-        Some(Self { point, standard_error: sum.sqrt(), degrees, n: na.min(nb) as u32 })
+        let degrees =
+            if below > 0.0 { sum * sum / below } else { f64::from(na) + f64::from(nb) - 2.0 };
+        Some(Self { point, standard_error: sum.sqrt(), degrees, n: na.min(nb) })
     }
 
     pub fn interval(&self, level: f64) -> Estimate {

@@ -305,6 +305,7 @@ impl Server {
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now);
+        self.count(Counter::WaitedNs, decision.at.since(now).as_ns());
         let client = &mut self.clients[slot as usize];
         client.requests += 1;
         let last = self.brain.behaviour().close_after.is_some_and(|n| client.requests >= n);
@@ -395,6 +396,7 @@ impl Server {
             };
             if piece.ends_reply {
                 self.stats.add(self.thread, Counter::Replies, 1);
+                self.stats.add(self.thread, Counter::LateNs, now.since(piece.at).as_ns());
             }
             if piece.then == Then::Reset {
                 return self.drop_client(io, slot, Close::Reset);

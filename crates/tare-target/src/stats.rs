@@ -27,10 +27,14 @@ pub enum Counter {
     ReceivedBytes,
     SentBytes,
     StatsRequests,
+    /// From when each request was read until its reply was due: delays, services, queues.
+    WaitedNs,
+    /// By how much replies went out later than they were due.
+    LateNs,
 }
 
 impl Counter {
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 16] = [
         (Self::Requests, "requests"),
         (Self::Replies, "replies"),
         (Self::Errors, "errors"),
@@ -45,6 +49,8 @@ impl Counter {
         (Self::ReceivedBytes, "received_bytes"),
         (Self::SentBytes, "sent_bytes"),
         (Self::StatsRequests, "stats_requests"),
+        (Self::WaitedNs, "waited_ns"),
+        (Self::LateNs, "late_ns"),
     ];
 }
 

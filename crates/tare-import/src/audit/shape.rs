@@ -7,7 +7,7 @@ use tare_model::Metric;
 use tare_stats::Severity;
 
 use super::Finding;
-use crate::compare::values;
+use crate::compare::runs;
 use crate::import::Import;
 use crate::sample::{Sample, Tool};
 
@@ -123,19 +123,21 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
 
 /// Said once for the whole import where nothing was repeated.
 pub fn single_runs(import: &Import) -> Vec<Finding> {
-    let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut most: BTreeMap<&str, u32> = BTreeMap::new();
     for group in import.groups() {
-        let metrics = [Metric::Throughput, Metric::Bandwidth, Metric::LatencyMean];
-        let runs = metrics.iter().map(|metric| values(&group.samples, *metric).len()).max();
+        // Of tables and summaries nobody knows how many runs are behind them.
+        if group.samples.iter().any(|s| matches!(s.tool, Tool::Table | Tool::Summary)) {
+            continue;
+        }
         let known = most.entry(group.variant).or_default();
-        *known = (*known).max(runs.unwrap_or(0));
+        *known = (*known).max(runs(&group.samples));
     }
     let variants = import.variants().into_iter();
     let single: Vec<&str> = variants.filter(|variant| most.get(variant) == Some(&1)).collect();
     if single.is_empty() {
         return Vec::new();
     }
-    let whom = match single.len() == most.len() {
+    let whom = match single.len() == import.variants().len() {
         true => "every variant".to_owned(),
         false => single.join(", "),
     };
@@ -148,7 +150,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
 
 /// Repetitions are worth what their order is worth.
 pub fn one_after_another(import: &Import) -> Vec<Finding> {
-    let repeated = import.samples.iter().any(|sample| !sample.repeats.is_empty())
+    let repeated = import.samples.iter().any(|s| !s.repeats.is_empty() || !s.moments.is_empty())
         || import.groups().iter().any(|group| group.samples.len() > 1);
     if !repeated || import.variants().len() < 2 {
         return Vec::new();

@@ -4,6 +4,8 @@ use serde_json::Value;
 use tare_model::Metric;
 
 use super::json::{number, text};
+use crate::claim::Against;
+use crate::numbers::{duration_ns, percent};
 use crate::sample::{Draft, Tool};
 
 pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
@@ -33,16 +35,27 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         };
         let rps = list("requests_per_sec");
         let latency: Vec<f64> = list("latency_avg_ms").into_iter().map(|ms| ms * 1e6).collect();
-        let average = number(value, &["average_results", name, "rps"]);
-        for (metric, values, average) in
-            [(Metric::Throughput, rps, average), (Metric::LatencyMean, latency, None)]
-        {
+        let kept = |sums: &str| {
+            let latency = text(value, &[sums, name, "latency_avg"]);
+            let latency = latency.and_then(|text| duration_ns(&text));
+            [
+                (Metric::Throughput, number(value, &[sums, name, "rps"])),
+                (Metric::LatencyMean, latency),
+            ]
+        };
+        let n = number(value, &["average_results", name, "iterations"]).or(info("iterations"));
+        let n = n.filter(|n| (1.0..1e6).contains(n)).map(|n| n as u32);
+        let averages = kept("average_results").into_iter().zip(kept("standard_deviation"));
+        for (((metric, average), (_, spread)), values) in averages.zip([rps, latency]) {
             let mean = (!values.is_empty()).then(|| tare_stats::estimate::mean(&values));
             mean.or(average).into_iter().for_each(|value| draft.put(metric, value));
             if values.len() > 1 {
                 draft.repeats.insert(metric.key().to_owned(), values);
+            } else if let Some((mean, spread)) = average.zip(spread) {
+                draft.put_moments(metric, mean, spread, n);
             }
         }
+        draft.against = overheads(value, name);
         if !draft.values.is_empty() {
             drafts.push(draft);
         }
@@ -51,4 +64,16 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         return Err("is bpftime's JSON without a result of any variant".into());
     }
     Ok(drafts)
+}
+
+/// "wasm_vs_no_module": "11.66%"
+fn overheads(value: &Value, name: &str) -> Vec<Against> {
+    let all = value.get("overheads").and_then(Value::as_object);
+    let of = |(key, told): (&String, &Value)| {
+        let other = key.strip_prefix(name)?.strip_prefix("_vs_")?.to_owned();
+        let told = told.as_str()?;
+        let (percent, step) = percent(told)?;
+        Some(Against { line: 0, text: format!("{key}: {told}"), other, percent, step })
+    };
+    all.into_iter().flatten().filter_map(of).collect()
 }

@@ -9,14 +9,34 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| {
-        let line = lines[0].trim();
-        line.starts_with("Running ") && line.contains(" test @ ")
-    },
+    begins: |lines| part(lines[0]).is_some(),
     length: |lines| through(lines, |line| line.starts_with("Transfer/sec:")),
-    is_inside: |_, _| false,
+    is_inside: |block, line| {
+        let seen = block.iter().filter_map(|own| part(own)).max();
+        part(line).zip(seen).is_some_and(|(next, seen)| next > seen)
+    },
     read: |block| read(block).map(|draft| vec![draft]),
 };
+
+/// Lines that an output has in this order; one that was cut begins with any of them.
+fn part(line: &str) -> Option<u8> {
+    let line = line.trim();
+    if line.starts_with("Running ") && line.contains(" test @ ") {
+        return Some(0);
+    }
+    if line.starts_with("Thread Stats ") && line.ends_with("Stdev") {
+        return Some(1);
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        ["Latency", mean, _, _, share] if share.ends_with('%') && is_time(mean) => Some(2),
+        _ => None,
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    duration_ns(text).is_some() || text.contains("nan")
+}
 
 fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let is_wrk2 = block.after("Thread calibration:").is_some()

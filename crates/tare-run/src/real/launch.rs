@@ -70,8 +70,8 @@ impl Launch for RealLaunch {
         self.launched.is_alive()
     }
 
-    fn how_it_ended(&mut self) -> Option<String> {
-        self.launched.how_it_ended()
+    fn what_ended(&mut self) -> (String, Option<String>) {
+        self.launched.what_ended()
     }
 
     fn place_gone(&self) -> Option<RunError> {

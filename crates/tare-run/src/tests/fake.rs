@@ -354,8 +354,8 @@ impl Launch for FakeLaunch {
         self.world.servers[self.variant].is_up.get()
     }
 
-    fn how_it_ended(&mut self) -> Option<String> {
-        Some("exit status: 9".into())
+    fn what_ended(&mut self) -> (String, Option<String>) {
+        ("the server".into(), Some("exit status: 9".into()))
     }
 
     fn place_gone(&self) -> Option<RunError> {

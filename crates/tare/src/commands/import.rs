@@ -1,10 +1,11 @@
 //! `tare import FILE…`: other tools' results into the store, audited.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_import::{FileDrafts, Import as Imported, Trouble, assemble, printable};
+use tare_import::{FileDrafts, Found, Import as Imported, Trouble, assemble, printable};
 use tare_io::files::open_input;
 use tare_io::time::wall_unix_ms;
 use tare_report::import::{ImportDocument, sources};
@@ -19,8 +20,9 @@ use crate::run::places::store_path;
 ///
 /// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6 and UnixBench, as files
 /// or pasted into Markdown or any text (headings, labels and command lines around them name the
-/// variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6. Each is
-/// audited; where runs were repeated, differences get intervals.
+/// variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6; tables
+/// (Markdown, HTML, tabs) and printed summaries of results. Each is audited, and what the text says
+/// of differences is computed again; where runs were repeated, differences get intervals.
 ///
 /// Example: tare import study.md --dry-run
 ///
@@ -33,7 +35,8 @@ pub struct Import {
     files: Vec<PathBuf>,
     /// Variant name: once for all files, or once for each; files with the same name are
     /// repetitions; if headings name several variants in a file, it becomes their prefix.
-    /// Default: headings, or the name of the file
+    /// FILE:LINE=NAME names the output that begins at that line.
+    /// Default: headings, the text above, or the name of the file
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
     /// Name of the import; default: the names of the files
@@ -90,7 +93,11 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
     if args.names.iter().any(|name| name.trim().is_empty()) {
         return Err(Failure::flag("--as", "''", "a variant needs a name"));
     }
-    let given = match (args.names.as_slice(), args.files.len()) {
+    let (lines, names): (Vec<String>, Vec<String>) =
+        args.names.iter().cloned().partition(|name| of_line(name, &args.files).is_some());
+    let lines: Vec<(String, u32, String)> =
+        lines.iter().filter_map(|name| of_line(name, &args.files)).collect();
+    let given = match (names.as_slice(), args.files.len()) {
         ([], n) => vec![None; n],
         ([one], n) => vec![Some(one.clone()); n],
         (all, n) if all.len() == n => all.iter().cloned().map(Some).collect(),
@@ -108,16 +115,17 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
             true => "stdin".into(),
             false => printable(&path.display().to_string()),
         };
-        let (drafts, unread) = tare_import::read(&file, open(path)?)
+        let found = tare_import::read(&file, open(path)?)
             .map_err(|Trouble { line, why }| Failure::Usage(format!("{file}:{line}: {why}")))?;
-        files.push(FileDrafts { file, given, drafts, unread });
+        let given_at = at_lines(&lines, &file, &found)?;
+        files.push(FileDrafts { file, given, given_at, found });
     }
     let named: Vec<&str> = files.iter().map(|file| base(&file.file)).collect();
     let name = args.name.clone().unwrap_or_else(|| match named.as_slice() {
         [first, _, .., last] => format!("{} files, {first} to {last}", named.len()),
         all => all.join(" and "),
     });
-    let outputs: usize = files.iter().map(|file| file.drafts.len()).sum();
+    let outputs: usize = files.iter().map(|file| file.found.drafts.len()).sum();
     if outputs > OUTPUTS_MAX {
         let text = format!("{outputs} outputs; up to {OUTPUTS_MAX} are read at once");
         return Err(Failure::Usage(text));
@@ -127,6 +135,35 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         rebase(&mut import, baseline)?;
     }
     Ok(import)
+}
+
+/// `FILE:LINE=NAME`, where it is of one of these files.
+fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
+    files.iter().find_map(|file| {
+        let file = printable(&file.display().to_string());
+        let (line, name) = name.strip_prefix(&file)?.strip_prefix(':')?.split_once('=')?;
+        Some((file, line.parse().ok()?, name.trim().to_owned()))
+    })
+}
+
+/// The names of a file's outputs by their lines.
+fn at_lines(
+    all: &[(String, u32, String)],
+    file: &str,
+    found: &Found,
+) -> Result<BTreeMap<u32, String>, Failure> {
+    let mut named = BTreeMap::new();
+    for (_, line, name) in all.iter().filter(|(of, ..)| of == file) {
+        let lines: BTreeSet<u32> = found.drafts.iter().map(|d| d.source.first_line).collect();
+        if name.is_empty() || !lines.contains(line) {
+            let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
+            let allowed =
+                format!("a name, and a line where an output begins: {}", lines.join(", "));
+            return Err(Failure::flag("--as", &format!("{file}:{line}={name}"), allowed));
+        }
+        named.insert(*line, name.clone());
+    }
+    Ok(named)
 }
 
 fn base(path: &str) -> &str {

@@ -48,6 +48,9 @@ pub(super) fn is_parameter(plan: &PlanParts, key: &str) -> bool {
 
 /// Whether its server has a setting of that name.
 fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, String> {
+    if matches!(variant.server, ServerSpec::Up) {
+        return Ok(false);
+    }
     let scheme = variant.server.facts().tls();
     let mut json = serde_json::to_value(&variant.server).map_err(|error| error.to_string())?;
     // `{"nginx": {…}}`: the kind, and its settings.
@@ -56,7 +59,6 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
         settings.insert(key.to_owned(), value.json());
     }
     match serde_json::from_value::<ServerSpec>(json) {
-        Ok(server) if server == variant.server && !is_setting(&server, key) => Ok(false),
         Ok(server) if server.facts().tls() != scheme => {
             Err("this changes the scheme of the URL: write a variant with TLS and one without"
                 .into())
@@ -70,14 +72,7 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
     }
 }
 
-/// A server that is up has no settings, and takes any.
-fn is_setting(server: &ServerSpec, key: &str) -> bool {
-    let json = serde_json::to_value(server).unwrap_or_default();
-    let kinds = json.as_object().into_iter().flat_map(|kinds| kinds.values());
-    kinds.filter_map(Json::as_object).any(|settings| settings.contains_key(key))
-}
-
-/// Whether it stands anywhere in the variant's words.
+/// Puts it into the variant's words, and says whether it stands in any.
 fn put_parameter(variant: &mut Variant, key: &str, value: &Value) -> bool {
     let (name, text) = (format!("{{{key}}}"), value.text(key));
     let mut found = false;

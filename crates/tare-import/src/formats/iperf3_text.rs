@@ -1,0 +1,85 @@
+//! What iperf3 prints: intervals, and at the end the sums of sender and receiver.
+
+use tare_model::Metric;
+
+use super::TextFormat;
+use crate::numbers::plain;
+use crate::sample::{Draft, Tool};
+use crate::source::Trouble;
+use crate::text::Block;
+
+pub const FORMAT: TextFormat = TextFormat {
+    begins: |lines| {
+        let line = lines[0].trim();
+        line.starts_with("Connecting to host ") && line.contains(", port ")
+    },
+    length: |lines| {
+        let is_end = |line: &&str| line.trim() == "iperf Done.";
+        let last = lines.iter().rposition(|line| sum(line).is_some());
+        lines.iter().position(|line| is_end(&line)).or(last).map_or(lines.len(), |at| at + 1)
+    },
+    is_inside: |_, _| false,
+    read: |block| read(block).map(|draft| vec![draft]),
+};
+
+/// "[  5]   0.00-10.04  sec  27.3 GBytes  23.4 Gbits/sec   receiver": bytes a second, seconds, and
+/// whose it is.
+fn sum(line: &str) -> Option<(f64, f64, &str)> {
+    let (_, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let whose = *words.last().filter(|word| matches!(**word, "sender" | "receiver"))?;
+    let [interval, "sec", _, _, rate, unit, ..] = words.as_slice() else { return None };
+    let seconds = plain(interval.split_once('-')?.1)?;
+    let factor = match unit.strip_suffix("bits/sec")? {
+        "" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        _ => return None,
+    };
+    Some((plain(rate)? * factor / 8.0, seconds, whose))
+}
+
+fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
+    let mut draft = Draft::new(Tool::Iperf3);
+    let all: Vec<(bool, f64, f64, &str)> = block
+        .lines
+        .iter()
+        .filter_map(|line| Some((line.contains("[SUM]"), sum(line)?)))
+        .map(|(is_sum, (rate, seconds, whose))| (is_sum, rate, seconds, whose))
+        .collect();
+    // What arrived counts; of parallel streams their sum.
+    let has_sum = all.iter().any(|(is_sum, ..)| *is_sum);
+    let of = |wanted: &str| {
+        all.iter().find(|(is_sum, .., whose)| *is_sum == has_sum && *whose == wanted)
+    };
+    let Some((_, rate, seconds, _)) = of("receiver").or(of("sender")) else {
+        let why = "an iperf3 output begins here and ends without the sum of its receiver";
+        return Err(Trouble::at(block.first, why));
+    };
+    draft.put(Metric::Bandwidth, *rate);
+    draft.seen.seconds = Some(*seconds);
+    Ok(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receivers_sum_counts() {
+        let lines = [
+            "Connecting to host 10.77.0.1, port 5201",
+            "[  5]   0.00-1.00   sec  2.72 GBytes  23.4 Gbits/sec  112   1.94 MBytes",
+            "[  5]   0.00-10.00  sec  27.4 GBytes  23.5 Gbits/sec  411             sender",
+            "[  5]   0.00-10.04  sec  27.3 GBytes  23.4 Gbits/sec                  receiver",
+            "",
+            "iperf Done.",
+            "x",
+        ];
+        assert!((FORMAT.begins)(&lines) && (FORMAT.length)(&lines) == 6);
+        let draft = read(&Block { first: 1, lines: &lines[..6] }).unwrap();
+        assert_eq!(draft.values["bandwidth_bytes_per_s"], 23.4e9 / 8.0);
+        assert!(read(&Block { first: 1, lines: &lines[..2] }).is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! Documents in HTML, as text of as many lines: headings and tables keep their tags, which their
+//! readers know.
+
+use std::borrow::Cow;
+
+/// Without tags of text, and with entities as what they stand for.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(['<', '&']) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match line.contains(['<', '&']) {
+            true => plain_line(line, &mut out),
+            false => out.push_str(line),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Tags that say nothing of an output.
+const DROPPED: [&str; 30] = [
+    "p",
+    "span",
+    "div",
+    "i",
+    "em",
+    "code",
+    "pre",
+    "ul",
+    "ol",
+    "a",
+    "tt",
+    "font",
+    "blockquote",
+    "section",
+    "article",
+    "body",
+    "html",
+    "head",
+    "small",
+    "sub",
+    "sup",
+    "hr",
+    "img",
+    "u",
+    "kbd",
+    "samp",
+    "main",
+    "header",
+    "footer",
+    "figure",
+];
+
+fn plain_line(line: &str, out: &mut String) {
+    let mut rest = line;
+    while let Some(at) = rest.find(['<', '&']) {
+        out.push_str(&rest[..at]);
+        let after = &rest[at..];
+        let (taken, text) = match after.as_bytes().first() {
+            Some(b'<') => tag(after).unwrap_or((1, "<")),
+            _ => entity(after),
+        };
+        out.push_str(text);
+        rest = &after[taken..];
+    }
+    out.push_str(rest);
+}
+
+/// A tag's length, and what stands for it; `None` where it is kept or is none.
+fn tag(text: &str) -> Option<(usize, &'static str)> {
+    const LONGEST: usize = 300;
+    let end = text.bytes().take(LONGEST).position(|byte| byte == b'>')? + 1;
+    let inner = text[1..end - 1].trim_end_matches('/');
+    let (name, is_end) = inner.strip_prefix('/').map_or((inner, false), |name| (name, true));
+    let name = name.split_ascii_whitespace().next()?.to_ascii_lowercase();
+    // "<host>" in a command is no tag: those have no attributes and no end.
+    match name.as_str() {
+        "b" | "strong" => Some((end, "**")),
+        "li" => Some((end, if is_end { "" } else { "- " })),
+        "!--" => None,
+        name if DROPPED.contains(&name) => Some((end, "")),
+        _ => None,
+    }
+}
+
+fn entity(text: &str) -> (usize, &'static str) {
+    const KNOWN: [(&str, &str); 17] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+        ("&nbsp;", " "),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&plusmn;", "±"),
+        ("&#177;", "±"),
+        ("&micro;", "µ"),
+        ("&mu;", "µ"),
+        ("&#181;", "µ"),
+        ("&minus;", "−"),
+        ("&ndash;", "–"),
+        ("&mdash;", "—"),
+        ("&rarr;", "→"),
+        ("&times;", "×"),
+    ];
+    let known = KNOWN.iter().find(|(name, _)| text.starts_with(name));
+    known.map_or((1, "&"), |(name, stands)| (name.len(), *stands))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stay_lines() {
+        let text = "<h2>Mesh</h2>\n<p>p99 &gt; 5&nbsp;ms <b>with</b> sidecar</p>\n<pre><code>$ wrk \
+                    http://&lt;host&gt;/\n>= 0.001 <= 0.004\n<td>1 &plusmn; 2</td>\n";
+        assert_eq!(
+            plain(text),
+            "<h2>Mesh</h2>\np99 > 5 ms **with** sidecar\n$ wrk http://<host>/\n>= 0.001 <= 0.004\n\
+             <td>1 ± 2</td>\n"
+        );
+        assert!(matches!(plain("Running 10s test"), Cow::Borrowed(_)));
+    }
+}

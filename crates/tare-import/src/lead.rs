@@ -1,0 +1,315 @@
+//! What prose says of the output below it: whose it is, that it is one more run of the same, or
+//! nothing.
+
+/// What a sentence says of the output that follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// Words that tell it from others.
+    Names(String),
+    /// One more run of what was above.
+    Again,
+    Nothing,
+}
+
+/// A name longer than this is cut.
+const NAME_MAX: usize = 60;
+/// A sentence with more words than these that say something is searched for the clause that names.
+const WORDS_MAX: usize = 8;
+/// Sentences before the last that are looked at.
+const BACK: usize = 4;
+
+/// Of the paragraphs above an output, the sentence nearest to it that says something.
+pub fn lead(paragraphs: &[String]) -> Lead {
+    let sentences = paragraphs.iter().flat_map(|text| sentences(text));
+    let last: Vec<&str> = sentences.collect();
+    let found = last.iter().rev().take(BACK).map(|text| of_sentence(text));
+    found.into_iter().find(|found| *found != Lead::Nothing).unwrap_or(Lead::Nothing)
+}
+
+/// What remains of a text without the words around it that say nothing of whose an output is.
+pub fn name(text: &str) -> Option<String> {
+    match of_sentence(text) {
+        Lead::Names(name) => Some(name),
+        Lead::Again | Lead::Nothing => None,
+    }
+}
+
+/// Whether a heading or label says whose what follows is. "A" and "Before" do, "Results" and
+/// "Second run" do not.
+pub fn is_name(text: &str) -> bool {
+    let is_short = (1..=2).contains(&text.trim().chars().count());
+    is_short
+        || match of_sentence(text) {
+            Lead::Names(_) => true,
+            Lead::Again => false,
+            Lead::Nothing => words(text).iter().any(|word| word.kind == Kind::Link),
+        }
+}
+
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| matches!(c, '。' | '！' | '？' | '；');
+    text.split(ends).flat_map(|part| part.split(". ")).flat_map(|part| part.split("! "))
+}
+
+fn of_sentence(text: &str) -> Lead {
+    let words = words(text);
+    let content = words.iter().filter(|word| word.kind == Kind::Content).count();
+    if content == 0 {
+        let is_again = words.iter().any(|word| is_again(&word.lower));
+        return if is_again { Lead::Again } else { Lead::Nothing };
+    }
+    if content > WORDS_MAX {
+        let clauses = text.split([',', '–', '—', '，', '、', '(']).rev();
+        let short = clauses.map(|clause| clause.trim_end_matches(')'));
+        let mut named = short.filter_map(|clause| trimmed(clause).filter(|n| n != text.trim()));
+        if let Some(name) = named.find(|name| name.split_whitespace().count() <= WORDS_MAX) {
+            return Lead::Names(name);
+        }
+    }
+    trimmed(text).map_or(Lead::Nothing, Lead::Names)
+}
+
+/// From the first word that says something to the last.
+fn trimmed(text: &str) -> Option<String> {
+    let words = words(text);
+    let first = words.iter().position(|word| word.kind == Kind::Content)?;
+    let last = words.iter().rposition(|word| word.kind == Kind::Content)?;
+    // "without a sidecar", "4 vCPUs", "behind haproxy", "TLS off".
+    let mut from = first;
+    while from > 0 && (words[from - 1].kind == Kind::Link || is_article_after_link(&words, from)) {
+        from -= 1;
+    }
+    let is_switch = |at: usize| {
+        words.get(at).is_some_and(|word| matches!(word.lower.as_str(), "on" | "off" | "an" | "aus"))
+            && at + 1 == words.len()
+    };
+    let to = if is_switch(last + 1) { last + 1 } else { last };
+    let text = &text[words[from].start..words[to].end];
+    let text =
+        balanced(text.trim_matches(|c: char| matches!(c, '*' | '`' | '"' | ':' | ',' | '.')));
+    let text = without_phrases(text);
+    let mut cut: String = text.chars().take(NAME_MAX).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    (!cut.is_empty()).then_some(cut)
+}
+
+/// Of languages that are written without spaces, what the words do not show.
+fn without_phrases(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        let before = rest;
+        for phrase in CJK_EMPTY.split(' ') {
+            rest = rest.strip_suffix(phrase).or(rest.strip_prefix(phrase)).unwrap_or(rest);
+            rest = rest.trim_matches(|c: char| c.is_whitespace() || "：，、。:,".contains(c));
+        }
+        if rest == before || rest.is_empty() {
+            return if rest.is_empty() { text } else { rest };
+        }
+    }
+}
+
+fn is_article_after_link(words: &[Word], at: usize) -> bool {
+    at > 1
+        && matches!(words[at - 1].lower.as_str(), "a" | "an" | "the" | "any")
+        && words[at - 2].kind == Kind::Link
+}
+
+/// Without a parenthesis that is opened or closed outside.
+fn balanced(text: &str) -> &str {
+    let count = |mark: char| text.chars().filter(|c| *c == mark).count();
+    match count('(').cmp(&count(')')) {
+        std::cmp::Ordering::Greater => text.rsplit_once('(').map_or(text, |(before, _)| before),
+        std::cmp::Ordering::Less => text.trim_end_matches(')'),
+        std::cmp::Ordering::Equal => text,
+    }
+    .trim()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Tells no output from another.
+    Empty,
+    /// Belongs to what follows it: "without", "behind", a number.
+    Link,
+    Content,
+}
+
+struct Word {
+    start: usize,
+    end: usize,
+    lower: String,
+    kind: Kind,
+}
+
+fn words(text: &str) -> Vec<Word> {
+    let mut found = Vec::new();
+    let mut start = None;
+    let ends =
+        text.char_indices().map(|(at, c)| (at, c.is_whitespace())).chain([(text.len(), true)]);
+    for (at, is_end) in ends {
+        match (start, is_end) {
+            (None, false) => start = Some(at),
+            (Some(from), true) => {
+                found.extend(word(text, from, at));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn word(text: &str, start: usize, end: usize) -> Option<Word> {
+    let whole = &text[start..end];
+    let bare = whole.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '%' | '+'));
+    if bare.is_empty() {
+        return None;
+    }
+    let lower = bare.to_lowercase();
+    let is_link = LINKS.split(' ').any(|link| link == lower);
+    let kind = if is_link || lower.starts_with(|c: char| c.is_ascii_digit()) {
+        Kind::Link
+    } else if is_empty(&lower) {
+        Kind::Empty
+    } else {
+        Kind::Content
+    };
+    Some(Word { start, end, lower, kind })
+}
+
+fn is_empty(word: &str) -> bool {
+    let own = word.split(['\'', '’']).next().unwrap_or(word);
+    if [word, own].iter().any(|word| EMPTY.iter().any(|all| all.split(' ').any(|e| e == *word))) {
+        return true;
+    }
+    // Languages that are written without spaces.
+    let is_cjk = |c: char| ('\u{3040}'..='\u{9fff}').contains(&c);
+    if !word.chars().any(is_cjk) {
+        return false;
+    }
+    let mut rest = word.to_owned();
+    for phrase in CJK_EMPTY.split(' ') {
+        rest = rest.replace(phrase, "");
+    }
+    !rest.chars().any(char::is_alphabetic)
+}
+
+fn is_again(word: &str) -> bool {
+    AGAIN.split(' ').any(|again| again == word) || CJK_AGAIN.split(' ').any(|p| word.contains(p))
+}
+
+const LINKS: &str = "without no not behind via through over after before against using non w/o same \
+                     other another different first second third fourth fifth 1st 2nd 3rd 4th 5th last \
+                     one two three four five ohne kein keine nach vor hinter über andere anderen \
+                     anderer erste ersten erster zweite zweiten zweiter dritte dritten dritter sans \
+                     après avant autre premier première deuxième second seconde troisième sin tras otra \
+                     otro primera segunda segundo tercera sem após outra outro primeiro terceira";
+
+const AGAIN: &str = "again first 1st erster ersten premier première primera primeiro einmal twice thrice once repeat repeated repeating repetition repetitions rerun \
+                     re-run second third fourth fifth 2nd 3rd 4th 5th next another more same nochmal \
+                     nochmals erneut zweiter zweite dritter dritte wieder wiederholung encore \
+                     deuxième second seconde troisième otra segunda tercera vez nuevo vezes outra \
+                     novamente terceira run runs iteration iterations attempt try trial lauf läufe \
+                     rodada essai corrida";
+const CJK_AGAIN: &str = "第二次 第三次 第2次 第3次 再次 再测 再跑 重复 もう一度 回目 再度 再実行";
+const CJK_EMPTY: &str = "测试结果 测试 结果 如下 下面 以下 输出 运行 第一次 第二次 第三次 第2次 第3次 再次 \
+                         再测 再跑 重复 一次 我们 然后 接着 现在 数据 性能 命令 执行 这是 是 的 在 上 中 里 为 \
+                         和 一 結果 では での です です 次 実行 もう一度 回目 再度 再実行 計測 の は で を";
+
+/// Words by which prose leads to an output, in languages of such notes; tools; remarks on numbers.
+const EMPTY: [&str; 9] = [
+    "a an the this that these those it its it's he she we i you they our my your us me here there \
+     where when while then now next and or but so if as at by in on of for from to into with within \
+     inside is are was were be been being do does did done has have had can could will would may \
+     might should let let's get gets got getting give gives gave given see seen show shows showed \
+     shown look looks looked what which who how why all both each every some any also too only just \
+     even still yet back about like",
+    "result results output outputs number numbers figure figures run runs ran running rerun re-run \
+     test tests tested testing measure measured measurement measurements measuring bench benchmark \
+     benchmarks benchmarked benchmarking try tried trial trials attempt attempts iteration \
+     iterations repeat repeated repeating repetition repetitions time times sample samples round \
+     rounds command commands log logs raw full summary data following follows below above left \
+     right example tool tools report reports reported same again once twice thrice first second \
+     third fourth fifth last final finally 1st 2nd 3rd 4th 5th one two three four five six ten few \
+     several another other more less most least",
+    "wrk wrk2 ab hey oha k6 fortio h2load qperf iperf3 iperf unixbench apachebench byte-unixbench \
+     load throughput latency latencies bandwidth req/s requests request per sec rps qps performance \
+     score index mean avg average median p50 p90 p99 %",
+    "slower faster better worse higher lower similar similarly equal identical different difference \
+     bit little much slightly quite very rather nearly almost roughly around approximately stable \
+     noise noisy variance expected unexpected interesting surprising surprisingly strange sure \
+     drops drop dropped loses lose lost gain gains increase increases increased decrease decreases \
+     up down good bad fine ok okay clearly however well thus therefore because since although \
+     though indeed actually well consistent confirms confirm confirmed check double-check compare \
+     compared comparison comparing sanity order yields yield yielded produced \
+     produces printed prints says said told tells started start stops ended took takes taken used \
+     use uses repeated warm-up warmup went goes go going come comes came ",
+    "das die der den dem des ein eine einer einem einen und oder aber so dann nun jetzt hier da es \
+     ist sind war waren wird wurde im in am an auf aus bei mit von vom zu zum zur für auch noch \
+     noch einmal nochmal nochmals erneut wieder zweiter zweite zweiten dritter dritte dritten erster \
+     erste ersten lauf läufe messung messungen ergebnis ergebnisse ausgabe werte gleiche gleichen \
+     gleich dasselbe dieselbe wir ich man wie folgt folgende folgendes sieht ergibt ergab zeigt \
+     gemessen gelaufen test zum vergleich vergleichs dazu danach zuerst zuletzt einmal mal",
+    "le la les un une des du de d l et ou mais puis ensuite maintenant voici voilà ici c'est est sont \
+     sur dans avec pour par au aux en résultat résultats sortie mesure mesures essai essais même \
+     encore fois deuxième seconde troisième premier première nous on donne obtient",
+    "el los las unos unas y o pero luego ahora aquí es son en con para por del al resultado \
+     resultados salida medida prueba pruebas mismo misma otra vez segunda segundo tercera primera \
+     corrida nosotros da obtenemos",
+    "os um uma uns umas e mas depois agora aqui é são no na nos nas com do da dos das ao saída teste \
+     testes medição mesma mesmo outra novamente rodada rodadas primeiro terceira temos obtivemos",
+    "tl;dr btw fyi e.g i.e etc vs versus ok",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Lead {
+        lead(&[text.to_owned()])
+    }
+
+    #[test]
+    fn a_sentence_names_what_follows() {
+        for (text, name) in [
+            ("results on TDX VM", "TDX VM"),
+            ("on regular VM:", "regular VM"),
+            ("Here is what I get on the host (no container):", "host (no container)"),
+            ("Now the same again inside a Kata pod with 4 vCPUs:", "Kata pod with 4 vCPUs"),
+            ("And without the sidecar:", "without the sidecar"),
+            ("Then behind haproxy:", "behind haproxy"),
+            ("with TLS off", "TLS off"),
+            ("Jetzt in der VM:", "VM"),
+            ("ohne Sidecar:", "ohne Sidecar"),
+            ("TDX 虚拟机的测试结果如下：", "TDX 虚拟机"),
+            ("We rebooted. On bare metal:", "bare metal"),
+            ("- nginx in runc", "nginx in runc"),
+        ] {
+            let Lead::Names(found) = of(text) else { panic!("{text}: {:?}", of(text)) };
+            assert_eq!(found, name, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_that_names_nothing() {
+        for text in
+            ["Results:", "This gives:", "As you can see, it drops by 20 % here.", "测试结果如下"]
+        {
+            assert_eq!(of(text), Lead::Nothing, "{text}");
+        }
+        for text in
+            ["And ab, twice:", "Again:", "second run", "Run 3:", "noch einmal:", "第二次测试结果："]
+        {
+            assert_eq!(of(text), Lead::Again, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_long_sentence_the_last_clause_names() {
+        let long = "We then moved everything over to the big second machine in rack twelve, disabled \
+                    hyperthreading and turbo, and repeated the test on bare metal:";
+        assert_eq!(of(long), Lead::Names("bare metal".into()));
+    }
+}

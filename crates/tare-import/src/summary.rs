@@ -1,0 +1,188 @@
+//! Printed summaries: a name, and under it "Requests/sec: 4536.86 ± 1027.29", "Successful
+//! iterations: 20". Not a tool's own output: what somebody's script made of many of them.
+
+use tare_model::Metric;
+
+use crate::claim::Against;
+use crate::numbers::{self, plain, whole};
+use crate::sample::{Draft, Tool};
+use crate::table::{Kind, KindOfUnit, meaning, unit};
+
+/// Longer ones are something else.
+const LINES_MAX: usize = 30;
+
+/// A summary, and how many lines it takes.
+#[derive(Debug)]
+pub struct Summary {
+    pub draft: Draft,
+    pub length: usize,
+}
+
+/// A summary that begins at the first of these lines.
+pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
+    let name = name(lines.first()?);
+    let start = usize::from(name.is_some());
+    value(lines.get(start)?)?;
+    let mut draft = Draft::new(Tool::Summary);
+    let (mut spreads, mut changes, mut runs) = (Vec::new(), Vec::new(), None);
+    let mut taken = start;
+    for line in lines[start..].iter().take(LINES_MAX) {
+        let Some((key, text)) = pair(line) else { break };
+        taken += 1;
+        if let Some(n) = count(key, text) {
+            runs = Some(n);
+        } else if let Some((percent, step)) = percent(key, text) {
+            let other = ["vs.", "vs", "against", "over", "to"].iter().find_map(|word| {
+                key.split_once(&format!(" {word} ")).map(|(_, other)| other.trim().to_owned())
+            });
+            changes.push(Against {
+                line: first + taken - 1,
+                text: line.trim().to_owned(),
+                other: other.unwrap_or_default(),
+                percent,
+                step,
+            });
+        } else if let Some(found) = value(line) {
+            enter(&mut draft, &found);
+            spreads.extend(found.spread.map(|spread| (found.kind, found.value, spread)));
+        }
+    }
+    for (kind, mean, spread) in &spreads {
+        if let Kind::Of(metric) = kind {
+            draft.put_moments(*metric, *mean, *spread, runs);
+        }
+    }
+    let numbers = draft.values.len();
+    let is_one = numbers >= 2 || (numbers == 1 && (name.is_some() || !spreads.is_empty()));
+    if !is_one {
+        return None;
+    }
+    draft.own_name = name.map(str::to_owned);
+    draft.asked.at_once = None;
+    draft.against = changes;
+    Some(Summary { draft, length: taken })
+}
+
+/// "Nginx without module:", and nothing behind it.
+fn name(line: &str) -> Option<&str> {
+    let text = line.trim().trim_matches(['*', '#', '-', '=', ' ']);
+    let name = text.strip_suffix(':')?.trim_matches(['*', ' ']);
+    ((1..=80).contains(&name.len()) && !name.contains(':')).then_some(name)
+}
+
+fn pair(line: &str) -> Option<(&str, &str)> {
+    let text = line.trim().trim_start_matches(['-', '*', '•', ' ']);
+    let (key, text) = text.split_once(':')?;
+    let text = text.trim().trim_matches('*');
+    (!key.is_empty() && key.len() <= 60 && !text.is_empty())
+        .then_some((key.trim_matches(['*', ' ']), text))
+}
+
+struct Value {
+    kind: Kind,
+    value: f64,
+    spread: Option<f64>,
+}
+
+/// A line that says a metric.
+fn value(line: &str) -> Option<Value> {
+    let (key, text) = pair(line)?;
+    let said = meaning(key);
+    let kind = said.quantity.filter(|kind| matches!(kind, Kind::Of(_) | Kind::Percentile(_)))?;
+    let (head, tail) = match text.split_once(['±']).or_else(|| text.split_once("+/-")) {
+        Some((head, tail)) => (head, Some(tail)),
+        None => (text, None),
+    };
+    let (value, own) = number(head)?;
+    let (spread, behind) = match tail {
+        Some(tail) => {
+            let tail = tail.split(['(', ',']).next().unwrap_or(tail);
+            let (spread, unit) = number(tail)?;
+            (Some(spread), unit)
+        }
+        None => (None, None),
+    };
+    let factor = match (kind, own.or(behind).or(said.unit)) {
+        (Kind::Of(Metric::Throughput), None) => 1.0,
+        (Kind::Of(Metric::Throughput), Some(KindOfUnit::Count(factor))) => factor,
+        (Kind::Of(Metric::Bandwidth), Some(KindOfUnit::Bytes(factor))) => factor,
+        (Kind::Of(Metric::LatencyMean) | Kind::Percentile(_), Some(KindOfUnit::Time(ns))) => ns,
+        _ => return None,
+    };
+    Some(Value { kind, value: value * factor, spread: spread.map(|spread| spread * factor) })
+}
+
+/// "16.54ms", "4536.86", "4,536 req/s"; what else is behind it makes it no value.
+fn number(text: &str) -> Option<(f64, Option<KindOfUnit>)> {
+    let text = text.trim().split(" (").next()?.trim();
+    let end =
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ','))).unwrap_or(text.len());
+    let value = plain(&text[..end].replace(',', ""))?;
+    let rest = text[end..].trim();
+    if rest.is_empty() {
+        return Some((value, None));
+    }
+    unit(rest).map(|unit| (value, Some(unit)))
+}
+
+fn enter(draft: &mut Draft, value: &Value) {
+    match value.kind {
+        Kind::Of(metric) => draft.put(metric, value.value),
+        Kind::Percentile(percent) => draft.put_percentile(percent, value.value),
+        _ => {}
+    }
+}
+
+/// "Successful iterations: 20", "Runs: 5", "n: 20".
+fn count(key: &str, text: &str) -> Option<u32> {
+    let key = key.to_lowercase();
+    let last = key.split_whitespace().last()?;
+    let is_count = ["iterations", "runs", "repetitions", "samples", "n", "läufe", "iterationen"];
+    let n = whole(text.split(['/', ' ']).next()?)?;
+    is_count.contains(&last).then(|| u32::try_from(n).ok()).flatten().filter(|n| *n > 0)
+}
+
+fn percent(key: &str, text: &str) -> Option<(f64, f64)> {
+    if meaning(key).quantity != Some(Kind::Change) {
+        return None;
+    }
+    numbers::percent(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_a_spread_and_a_count() {
+        let lines = [
+            "Nginx with WebAssembly:",
+            "  Requests/sec: 4008.00 ± 797.06",
+            "  Latency (avg): 18.11ms ± 3.74ms",
+            "  Successful iterations: 20",
+            "  Overhead vs no module: 11.66%",
+            "",
+        ];
+        let found = found(&lines, 7).unwrap();
+        assert_eq!(found.length, 5);
+        let moments = &found.draft.moments["throughput_per_s"];
+        assert_eq!((moments.mean, moments.sd, moments.n), (4008.0, 797.06, Some(20)));
+        assert_eq!(found.draft.moments["latency_ns_mean"].sd, 3.74e6);
+        assert_eq!(found.draft.own_name.as_deref(), Some("Nginx with WebAssembly"));
+        let [against] = found.draft.against.as_slice() else { panic!("{:?}", found.draft) };
+        assert_eq!((against.line, against.percent), (11, 11.66));
+        assert_eq!(against.other, "no module");
+    }
+
+    #[test]
+    fn other_lists_are_none() {
+        for lines in [
+            &["Setup:", "  CPUs: 4", "  memory: 8 GB"][..],
+            &["delay: 5 ms"],
+            &["timeout: 30s", "threads: 4"],
+            &["Latency: see below"],
+        ] {
+            assert!(super::found(lines, 1).is_none(), "{lines:?}");
+        }
+    }
+}

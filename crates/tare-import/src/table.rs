@@ -1,0 +1,486 @@
+//! Tables of results: values without a sample. Which side names the variants, what each number is,
+//! and what the table itself says of differences.
+
+mod cell;
+mod grid;
+mod meaning;
+
+use tare_model::Metric;
+
+use crate::claim::{Change, Claim, Says, fitted};
+use crate::numbers::whole;
+use crate::sample::{Draft, Tool};
+use cell::{Number, is_decimal_comma, numbers};
+use grid::Grid;
+use meaning::{Quantity, Unit};
+
+pub use grid::found;
+pub use meaning::{Quantity as Kind, Unit as KindOfUnit, meaning, unit};
+
+/// What a table says: a draft a variant and case, and its own computations.
+#[derive(Default)]
+pub struct Told {
+    pub drafts: Vec<Draft>,
+    pub claims: Vec<Claim>,
+}
+
+/// A number with its place.
+struct Value {
+    row: usize,
+    column: usize,
+    variant: String,
+    case: String,
+    quantity: Quantity,
+    /// In tare's units.
+    value: f64,
+    step: f64,
+    spread: Option<f64>,
+    /// That it was loaded over.
+    connections: Option<u64>,
+}
+
+/// `first` is the line of the table's head; `above` is what stands over it.
+pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
+    let table = Table::of(grid, above);
+    let values = table.values();
+    let mut told = Told::default();
+    for value in &values {
+        let same = |draft: &&mut Draft| {
+            draft.own_name.as_ref() == Some(&value.variant)
+                && draft.own_case.as_deref().unwrap_or_default() == value.case
+        };
+        if !told.drafts.iter_mut().any(|mut draft| same(&&mut draft)) {
+            told.drafts.push(Draft {
+                own_name: Some(value.variant.clone()),
+                own_case: Some(value.case.clone()).filter(|case| !case.is_empty()),
+                ..Draft::new(Tool::Table)
+            });
+        }
+        let Some(draft) = told.drafts.iter_mut().find(|draft| {
+            draft.own_name.as_ref() == Some(&value.variant)
+                && draft.own_case.as_deref().unwrap_or_default() == value.case
+        }) else {
+            continue;
+        };
+        enter(draft, value);
+        let line = (first + grid.rows[value.row].0) as u32;
+        let source = &mut draft.source;
+        source.first_line = if source.first_line == 0 { line } else { source.first_line.min(line) };
+        source.last_line = source.last_line.max(line);
+        let text = grid.rows[value.row].1.join(" | ");
+        if !source.text.contains(&text) {
+            source.text =
+                format!("{}{}{text}", source.text, if source.text.is_empty() { "" } else { "\n" });
+        }
+    }
+    told.drafts.retain(|draft| !draft.values.is_empty() || !draft.percentiles.is_empty());
+    // One number is a remark.
+    if told.drafts.len() < 2 {
+        return Told::default();
+    }
+    told.claims = table.changes(&values, first);
+    told
+}
+
+fn enter(draft: &mut Draft, value: &Value) {
+    draft.asked.connections = draft.asked.connections.or(value.connections);
+    let before: Vec<String> = draft.values.keys().cloned().collect();
+    match value.quantity {
+        Quantity::Of(metric) => {
+            draft.put(metric, value.value);
+            if let Some(spread) = value.spread {
+                draft.put_moments(metric, value.value, spread, None);
+            }
+        }
+        Quantity::Percentile(percent) => draft.put_percentile(percent, value.value),
+        Quantity::Errors => draft.put_errors("errors", value.value as u64),
+        Quantity::Index => {
+            draft.seen.other.insert("index".into(), value.value);
+        }
+        Quantity::Change | Quantity::Other => {}
+    }
+    for key in draft.values.keys().filter(|key| !before.contains(key)) {
+        draft.steps.insert(key.clone(), value.step);
+    }
+}
+
+struct Table<'a> {
+    grid: &'a Grid,
+    heads: Vec<meaning::Meaning>,
+    /// Of the words over the table.
+    caption: meaning::Meaning,
+    decimal_comma: bool,
+    /// Of each column, whether most of what is in it are numbers.
+    numeric: Vec<bool>,
+}
+
+impl<'a> Table<'a> {
+    fn of(grid: &'a Grid, above: &str) -> Self {
+        let cells = || grid.rows.iter().flat_map(|(_, row)| row.iter().map(String::as_str));
+        let decimal_comma = is_decimal_comma(cells());
+        let columns = grid.head.len();
+        let numeric = (0..columns).map(|column| {
+            let own = grid.rows.iter().filter_map(|(_, row)| row.get(column));
+            let filled: Vec<_> = own
+                .map(|cell| numbers(cell, decimal_comma))
+                .filter(|n| n.as_ref().is_none_or(|n| !n.is_empty()))
+                .collect();
+            let known = filled.iter().filter(|n| n.is_some()).count();
+            known > 0 && known * 2 >= filled.len()
+        });
+        let corner = grid.head.first().map_or("", String::as_str);
+        let caption = [corner].into_iter().chain(above.lines().rev()).map(meaning);
+        let caption = caption.into_iter().find(|m| m.quantity.is_some_and(is_value));
+        Self {
+            grid,
+            heads: grid.head.iter().map(|head| meaning(head)).collect(),
+            caption: caption.unwrap_or_else(|| meaning("")),
+            decimal_comma,
+            numeric: numeric.collect(),
+        }
+    }
+
+    /// Columns whose heads say what their numbers are; none where those are counts of errors only.
+    fn of_metrics(&self) -> Vec<usize> {
+        let is = |at: &usize, wanted: fn(Quantity) -> bool| {
+            *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_some_and(wanted)
+        };
+        let is_any = (0..self.heads.len()).any(|at| is(&at, is_value));
+        let wanted = |at: &usize| is(at, |q| is_value(q) || q == Quantity::Errors);
+        (0..self.heads.len()).filter(|at| is_any && wanted(at)).collect()
+    }
+
+    fn cells(&self, row: usize, column: usize) -> Vec<Number> {
+        let cell = self.grid.rows[row].1.get(column).map_or("", String::as_str);
+        numbers(cell, self.decimal_comma).unwrap_or_default()
+    }
+
+    /// A row's words; an empty cell means the one above.
+    fn label(&self, row: usize, column: usize) -> String {
+        let cell = |row: usize| self.grid.rows[row].1.get(column).map_or("", String::as_str);
+        let above = (0..=row).rev().map(cell).find(|cell| !cell.is_empty());
+        above.unwrap_or_default().to_owned()
+    }
+
+    fn values(&self) -> Vec<Value> {
+        let columns = self.of_metrics();
+        match columns.is_empty() {
+            true => self.by_columns(),
+            false => self.by_rows(&columns),
+        }
+    }
+
+    /// A variant a row; or, where several columns are of one quantity, one in each of those.
+    fn by_rows(&self, columns: &[usize]) -> Vec<Value> {
+        let first = columns[0];
+        let labels: Vec<usize> = (0..first).filter(|at| !self.numeric[*at]).collect();
+        let numbers: Vec<usize> = (0..first).filter(|at| self.numeric[*at]).collect();
+        let (loads, counts): (Vec<usize>, Vec<usize>) =
+            numbers.iter().partition(|at| is_connections(&self.grid.head[**at]));
+        let shares = |at: usize| {
+            columns.iter().filter(|o| self.heads[**o].quantity == self.heads[at].quantity).count()
+                > 1
+        };
+        let mut found = Vec::new();
+        for row in 0..self.grid.rows.len() {
+            let words: Vec<String> =
+                labels.iter().map(|at| self.label(row, *at)).filter(|l| !l.is_empty()).collect();
+            let count = |at: &usize| match self.label(row, *at) {
+                own if own.contains(char::is_alphabetic) => own,
+                own => format!("{own} {}", self.grid.head[*at]).trim().to_owned(),
+            };
+            let counts: Vec<String> = counts.iter().map(count).collect();
+            let connections = loads.first().and_then(|at| whole(&self.label(row, *at)));
+            let known = found.len();
+            for column in columns {
+                let (mut names, mut case) = (words.clone(), counts.clone());
+                if shares(*column) {
+                    let rest = &self.heads[*column].rest;
+                    // "p99 before", "p99 after": the row says of what. "1k" and "5k" are rates.
+                    match rest.chars().next() {
+                        None => {}
+                        Some(first) if !first.is_ascii_digit() => {
+                            let row = std::mem::replace(&mut names, vec![rest.clone()]);
+                            case = [row, case].concat();
+                        }
+                        Some(_) => case.push(rest.clone()),
+                    }
+                }
+                if names.is_empty() {
+                    continue;
+                }
+                let place = (row, *column, names.join(", "), case.join(", "));
+                self.enter(&mut found, place, &self.heads[*column]);
+            }
+            found[known..].iter_mut().for_each(|value| value.connections = connections);
+        }
+        found
+    }
+
+    /// A variant a column.
+    fn by_columns(&self) -> Vec<Value> {
+        let is_own =
+            |at: &usize| *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_none();
+        let Some(first) = (0..self.heads.len()).find(is_own) else { return Vec::new() };
+        let columns: Vec<usize> = (first..self.heads.len()).filter(is_own).collect();
+        let mut found = Vec::new();
+        for row in 0..self.grid.rows.len() {
+            let labels: Vec<String> = (0..first).map(|at| self.label(row, at)).collect();
+            let said = labels.iter().map(|label| meaning(label));
+            let said = said.into_iter().find(|m| m.quantity.is_some_and(is_value));
+            let case: Vec<String> = match &said {
+                Some(said) => {
+                    let others = labels.iter().filter(|label| meaning(label).quantity.is_none());
+                    others.cloned().chain([said.rest.clone()]).filter(|l| !l.is_empty()).collect()
+                }
+                None => labels.into_iter().filter(|label| !label.is_empty()).collect(),
+            };
+            for column in &columns {
+                let own = said.as_ref().unwrap_or(&self.caption);
+                let place = (row, *column, self.grid.head[*column].clone(), case.join(", "));
+                if !place.2.is_empty() {
+                    self.enter(&mut found, place, own);
+                }
+            }
+        }
+        found
+    }
+
+    fn enter(
+        &self,
+        found: &mut Vec<Value>,
+        (row, column, variant, case): (usize, usize, String, String),
+        said: &meaning::Meaning,
+    ) {
+        for number in self.cells(row, column) {
+            let labelled = meaning(&number.label);
+            let said = if labelled.quantity.is_some() { &labelled } else { said };
+            let unit = unit(&number.unit);
+            if unit.is_none() && !number.unit.is_empty() {
+                continue;
+            }
+            // "45.3k" in a column of requests/s; "3.2" in one of ms.
+            let Some((quantity, factor)) = resolved(said, unit.or(said.unit)) else { continue };
+            found.push(Value {
+                row,
+                column,
+                variant: variant.clone(),
+                case: case.clone(),
+                quantity,
+                value: number.value * factor,
+                step: number.step * factor,
+                spread: number.spread.map(|spread| spread * factor),
+                connections: None,
+            });
+        }
+    }
+
+    /// What the table says of its own differences, beside what its values give.
+    fn changes(&self, values: &[Value], first: usize) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        for column in (1..self.heads.len()).filter(|at| self.numeric[*at]) {
+            let is_change = self.heads[column].quantity == Some(Quantity::Change);
+            let percents = |row: usize| {
+                let of = |n: &Number| match is_change {
+                    true if n.unit == "%" || self.heads[column].unit == Some(Unit::Percent) => {
+                        Some((n.value, n.step))
+                    }
+                    true => None,
+                    false => n.percent,
+                };
+                self.cells(row, column).iter().find_map(of)
+            };
+            // Behind a value, it is of that value.
+            let to = (!is_change).then_some(column);
+            let rows = 0..self.grid.rows.len();
+            let told: Vec<_> = rows
+                .filter_map(|row| percents(row).map(|(value, step)| (row, value, step)))
+                .map(|(row, value, step)| (row, (value, step, candidates(values, row, to))))
+                .collect();
+            let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
+            let fitted = fitted(&all);
+            claims.extend(told.iter().zip(fitted).filter_map(|((row, _), change)| {
+                let (at, cells) = &self.grid.rows[*row];
+                let (line, text) = ((first + at) as u32, cells.join(" | "));
+                Some(Claim { file: String::new(), line, text, says: Says::Change(change?) })
+            }));
+        }
+        claims
+    }
+}
+
+fn is_connections(head: &str) -> bool {
+    const WORDS: [&str; 9] =
+        ["conn", "verbindung", "conexi", "conex", "连接", "接続", "clients", "concurrency", "vus"];
+    let lower = head.to_lowercase();
+    WORDS.iter().any(|word| lower.contains(word))
+}
+
+fn is_value(quantity: Quantity) -> bool {
+    !matches!(quantity, Quantity::Change | Quantity::Other | Quantity::Errors)
+}
+
+/// What a number is, and its unit in tare's.
+fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f64)> {
+    let is_latency = |q: Quantity| match q {
+        Quantity::Percentile(_) => true,
+        Quantity::Of(metric) => metric == Metric::LatencyMean,
+        _ => false,
+    };
+    match (said.quantity, unit) {
+        (Some(Quantity::Change | Quantity::Other), _) | (_, Some(Unit::Percent)) => None,
+        (Some(quantity), Some(Unit::Time(ns))) if is_latency(quantity) => Some((quantity, ns)),
+        // Seconds may be any time; shorter ones are latencies.
+        (None | Some(Quantity::Of(_)), Some(Unit::Time(ns))) if ns < 1e9 => {
+            Some((Quantity::Of(Metric::LatencyMean), ns))
+        }
+        (None | Some(Quantity::Of(_)), Some(Unit::Bytes(factor))) => {
+            Some((Quantity::Of(Metric::Bandwidth), factor))
+        }
+        (Some(Quantity::Of(Metric::Throughput)), Some(Unit::Count(factor))) => {
+            Some((Quantity::Of(Metric::Throughput), factor))
+        }
+        (Some(Quantity::Of(Metric::Throughput)), None) => {
+            Some((Quantity::Of(Metric::Throughput), 1.0))
+        }
+        (Some(quantity @ (Quantity::Errors | Quantity::Index)), None | Some(Unit::Count(_))) => {
+            Some((quantity, 1.0))
+        }
+        (None, Some(Unit::Count(factor))) if factor == 1.0 => {
+            Some((Quantity::Of(Metric::Throughput), factor))
+        }
+        _ => None,
+    }
+}
+
+/// Pairs of values that a change in this row may be of: two of the row, or one of another row and
+/// the row's own. The key is the same for the same pair of other rows.
+fn candidates(values: &[Value], row: usize, to: Option<usize>) -> Vec<(String, Change)> {
+    const MOST: usize = 400;
+    let mut found = Vec::new();
+    let is_own =
+        |value: &&Value| value.row == row && to.is_none_or(|column| column == value.column);
+    let own: Vec<&Value> = values.iter().filter(is_own).collect();
+    let change = |from: &Value, to: &Value| Change {
+        from: from.value,
+        to: to.value,
+        slack: (from.step + to.step) / from.value.min(to.value).max(f64::MIN_POSITIVE) * 100.0,
+        names: [from.variant.clone(), to.variant.clone()],
+        ..Change::default()
+    };
+    for from in values {
+        for to in own.iter().filter(|to| to.quantity == from.quantity) {
+            if found.len() == MOST {
+                return found;
+            }
+            let key = match (from.row == row, from.column == to.column) {
+                (true, false) => format!("columns {} {}", from.column, to.column),
+                (false, true) => format!("row {} column {}", from.row, to.column),
+                _ => continue,
+            };
+            found.push((key, change(from, to)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Told {
+        let lines: Vec<&str> = text.lines().collect();
+        read(&found(&lines).unwrap(), 1, "")
+    }
+
+    fn values(told: &Told) -> Vec<String> {
+        let of = |draft: &Draft| {
+            let values: Vec<String> =
+                draft.values.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            let name = draft.own_name.clone().unwrap_or_default();
+            format!("{name}|{}|{}", draft.own_case.clone().unwrap_or_default(), values.join(" "))
+        };
+        told.drafts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn variants_in_rows() {
+        let told = told(
+            "| placement | conns | req/s | mean latency (ms) | timeouts | overhead |\n\
+             |---|---|---|---|---|---|\n\
+             | host | 100 | 162,588.64 | 0.65 | 0 | |\n\
+             | TDX VM | 100 | 34,951.73 | 3.22 | 7 | 78.5 % |\n",
+        );
+        assert_eq!(
+            values(&told),
+            [
+                "host||latency_ns_mean=650000 throughput_per_s=162588.64",
+                "TDX VM||latency_ns_mean=3220000 throughput_per_s=34951.73"
+            ]
+        );
+        assert_eq!(told.drafts[1].seen.errors["errors"], 7);
+        let [Claim { says: Says::Change(change), line: 4, .. }] = told.claims.as_slice() else {
+            panic!("{:?}", told.claims)
+        };
+        assert!(change.holds(), "{change:?}");
+    }
+
+    #[test]
+    fn variants_in_columns_with_units_in_cells() {
+        let told = told(
+            "| from | size | host | runc |\n|---|---|---|---|\n\
+             | same node | 1 B | 13 µs, 1.13 MB/s | 12.5 µs, 1.14 MB/s |\n\
+             | | 64 B | 12.9 µs | 12.6 µs |\n",
+        );
+        assert_eq!(
+            values(&told)[..3],
+            [
+                "host|same node, 1 B|bandwidth_bytes_per_s=1130000 latency_ns_mean=13000",
+                "runc|same node, 1 B|bandwidth_bytes_per_s=1140000 latency_ns_mean=12500",
+                "host|same node, 64 B|latency_ns_mean=12900",
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_in_cells_and_rows_of_metrics() {
+        let cells = "| | host | kata |\n|---|---|---|\n\
+                     | 1000 | QPS: 997.37<br>timeout: 189 | QPS: 996.1 |\n\
+                     | 5000 | QPS: 4980 | QPS: 3461.5 |\n";
+        let cells = told(cells);
+        assert_eq!(values(&cells)[0], "host|1000|throughput_per_s=997.37");
+        assert_eq!(cells.drafts[0].seen.errors["errors"], 189);
+        let rows = "metric\thost\tVM\nRequests/sec\t100\t90\nLatency avg\t1.5ms\t2ms\n";
+        assert_eq!(
+            values(&told(rows)),
+            [
+                "host||latency_ns_mean=1500000 throughput_per_s=100",
+                "VM||latency_ns_mean=2000000 throughput_per_s=90"
+            ]
+        );
+    }
+
+    #[test]
+    fn before_and_after_in_columns() {
+        let told = told(
+            "| threads | p99 without (ms) | p99 with bypass (ms) | improvement |\n|---|---|---|---|\n\
+             | 16 | 2.556 | 2.428 | 5.0 % |\n| 32 | 4.478 | 3.964 | 21.5 % |\n",
+        );
+        let changes: Vec<bool> = told
+            .claims
+            .iter()
+            .map(|claim| matches!(&claim.says, Says::Change(change) if change.holds()))
+            .collect();
+        assert_eq!(changes, [true, false], "{:?}", told.claims);
+    }
+
+    #[test]
+    fn tables_of_other_things_are_none() {
+        for text in [
+            "| | host | VM |\n|---|---|---|\n| CPUs | 4 | 8 |\n| memory | 8 GB | 16 GB |\n",
+            "| flag | meaning |\n|---|---|\n| -t | threads |\n| -d | 30s |\n",
+        ] {
+            assert!(told(text).drafts.is_empty(), "{:?}", values(&told(text)));
+        }
+    }
+}
