@@ -215,6 +215,8 @@ fn is_change(text: &str) -> bool {
 
 /// A number of prose: what it is of, and in which unit of tare's.
 struct Said {
+    /// Where it begins in the text, and where it ends.
+    place: (usize, usize),
     value: f64,
     step: f64,
     unit: Option<KindOfUnit>,
@@ -235,7 +237,9 @@ fn changes(text: &str) -> Vec<Change> {
     for one in &said {
         if one.unit == Some(KindOfUnit::Percent) {
             match values.as_slice() {
-                [.., from, to] if is_pair(from, to) => found.push(change(one, from, to)),
+                [.., from, to] if is_pair(from, to) => {
+                    found.push(change(one, from, to, is_turned(text, from, to)));
+                }
                 _ => waiting = Some(one),
             }
             values.clear();
@@ -245,11 +249,19 @@ fn changes(text: &str) -> Vec<Change> {
         if let (Some(percent), [.., from, to]) = (waiting, values.as_slice())
             && is_pair(from, to)
         {
-            found.push(change(percent, from, to));
+            found.push(change(percent, from, to, is_turned(text, from, to)));
             waiting = None;
         }
     }
     found
+}
+
+/// "53.3k against 61.8k": the second is what it is compared with.
+fn is_turned(text: &str, from: &Said, to: &Said) -> bool {
+    const WORDS: [&str; 8] =
+        ["against", "vs", "versus", "than", "instead of", "gegen", "statt", "compared"];
+    let between = text.get(from.place.1..to.place.0).unwrap_or("").to_lowercase();
+    WORDS.iter().any(|word| between.contains(word))
 }
 
 fn is_pair(a: &Said, b: &Said) -> bool {
@@ -263,7 +275,8 @@ fn is_pair(a: &Said, b: &Said) -> bool {
     alike && a.value > 0.0 && b.value > 0.0
 }
 
-fn change(percent: &Said, from: &Said, to: &Said) -> Change {
+fn change(percent: &Said, from: &Said, to: &Said, is_turned: bool) -> Change {
+    let (from, to) = if is_turned { (to, from) } else { (from, to) };
     let factor = |unit: Option<KindOfUnit>| match unit {
         Some(KindOfUnit::Time(f) | KindOfUnit::Bytes(f) | KindOfUnit::Count(f)) => f,
         _ => 1.0,
@@ -283,6 +296,7 @@ fn change(percent: &Said, from: &Said, to: &Said) -> Change {
 fn said(text: &str) -> Vec<Said> {
     let mut found = Vec::new();
     let mut rest = text;
+    let mut passed = 0;
     const MOST: usize = 40;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
         if found.len() == MOST {
@@ -305,11 +319,12 @@ fn said(text: &str) -> Vec<Said> {
         let own = unit(word.trim_end_matches(['.', ':']));
         if let Some(value) = numbers::plain(&plain).filter(|_| !is_name) {
             let decimals = plain.split_once('.').map_or(0, |(_, d)| d.len().min(12));
-            found.push(Said { value, step: 10f64.powi(-(decimals as i32)), unit: own });
+            let place = (passed + start, passed + end);
+            found.push(Said { place, value, step: 10f64.powi(-(decimals as i32)), unit: own });
         }
+        passed += end;
         rest = &rest[end..];
     }
-    // What has no unit and is not followed by one that has is no value.
     found
 }
 
@@ -399,7 +414,8 @@ mod tests {
             ("Improvement 47.1 % (312 ms → 165 ms)", true),
             ("Improvement 74.1% (312 ms -> 165 ms)", false),
             ("Overhead: 11.66 % (4536.86 → 4008.00 req/s)", true),
-            ("4,536.86 req/s against 4,008.00 req/s: 11.7 % slower", true),
+            ("4,008.00 req/s against 4,536.86 req/s: 11.7 % slower", true),
+            ("53.3k req/s against 61.8k req/s is a loss of 14 %", true),
         ] {
             let found = changes_of(text);
             let [change] = found.as_slice() else { panic!("{text}: {found:?}") };

@@ -26,8 +26,11 @@ pub struct Context {
     in_paragraph: bool,
     /// What the prose said of the outputs since: until other prose, a label or a heading.
     lead: Option<String>,
+    /// The paragraph that says it, which may list several.
+    listing: String,
     /// Of the last prompt under these headings.
     host: Option<String>,
+    typed: Option<String>,
 }
 
 impl Context {
@@ -39,7 +42,8 @@ impl Context {
         self.headings.retain(|(own, _)| *own < level);
         self.commands.retain(|(own, _)| *own < level);
         self.headings.push((level, text));
-        (self.lead, self.host) = (None, None);
+        (self.lead, self.host, self.typed) = (None, None, None);
+        self.listing.clear();
         self.paragraphs.clear();
         self.in_paragraph = false;
     }
@@ -53,6 +57,9 @@ impl Context {
     /// The host of a line's prompt.
     pub fn prompt(&mut self, line: &str) -> bool {
         let host = prompt::host(line);
+        if host.is_some() || line.trim_start().starts_with("$ ") {
+            self.typed = Some(line.trim().chars().take(300).collect());
+        }
         self.host = host.map(str::to_owned).or(self.host.take());
         host.is_some()
     }
@@ -75,7 +82,7 @@ impl Context {
     /// A line that is no output and no command may name what follows. Says how many lines it took.
     pub fn see(&mut self, lines: &[&str], at: usize, in_fence: bool) -> usize {
         let line = lines[at].trim();
-        if self.prompt(line) {
+        if self.prompt(line) || line.starts_with("$ ") {
             return 1;
         }
         if !in_fence && is_heading(line) {
@@ -95,7 +102,7 @@ impl Context {
         }
         if let Some(text) = banner(line).filter(|text| !says_nothing(text)) {
             self.heading(LABEL - 1, cleaned(text));
-        } else if let Some(text) = label(line, in_fence).filter(|text| !says_nothing(text)) {
+        } else if let Some(text) = self.label(line, in_fence) {
             self.heading(LABEL, named(text));
         } else if !in_fence && stands_alone(lines, at) && !says_nothing(line) {
             self.heading(LABEL, named(item(line).unwrap_or(line)));
@@ -105,6 +112,12 @@ impl Context {
         1
     }
 
+    /// The end of a paragraph is no label.
+    fn label<'a>(&self, line: &'a str, in_fence: bool) -> Option<&'a str> {
+        let goes_on = self.in_paragraph && !line.starts_with(['*', '_', '-', '#', '+']);
+        label(line, in_fence).filter(|text| !goes_on && !says_nothing(text))
+    }
+
     fn prose(&mut self, line: &str, whole: &str) {
         if line.is_empty() {
             self.in_paragraph = false;
@@ -112,7 +125,8 @@ impl Context {
         }
         // Code that is indented says nothing, nor do lines of a shell and of tables.
         let is_code = whole.starts_with("    ") || whole.starts_with('\t');
-        if is_code || line.starts_with(['|', '<', '$']) {
+        let is_mark = line.starts_with('[') && line.ends_with(']');
+        if is_code || is_mark || line.starts_with(['|', '<', '$']) {
             return;
         }
         let is_item = item(line).is_some();
@@ -130,10 +144,22 @@ impl Context {
     }
 
     pub fn complete(&mut self, draft: Draft, file: &str, at: usize, lines: &[&str]) -> Draft {
-        match lead::lead(&std::mem::take(&mut self.paragraphs)) {
-            Lead::Names(name) => self.lead = Some(cleaned(&name)),
-            Lead::Again | Lead::Nothing => {}
+        let paragraphs = std::mem::take(&mut self.paragraphs);
+        if let Lead::Names(name) = lead::lead(&paragraphs) {
+            self.lead = Some(cleaned(&name));
+            let text = paragraphs.last().map_or("", String::as_str);
+            // "the same with -m 1, same order"
+            if !lead::is_same_order(text) {
+                self.listing = text.to_owned();
+            }
         }
+        let heading = self.headings.last().map_or("", |(_, text)| text.as_str());
+        let listing = if self.lead.is_some() { &self.listing } else { heading };
+        let mut list = lead::list(listing);
+        if list.is_empty() && self.lead.is_none() {
+            list = lead::heading_list(heading);
+        }
+        let is_list_counted = lead::is_counted(listing);
         self.in_paragraph = false;
         let mut draft = draft;
         draft.source.file = file.to_owned();
@@ -144,6 +170,8 @@ impl Context {
         }
         draft.headings.clone_from(&self.headings);
         draft.lead.clone_from(&self.lead);
+        (draft.list, draft.is_list_counted) = (list, is_list_counted);
+        draft.typed.clone_from(&self.typed);
         draft.host.clone_from(&self.host);
         let own = self.commands.iter().rev().find(|(_, command)| command.made(draft.tool));
         if let Some((_, command)) = own {
@@ -164,7 +192,8 @@ fn says_nothing(text: &str) -> bool {
 
 /// The level of a heading that is underlined; `~` and `^` after a blank line only.
 fn underlined(above: &str, line: &str, below: &str) -> Option<u8> {
-    if line.is_empty() || line.len() >= 200 || below.len() < 3 {
+    let is_words = line.contains(char::is_alphabetic) && !line.starts_with('[');
+    if !is_words || line.len() >= 200 || below.len() < 3 {
         return None;
     }
     let is_rule = |mark: char| below.chars().all(|c| c == mark);

@@ -13,6 +13,7 @@ pub mod json;
 mod k6;
 pub mod k6_csv;
 mod k6_text;
+mod netperf;
 mod oha;
 mod oha_text;
 mod qperf;
@@ -34,7 +35,7 @@ pub struct TextFormat {
     pub read: fn(&Block<'_>) -> Result<Vec<Draft>, Trouble>,
 }
 
-pub const TEXT: [&TextFormat; 10] = [
+pub const TEXT: [&TextFormat; 11] = [
     &wrk::FORMAT,
     &qperf::FORMAT,
     &h2load::FORMAT,
@@ -45,6 +46,7 @@ pub const TEXT: [&TextFormat; 10] = [
     &unixbench::FORMAT,
     &k6_text::FORMAT,
     &iperf3_text::FORMAT,
+    &netperf::FORMAT,
 ];
 
 /// How outputs begin, where they may stand at the end of their command's line.

@@ -93,6 +93,16 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         for (key, value) in &table.values {
             let Some(own) = output.values.get(key) else { continue };
             let Draft { source, .. } = output;
+            // A table may be of the medians or the means of several runs.
+            let step = table.steps.get(key).copied().unwrap_or(0.0);
+            let group = others().filter(|(_, name)| {
+                name.variant == output_name.variant && name.case == output_name.case
+            });
+            let all: Vec<f64> =
+                group.filter_map(|(draft, _)| draft.values.get(key)).copied().collect();
+            let mean = tare_stats::estimate::mean(&all);
+            let is_told = all.iter().chain([&mean]).any(|own| is_same(*value, step, *own));
+            let own = if is_told { value } else { own };
             let told = Told {
                 variant: printable(&output_name.variant),
                 metric: key.clone(),
@@ -145,7 +155,8 @@ fn by_name<'a>(
         let theirs = words(&name.variant);
         let within =
             |a: &[String], b: &[String]| !a.is_empty() && a.iter().all(|word| b.contains(word));
-        (within(&own, &theirs) || within(&theirs, &own)) && is_near(draft)
+        let is_section = draft.headings.starts_with(&table.headings);
+        (within(&own, &theirs) || within(&theirs, &own)) && is_near(draft) && is_section
     });
     found.next().filter(|_| found.next().is_none())
 }

@@ -21,10 +21,47 @@ const BACK: usize = 4;
 /// Of the paragraphs above an output, the sentence nearest to it that says something.
 pub fn lead(paragraphs: &[String]) -> Lead {
     let sentences = paragraphs.iter().flat_map(|text| sentences(text));
-    let last: Vec<&str> = sentences.collect();
-    let found = last.iter().rev().take(BACK).map(|text| of_sentence(text));
-    found.into_iter().find(|found| *found != Lead::Nothing).unwrap_or(Lead::Nothing)
+    let sentences: Vec<&str> = sentences.collect();
+    let last: Vec<&str> = sentences.into_iter().rev().take(BACK).collect();
+    let said = last.iter().map(|text| (*text, of_sentence(text)));
+    let mut said = said.filter(|(_, found)| *found != Lead::Nothing);
+    let Some((text, nearest)) = said.next() else { return Lead::Nothing };
+    if nearest == Lead::Again || text.trim_end().ends_with([':', '：']) || leads(text) {
+        return nearest;
+    }
+    // "Now the plain VM. Same command, only the address changes."
+    let better = said.find(|(text, found)| *found != Lead::Again && leads(text));
+    better.map_or(nearest, |(_, found)| found)
 }
+
+/// Whether a sentence leads to what follows: "on the host", "now with TLS".
+fn leads(text: &str) -> bool {
+    let words = words(text);
+    let is_short = words.len() <= 3 && words.iter().any(|word| word.kind == Kind::Content);
+    let opens = is_short
+        || words.first().is_some_and(|word| OPENERS.split(' ').any(|own| own == word.lower));
+    let mut pairs = words.windows(2);
+    opens
+        || pairs.any(|pair| is_preposition(&pair[0].lower) && pair[1].kind != Kind::Empty)
+        || words.windows(3).any(|three| {
+            is_preposition(&three[0].lower)
+                && matches!(
+                    three[1].lower.as_str(),
+                    "the" | "a" | "an" | "der" | "dem" | "la" | "le"
+                )
+                && three[2].kind == Kind::Content
+        })
+}
+
+fn is_preposition(word: &str) -> bool {
+    PREPOSITIONS.split(' ').any(|own| own == word)
+}
+
+const OPENERS: &str = "now then and next finally first here jetzt nun dann und erst puis ensuite \
+                       maintenant et ahora luego y primero agora depois e";
+const PREPOSITIONS: &str = "on in into inside with without for of from behind via through under within at \
+                            auf mit ohne bei unter über hinter dans sur avec sans pour en con sin para \
+                            com sem em";
 
 /// What remains of a text without the words around it that say nothing of whose an output is.
 pub fn name(text: &str) -> Option<String> {
@@ -32,6 +69,85 @@ pub fn name(text: &str) -> Option<String> {
         Lead::Names(name) => Some(name),
         Lead::Again | Lead::Nothing => None,
     }
+}
+
+/// The names that a sentence lists for outputs that follow one after another: "first 1.8.3 then
+/// 1.9.0:", "web1, then web2", "Envoy and HAProxy, in this order". Empty where it lists none.
+pub fn list(paragraph: &str) -> Vec<String> {
+    let sentence = sentences(paragraph).last().unwrap_or_default();
+    let lower = sentence.to_lowercase();
+    const ORDERED: [&str; 11] = [
+        " then ",
+        "this order",
+        "that order",
+        "respectively",
+        "dann ",
+        "danach",
+        "reihenfolge",
+        "puis ",
+        "después",
+        "depois",
+        "下が",
+    ];
+    if !ORDERED.iter().any(|word| lower.contains(word)) {
+        return Vec::new();
+    }
+    let mut text = sentence.to_owned();
+    for mark in [
+        " and then ",
+        ", then ",
+        " then ",
+        " and ",
+        ", dann ",
+        " dann ",
+        " und ",
+        "、",
+        ", puis ",
+        " y ",
+        ", después ",
+        " después ",
+        " e ",
+    ] {
+        text = text.replace(mark, "\u{1}");
+    }
+    let opens = |name: String| {
+        let first = name.split(' ').next().unwrap_or("").to_lowercase();
+        match AGAIN.split(' ').any(|word| word == first) && name.contains(' ') {
+            true => name[first.len()..].trim().to_owned(),
+            false => name,
+        }
+    };
+    let names = text.split(['\u{1}', ',']).filter_map(name).map(opens);
+    let names = names.filter(|name| !name.starts_with(['(', '-']));
+    let names: Vec<String> = names.collect();
+    let is_short = names.iter().all(|name| name.split_whitespace().count() <= 6);
+    if !is_short || names.len() < 2 { Vec::new() } else { names }
+}
+
+/// The names that a heading lists: "nginx, Envoy", "runc vs Kata".
+pub fn heading_list(heading: &str) -> Vec<String> {
+    let text = [" vs. ", " vs ", " and ", " und ", " / ", " et ", " y "]
+        .iter()
+        .fold(heading.to_owned(), |text, mark| text.replace(mark, ","));
+    let names: Vec<String> = text.split([',', '、', '，']).filter_map(name).collect();
+    let is_short = names.iter().all(|name| name.split_whitespace().count() <= 3);
+    if !is_short || names.len() < 2 { Vec::new() } else { names }
+}
+
+/// "same order": of the names that were listed before.
+pub fn is_same_order(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    ["same order", "gleicher reihenfolge", "même ordre", "mismo orden"]
+        .iter()
+        .any(|p| lower.contains(p))
+}
+
+/// Whether a list says how often each was run.
+pub fn is_counted(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    ["times", "runs each", "mal ", "fois", "veces", "回", "次"]
+        .iter()
+        .any(|word| lower.contains(word))
 }
 
 /// Whether a heading or label says whose what follows is. "A" and "Before" do, "Results" and
@@ -52,18 +168,30 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn of_sentence(text: &str) -> Lead {
+    // Of "`wrk -c50`, on the VM:" the words, unless there is nothing but code.
+    let without_code: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let has_words = words(&without_code).iter().any(|word| word.kind == Kind::Content);
+    let text = if text.matches('`').count() > 1 && has_words { &without_code } else { text };
     let words = words(text);
     let content = words.iter().filter(|word| word.kind == Kind::Content).count();
-    if content == 0 {
-        let is_again = words.iter().any(|word| is_again(&word.lower));
-        return if is_again { Lead::Again } else { Lead::Nothing };
+    let is_again = words.iter().any(|word| is_again(&word.lower));
+    // "second run, directly after" repeats; "again inside the VM" does not.
+    let pairs = words.windows(2).any(|pair| is_another_run(&pair[0].lower, &pair[1].lower));
+    let repeats = (pairs || words.iter().any(|word| is_repeated(&word.lower))) && !leads(text);
+    if content == 0 || repeats {
+        return if is_again || repeats { Lead::Again } else { Lead::Nothing };
     }
-    if content > WORDS_MAX {
-        let clauses = text.split([',', '–', '—', '，', '、', '(']).rev();
+    let is_long = trimmed(text).is_some_and(|name| name.ends_with('…'));
+    if content > WORDS_MAX || is_long {
+        let clauses = text.split([',', '–', '—', '，', '、', '(', '?']).rev();
         let short = clauses.map(|clause| clause.trim_end_matches(')'));
-        let mut named = short.filter_map(|clause| trimmed(clause).filter(|n| n != text.trim()));
-        if let Some(name) = named.find(|name| name.split_whitespace().count() <= WORDS_MAX) {
-            return Lead::Names(name);
+        let named = short.filter_map(|clause| Some((clause, trimmed(clause)?)));
+        let is_short = |name: &str| name.split_whitespace().count() <= WORDS_MAX;
+        let named: Vec<_> = named.filter(|(_, name)| is_short(name)).collect();
+        // The last that leads to it, or else the last of all.
+        let found = named.iter().find(|(clause, _)| leads(clause)).or(named.first());
+        if let Some((_, name)) = found {
+            return Lead::Names(name.clone());
         }
     }
     trimmed(text).map_or(Lead::Nothing, Lead::Names)
@@ -164,12 +292,15 @@ fn words(text: &str) -> Vec<Word> {
 fn word(text: &str, start: usize, end: usize) -> Option<Word> {
     let whole = &text[start..end];
     let bare = whole.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '%' | '+'));
-    if bare.is_empty() {
+    if !bare.contains(|c: char| c.is_alphanumeric() || c == '%') {
         return None;
     }
     let lower = bare.to_lowercase();
     let is_link = LINKS.split(' ').any(|link| link == lower);
-    let kind = if is_link || lower.starts_with(|c: char| c.is_ascii_digit()) {
+    // "1.8.3" is a version.
+    let is_number =
+        lower.starts_with(|c: char| c.is_ascii_digit()) && lower.matches('.').count() < 2;
+    let kind = if is_link || is_number {
         Kind::Link
     } else if is_empty(&lower) {
         Kind::Empty
@@ -207,14 +338,34 @@ const LINKS: &str = "without no not behind via through over after before against
                      après avant autre premier première deuxième second seconde troisième sin tras otra \
                      otro primera segunda segundo tercera sem após outra outro primeiro terceira";
 
-const AGAIN: &str = "again first 1st erster ersten premier première primera primeiro einmal twice thrice once repeat repeated repeating repetition repetitions rerun \
+const AGAIN: &str = "again first 1st erster ersten premier première primera primeiro einmal once repeat repeated repeating repetition repetitions rerun \
                      re-run second third fourth fifth 2nd 3rd 4th 5th next another more same nochmal \
                      nochmals erneut zweiter zweite dritter dritte wieder wiederholung encore \
                      deuxième second seconde troisième otra segunda tercera vez nuevo vezes outra \
                      novamente terceira run runs iteration iterations attempt try trial lauf läufe \
                      rodada essai corrida";
+/// "second run", "once more", "more times".
+fn is_another_run(a: &str, b: &str) -> bool {
+    const NTH: &str =
+        "second third fourth fifth 2nd 3rd 4th 5th another zweiter dritter deuxième segunda";
+    const RUN: &str = "run time try attempt iteration lauf messung essai corrida rodada";
+    let within = |all: &str, word: &str| all.split(' ').any(|own| own == word);
+    (within(NTH, a) && within(RUN, b))
+        || matches!((a, b), ("once" | "twice", "more") | ("more", "times"))
+}
+
+/// Words of which one is enough, where nothing else leads to a name.
+fn is_repeated(word: &str) -> bool {
+    const WORDS: &str = "again repeat repeated rerun re-run nochmal nochmals erneut \
+                         wiederholung encore nuevo novamente";
+    WORDS.split(' ').any(|own| own == word)
+        || ["もう一回", "もう一度", "回目", "又跑了一遍", "再跑", "再测"]
+            .iter()
+            .any(|p| word.contains(p))
+}
+
 const CJK_AGAIN: &str = "第二次 第三次 第2次 第3次 再次 再测 再跑 重复 もう一度 回目 再度 再実行";
-const CJK_EMPTY: &str = "测试结果 测试 结果 如下 下面 以下 输出 运行 第一次 第二次 第三次 第2次 第3次 再次 \
+const CJK_EMPTY: &str = "ほぼ同じですね ほぼ同じ 同じもの 同じ 念のため 基本一致 第二天 测试结果 测试 结果 如下 下面 以下 输出 运行 第一次 第二次 第三次 第2次 第3次 再次 \
                          再测 再跑 重复 一次 我们 然后 接着 现在 数据 性能 命令 执行 这是 是 的 在 上 中 里 为 \
                          和 一 結果 では での です です 次 実行 もう一度 回目 再度 再実行 計測 の は で を";
 
@@ -260,7 +411,7 @@ const EMPTY: [&str; 9] = [
      corrida nosotros da obtenemos",
     "os um uma uns umas e mas depois agora aqui é são no na nos nas com do da dos das ao saída teste \
      testes medição mesma mesmo outra novamente rodada rodadas primeiro terceira temos obtivemos",
-    "tl;dr btw fyi e.g i.e etc vs versus ok",
+    "comment comments commented answer answers question questions edit update score accepted seconds minutes sekunden minuten secondes segundos je jeweils chacun cada tl;dr btw fyi e.g i.e etc vs versus ok",
 ];
 
 #[cfg(test)]
@@ -295,14 +446,24 @@ mod tests {
     #[test]
     fn a_sentence_that_names_nothing() {
         for text in
-            ["Results:", "This gives:", "As you can see, it drops by 20 % here.", "测试结果如下"]
+            ["Results:", "And ab, twice:", "As you can see, it drops by 20 % here.", "测试结果如下"]
         {
             assert_eq!(of(text), Lead::Nothing, "{text}");
         }
-        for text in
-            ["And ab, twice:", "Again:", "second run", "Run 3:", "noch einmal:", "第二次测试结果："]
-        {
+        for text in ["Again:", "second run", "Run 3:", "noch einmal:", "第二次测试结果："] {
             assert_eq!(of(text), Lead::Again, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_lists_names() {
+        for (text, names) in [
+            ("first 1.8.3 then 1.9.0-rc:", &["1.8.3", "1.9.0-rc"][..]),
+            ("More connections. web1, then web2:", &["web1", "web2"]),
+            ("then Envoy and HAProxy, in this order:", &["Envoy", "HAProxy"]),
+            ("On the VM and the host we saw this:", &[]),
+        ] {
+            assert_eq!(list(text), names, "{text}");
         }
     }
 

@@ -96,8 +96,11 @@ fn of_headings(drafts: &[Draft]) -> Vec<Own> {
         }
         names = found(drafts, &cases);
     }
-    let by_text = by_leads(drafts, &cases, &mut names);
+    let mut by_text = by_leads(drafts, &cases, &mut names);
     by_hosts(drafts, &mut cases, &mut names);
+    by_commands(drafts, &mut cases, &mut names);
+    by_addresses(drafts, &cases, &mut names);
+    by_lists(drafts, &mut cases, &mut names, &mut by_text);
     let all = names.into_iter().zip(cases).zip(by_text);
     all.map(|((name, case), by_text)| Own { name, case, by_text }).collect()
 }
@@ -121,7 +124,9 @@ fn by_leads(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) ->
         let own: Vec<usize> = (0..drafts.len()).filter(|at| names[*at] == name).collect();
         let own_cases: Vec<String> = own.iter().map(|at| cases[*at].clone()).collect();
         let alike = vec![None; own.len()];
-        if !differ_within(&alike, &own_cases, |at| drafts[own[at]].lead.as_ref()) {
+        let is_apart = differ_within(&alike, &own_cases, |at| drafts[own[at]].lead.as_ref());
+        // Without any heading the text names, where there are several to name.
+        if !is_apart && (name.is_some() || drafts.len() == 1 || is_one) {
             continue;
         }
         for at in own {
@@ -156,6 +161,129 @@ fn by_hosts(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]
             false => cases[at] = join(&cases[at], &format!("from {host}")),
         }
     }
+}
+
+/// Outputs of one name and case.
+fn alike(names: &[Option<String>], cases: &[String]) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<(&Option<String>, &String), Vec<usize>> = BTreeMap::new();
+    for at in 0..names.len() {
+        groups.entry((&names[at], &cases[at])).or_default().push(at);
+    }
+    groups.into_values().filter(|group| group.len() > 1).collect()
+}
+
+/// What is left alike but for the command: flags are a case; of other commands, the words that
+/// differ are whose output it is.
+fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
+    for group in alike(names, cases) {
+        let words: Vec<Option<Vec<&str>>> = group
+            .iter()
+            .map(|at| drafts[*at].command.as_deref().or(drafts[*at].typed.as_deref()).map(asked))
+            .collect();
+        let Some(words) = words.into_iter().collect::<Option<Vec<_>>>() else { continue };
+        let is_load = group.iter().all(|at| drafts[*at].command.is_some());
+        for (at, own) in group.iter().zip(&words) {
+            let is_shared = |word: &&str| words.iter().all(|other| other.contains(word));
+            let rest: Vec<&str> = own.iter().copied().filter(|word| !is_shared(word)).collect();
+            if rest.is_empty() {
+                continue;
+            }
+            // Another address is another server; qperf's other words are its tests.
+            let (hosts, flags): (Vec<&str>, Vec<&str>) =
+                rest.iter().partition(|word| !is_load || word.split('.').count() == 4);
+            let flags = if drafts[*at].tool == Tool::Qperf { Vec::new() } else { flags };
+            if !flags.is_empty() {
+                cases[*at] = join(&cases[*at], &flags.join(" "));
+            }
+            if !hosts.is_empty() {
+                let name = names[*at].take().unwrap_or_default();
+                names[*at] = Some(join(&name, &hosts.join(" ")));
+            }
+        }
+    }
+}
+
+/// A command's words, but for its address and where its output went.
+fn asked(command: &str) -> Vec<&str> {
+    let words = command.split_whitespace();
+    let is_end = |word: &&str| word.starts_with(['>', '|', '#', ';']) || word.starts_with("2>");
+    // A prompt ends with a mark of its own.
+    let own = words.enumerate().take_while(|(at, word)| *at < 3 || !is_end(word));
+    own.map(|(_, word)| word).filter(|word| !word.contains("://") && !word.contains('@')).collect()
+}
+
+/// What is left alike but for the address that it was of.
+fn by_addresses(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) {
+    for group in alike(names, cases) {
+        let url = |at: &usize| drafts[*at].asked.url.as_deref();
+        let known: BTreeSet<&str> = group.iter().filter_map(url).collect();
+        if known.len() < 2 {
+            continue;
+        }
+        for at in &group {
+            let Some(url) = url(at) else { continue };
+            let short = url.trim_start_matches("http://").trim_end_matches('/');
+            let name = names[*at].take().unwrap_or_default();
+            names[*at] = Some(join(&name, short));
+        }
+    }
+}
+
+/// What is left alike, of a sentence that lists several: by its names where it has as many, else by
+/// their order. So are the turns of a loop in the shell, and what was pasted twice.
+fn by_lists(
+    drafts: &[Draft],
+    cases: &mut [String],
+    names: &mut [Option<String>],
+    by_text: &mut [bool],
+) {
+    // Those that addresses have told apart get the list's names as well.
+    let is_listed = |at: usize| drafts[at].list.len() > 1;
+    let mut lists: BTreeMap<(Option<String>, String, &[String]), Vec<usize>> = BTreeMap::new();
+    for at in (0..drafts.len()).filter(|at| is_listed(*at)) {
+        let place = (drafts[at].lead.clone(), cases[at].clone(), drafts[at].list.as_slice());
+        lists.entry(place).or_default().push(at);
+    }
+    for ((.., list), group) in lists {
+        // "three times main, then three times the branch"
+        let turns = group.len() / list.len().max(1);
+        let is_counted = drafts[group[0]].is_list_counted;
+        if group.len() % list.len() != 0 || (turns > 1 && !is_counted) {
+            continue;
+        }
+        for (nth, at) in group.iter().enumerate() {
+            (names[*at], by_text[*at]) = (Some(list[nth / turns].clone()), true);
+        }
+    }
+    for group in alike(names, cases) {
+        let is_loop = |at: &usize| {
+            drafts[*at].command.as_deref().or(drafts[*at].typed.as_deref()).is_some_and(is_loop)
+        };
+        let is_open = |at: &usize| is_listed(*at) && !drafts[*at].is_list_counted;
+        let listed = group.iter().all(|at| is_open(at) || is_loop(at));
+        for (nth, at) in group.iter().enumerate().skip(1) {
+            if listed {
+                cases[*at] = join(&cases[*at], &format!("no. {}", nth + 1));
+                by_text[*at] = true;
+            } else if group[..nth].iter().any(|other| is_copy(&drafts[*at], &drafts[*other])) {
+                cases[*at] = join(&cases[*at], "pasted again");
+            }
+        }
+    }
+}
+
+/// "for i in 22 23; do qperf 10.20.0.$i": a loop over what is measured.
+fn is_loop(command: &str) -> bool {
+    command.contains('$') && (command.contains("for ") || command.contains("; do "))
+}
+
+/// The same requests in the same time, and yet another number: one measurement, in which a digit was
+/// changed. One that was not changed is a finding of its own.
+fn is_copy(draft: &Draft, other: &Draft) -> bool {
+    let of = |draft: &Draft| draft.seen.requests.zip(draft.seen.seconds);
+    let is_many = draft.seen.requests.is_some_and(|n| n > 1000);
+    let is_one = is_many && of(draft).is_some() && of(draft) == of(other);
+    is_one && draft.asked == other.asked && draft.values != other.values
 }
 
 fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {

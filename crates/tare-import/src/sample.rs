@@ -21,6 +21,7 @@ pub enum Tool {
     Ab,
     Hey,
     Iperf3,
+    Netperf,
     Unixbench,
     BpftimeBenchmark,
     /// What a script made of many outputs, as it printed it.
@@ -42,6 +43,7 @@ impl Tool {
             Self::Ab => "ab",
             Self::Hey => "hey",
             Self::Iperf3 => "iperf3",
+            Self::Netperf => "netperf",
             Self::Unixbench => "UnixBench",
             Self::BpftimeBenchmark => "bpftime's benchmark",
             Self::Summary => "a printed summary",
@@ -171,8 +173,14 @@ pub struct Draft {
     pub headings: Vec<(u8, String)>,
     /// What the prose above it names.
     pub lead: Option<String>,
+    /// Names, where that prose lists them for several outputs: "Envoy, then HAProxy".
+    pub list: Vec<String>,
+    /// It says how often each was run.
+    pub is_list_counted: bool,
     /// Whose prompt its command was typed at.
     pub host: Option<String>,
+    /// The last line that was typed.
+    pub typed: Option<String>,
     pub command: Option<String>,
     pub asked: Asked,
     pub seen: Seen,
@@ -215,7 +223,10 @@ impl Draft {
             own_case: None,
             headings: Vec::new(),
             lead: None,
+            list: Vec::new(),
+            is_list_counted: false,
             host: None,
+            typed: None,
             command: None,
             // But for multiplexing, a connection has one request at a time.
             asked: Asked { at_once: Some(1), ..Asked::default() },

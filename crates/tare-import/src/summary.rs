@@ -20,9 +20,17 @@ pub struct Summary {
 
 /// A summary that begins at the first of these lines.
 pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
-    let name = name(lines.first()?);
-    let start = usize::from(name.is_some());
-    value(lines.get(start)?)?;
+    let (name, start) = match (name(lines.first()?), lines) {
+        (Some(name), _) => (Some(name), 1),
+        (None, [name, rule, next, ..]) if is_rule(name, rule) && pair(next).is_some() => {
+            (Some(name.trim()), 2)
+        }
+        _ => (None, 0),
+    };
+    // A count may come first.
+    let is_count = |line: &str| pair(line).is_some_and(|(key, text)| count(key, text).is_some());
+    let first_value = start + usize::from(is_count(lines.get(start)?));
+    value(lines.get(first_value)?)?;
     let mut draft = Draft::new(Tool::Summary);
     let (mut spreads, mut changes, mut runs) = (Vec::new(), Vec::new(), None);
     let mut taken = start;
@@ -68,6 +76,14 @@ fn name(line: &str) -> Option<&str> {
     let text = line.trim().trim_matches(['*', '#', '-', '=', ' ']);
     let name = text.strip_suffix(':')?.trim_matches(['*', ' ']);
     ((1..=80).contains(&name.len()) && !name.contains(':')).then_some(name)
+}
+
+/// A name that is underlined.
+fn is_rule(name: &str, rule: &str) -> bool {
+    let (name, rule) = (name.trim(), rule.trim());
+    let is_line =
+        rule.len() >= 3 && (rule.chars().all(|c| c == '-') || rule.chars().all(|c| c == '='));
+    is_line && (1..=80).contains(&name.len()) && !name.contains(':') && rule.len() + 1 >= name.len()
 }
 
 fn pair(line: &str) -> Option<(&str, &str)> {

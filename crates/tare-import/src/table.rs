@@ -131,13 +131,20 @@ impl<'a> Table<'a> {
         let corner = grid.head.first().map_or("", String::as_str);
         let caption = [corner].into_iter().chain(above.lines().rev()).map(meaning);
         let caption = caption.into_iter().find(|m| m.quantity.is_some_and(is_value));
-        Self {
-            grid,
-            heads: grid.head.iter().map(|head| meaning(head)).collect(),
-            caption: caption.unwrap_or_else(|| meaning("")),
-            decimal_comma,
-            numeric: numeric.collect(),
-        }
+        // "test (lps)": a unit alone will do in the corner.
+        let caption = caption.unwrap_or_else(|| meaning(corner));
+        // "all ms", said over the table, of latencies without a unit of their own.
+        let words = above.lines().rev().flat_map(|line| line.split([' ', ',', '.', '(', ')', ':']));
+        let is_short = |unit: &Unit| matches!(unit, Unit::Time(ns) if *ns < 1e9);
+        let said = words.take(60).filter_map(unit).find(is_short);
+        let with_unit = |head: meaning::Meaning| match (head.quantity, head.unit) {
+            (Some(Quantity::Percentile(_) | Quantity::Of(Metric::LatencyMean)), None) => {
+                meaning::Meaning { unit: said, ..head }
+            }
+            _ => head,
+        };
+        let heads = grid.head.iter().map(|head| with_unit(meaning(head)));
+        Self { grid, heads: heads.collect(), caption, decimal_comma, numeric: numeric.collect() }
     }
 
     /// Columns whose heads say what their numbers are; none where those are counts of errors only.

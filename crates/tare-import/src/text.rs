@@ -98,6 +98,9 @@ impl Reader<'_> {
         }
         if let Some((command, length)) = Command::found(&lines[at..], in_fence) {
             self.context.prompt(lines[at]);
+            if command.in_prose {
+                self.context.see(lines, at, in_fence);
+            }
             self.context.command(command);
             return length;
         }
@@ -192,7 +195,8 @@ fn unquoted(line: &str) -> &str {
     while let Some(inner) = rest.trim_start().strip_prefix('>') {
         rest = inner.strip_prefix(' ').unwrap_or(inner);
     }
-    for tag in ["<pre>", "<code>"] {
+    // Tags, and what Textile has for them.
+    for tag in ["<pre>", "<code>", "bc. "] {
         rest = rest.strip_prefix(tag).unwrap_or(rest);
     }
     // "wrk_1  | Running 10s test": as docker-compose prints it.

@@ -100,14 +100,16 @@ fn selected(claim: &Claim) -> Finding {
 
 /// Outputs under one heading that only the text between them tells apart.
 pub fn kept_apart(import: &Import) -> Vec<Finding> {
-    let mut by_heading: BTreeMap<(&str, String), Vec<&Sample>> = BTreeMap::new();
+    let mut by_file: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
     for sample in import.samples.iter().filter(|sample| sample.named_by_text) {
-        let place = (sample.source.file.as_str(), sample.headings.join(", "));
-        by_heading.entry(place).or_default().push(sample);
+        by_file.entry(&sample.source.file).or_default().push(sample);
     }
-    let of = |((file, heading), samples): ((&str, String), Vec<&Sample>)| {
+    let of = |(file, samples): (&str, Vec<&Sample>)| {
         let mut names: Vec<&str> = samples.iter().map(|sample| sample.variant.as_str()).collect();
         names.dedup();
+        let mut headings: Vec<&String> = samples.iter().filter_map(|s| s.headings.last()).collect();
+        headings.dedup();
+        let heading = if let [one] = headings.as_slice() { one.as_str() } else { "" };
         const SHOWN: usize = 6;
         let more = if names.len() > SHOWN { ", …" } else { "" };
         let under = if heading.is_empty() { String::new() } else { format!(" under '{heading}'") };
@@ -121,7 +123,7 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
         let finding = Finding::new("kept-apart", Severity::Note, text, means);
         Finding { place: Some(file.to_owned()), ..finding }
     };
-    by_heading.into_iter().map(of).collect()
+    by_file.into_iter().map(of).collect()
 }
 
 /// Values of which nothing but themselves is known.

@@ -9,14 +9,57 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| lines[0].trim_start().starts_with("This is ApacheBench") || is_result(lines[0]),
-    length: |lines| super::through(lines, |line| line.starts_with("100%")),
-    is_inside: |block, line| is_result(line) && !block.iter().any(|own| is_result(own)),
+    begins: |lines| part(lines[0]).is_some(),
+    length,
+    is_inside: |block, line| {
+        let seen = block.iter().filter_map(|own| part(own)).max();
+        part(line).zip(seen).is_some_and(|(next, seen)| next > seen)
+    },
     read: |block| read(block).map(|draft| vec![draft]),
 };
 
-fn is_result(line: &str) -> bool {
-    line.trim_start().starts_with("Server Software:")
+/// Lines that an output has in this order; one that was cut begins with any of them.
+fn part(line: &str) -> Option<usize> {
+    const PARTS: [&str; 6] = [
+        "This is ApacheBench",
+        "Server Software:",
+        "Concurrency Level:",
+        "Time taken for tests:",
+        "Complete requests:",
+        "Requests per second:",
+    ];
+    let line = line.trim_start();
+    PARTS.iter().position(|part| line.starts_with(part))
+}
+
+/// To the slowest request; of one that was cut, to the last line that is ab's.
+fn length(lines: &[&str]) -> usize {
+    let is_own = |line: &str| {
+        let line = line.trim();
+        let is_label = line.split_once(':').is_some_and(|(label, rest)| {
+            label.starts_with(|c: char| c.is_ascii_uppercase() || c == '(')
+                && label.len() < 24
+                && rest.starts_with([' ', '\t'])
+                && rest.contains(|c: char| c.is_ascii_digit() || c == '/')
+        });
+        let is_list = line.split_once('%').is_some_and(|(n, _)| whole(n).is_some());
+        is_label || is_list
+    };
+    let end = super::through(lines, |line| line.starts_with("100%"));
+    if end < lines.len() || lines.last().is_some_and(|line| line.trim().starts_with("100%")) {
+        return end;
+    }
+    // Not further than a few lines that are not: prose follows.
+    const OTHER: usize = 6;
+    let mut last = 0;
+    for (at, line) in lines.iter().enumerate() {
+        if is_own(line) || part(line).is_some() {
+            last = at;
+        } else if at > last + OTHER {
+            break;
+        }
+    }
+    last + 1
 }
 
 fn read(block: &Block<'_>) -> Result<Draft, Trouble> {

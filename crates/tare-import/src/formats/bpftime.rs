@@ -7,11 +7,16 @@ use super::json::{number, text};
 use crate::claim::Against;
 use crate::numbers::{duration_ns, percent};
 use crate::sample::{Draft, Tool};
+use crate::table::{Kind, KindOfUnit, meaning};
 
 pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
     let Some(averages) = value.get("average_results").and_then(Value::as_object) else {
         return Err("is bpftime's JSON without an object at 'average_results'".into());
     };
+    // Of one variant alone, which is named elsewhere.
+    if averages.values().all(|value| !value.is_object()) {
+        return one(value);
+    }
     let info = |key: &str| number(value, &["benchmark_info", key]);
     let mut drafts = Vec::new();
     // The order of keys is the file's own only for the first; the one without a module leads.
@@ -36,12 +41,9 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         let rps = list("requests_per_sec");
         let latency: Vec<f64> = list("latency_avg_ms").into_iter().map(|ms| ms * 1e6).collect();
         let kept = |sums: &str| {
-            let latency = text(value, &[sums, name, "latency_avg"]);
-            let latency = latency.and_then(|text| duration_ns(&text));
-            [
-                (Metric::Throughput, number(value, &[sums, name, "rps"])),
-                (Metric::LatencyMean, latency),
-            ]
+            let own = value.get(sums).and_then(|sums| sums.get(name)).unwrap_or(&Value::Null);
+            let of = |metric: Metric| (metric, kept(own, metric));
+            [of(Metric::Throughput), of(Metric::LatencyMean)]
         };
         let n = number(value, &["average_results", name, "iterations"]).or(info("iterations"));
         let n = n.filter(|n| (1.0..1e6).contains(n)).map(|n| n as u32);
@@ -64,6 +66,42 @@ pub fn read(value: &Value) -> Result<Vec<Draft>, String> {
         return Err("is bpftime's JSON without a result of any variant".into());
     }
     Ok(drafts)
+}
+
+/// Averages of one variant: a summary, as somebody's script wrote it.
+fn one(value: &Value) -> Result<Vec<Draft>, String> {
+    let mut draft = Draft::new(Tool::Summary);
+    let n = number(value, &["iterations"]).filter(|n| (1.0..1e6).contains(n)).map(|n| n as u32);
+    for metric in [Metric::Throughput, Metric::LatencyMean] {
+        let of = |sums: &str| value.get(sums).and_then(|own| kept(own, metric));
+        let Some(mean) = of("average_results") else { continue };
+        draft.put(metric, mean);
+        of("standard_deviation").into_iter().for_each(|sd| draft.put_moments(metric, mean, sd, n));
+    }
+    if draft.values.is_empty() {
+        return Err("is JSON of averages without a rate or a latency".into());
+    }
+    Ok(vec![draft])
+}
+
+/// "rps": 4008.0, "latency_avg": "18.11ms", "latency_avg_ms": 18.11; a number without a unit is no
+/// latency.
+fn kept(own: &Value, metric: Metric) -> Option<f64> {
+    own.as_object()?.iter().find_map(|(key, told)| {
+        let said = meaning(&key.replace('_', " "));
+        if said.quantity != Some(Kind::Of(metric)) {
+            return None;
+        }
+        match (metric, told.as_f64(), told.as_str()) {
+            (_, None, Some(text)) => duration_ns(text),
+            (Metric::Throughput, Some(n), _) => Some(n),
+            (_, Some(n), _) => match said.unit {
+                Some(KindOfUnit::Time(ns)) => Some(n * ns),
+                _ => None,
+            },
+            _ => None,
+        }
+    })
 }
 
 /// "wasm_vs_no_module": "11.66%"

@@ -14,12 +14,15 @@ pub const FORMAT: TextFormat = TextFormat {
     length,
     is_inside: |block, line| match part(line) {
         // Parts come in this order: an earlier one is another output's.
+        Some(TARGET) => true,
         Some(part) => block.iter().filter_map(|own| self::part(own)).all(|own| own < part),
         // Its histograms have lines that look like headings.
         None => ["# range, ", "# target ", "# Socket "].iter().any(|mark| line.starts_with(mark)),
     },
     read: |block| read(block).map(|draft| vec![draft]),
 };
+
+const TARGET: usize = 3;
 
 /// Which of the lines that an output can begin with, as people cut it.
 fn part(line: &str) -> Option<usize> {
@@ -28,6 +31,8 @@ fn part(line: &str) -> Option<usize> {
         line.starts_with("Fortio ") && line.contains(" running at "),
         line.starts_with("Starting at ") && line.contains(" thread(s) "),
         line.starts_with("Ended after ") && line.contains(" calls. qps="),
+        line.starts_with("# target ") && line.contains("% "),
+        line.starts_with("All done ") && line.ends_with(" qps"),
     ];
     parts.iter().position(|is| *is)
 }
@@ -48,10 +53,18 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let label = ("fortio", "Ended after");
     let per_s = |text: &str| rate(text.rsplit_once("qps=")?.1.trim());
     let ended = block.after(label.1);
-    draft.put(Metric::Throughput, needed(ended, block.first, label, per_s)?);
+    let done = block.after("All done ").and_then(|(_, text)| done(text));
+    match (ended, done) {
+        (None, Some((calls, mean_ms, per_s))) => {
+            draft.seen.requests = Some(calls);
+            draft.put(Metric::LatencyMean, mean_ms * 1e6);
+            draft.put(Metric::Throughput, per_s);
+        }
+        _ => draft.put(Metric::Throughput, needed(ended, block.first, label, per_s)?),
+    }
     let mut words = ended.map_or("", |(_, text)| text).split_whitespace();
     draft.seen.seconds = words.next().and_then(seconds);
-    draft.seen.requests = words.nth(1).and_then(whole);
+    draft.seen.requests = words.nth(1).and_then(whole).or(draft.seen.requests);
     let time = block.after("Aggregated Function Time :").map(|(_, text)| text);
     let mean = time.and_then(|text| after(text, "avg"));
     mean.into_iter().for_each(|s| draft.put(Metric::LatencyMean, s * 1e9));
@@ -91,6 +104,15 @@ fn head(block: &Block<'_>, draft: &mut Draft) {
     }
 }
 
+/// "59857 calls (plus 16 warmup) 1.928 ms avg, 997.6 qps"
+fn done(text: &str) -> Option<(u64, f64, f64)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "ms")?;
+    let qps = words.iter().position(|word| *word == "qps")?;
+    let before = |at: usize| plain(words.get(at.checked_sub(1)?)?);
+    Some((whole(words.first()?)?, before(at)?, before(qps)?))
+}
+
 /// The number behind a word: "count 500 avg 8.87e-05 +/- 0.00035 min …".
 fn after(text: &str, word: &str) -> Option<f64> {
     text.split_whitespace().skip_while(|own| *own != word).nth(1).and_then(plain)
@@ -99,7 +121,10 @@ fn after(text: &str, word: &str) -> Option<f64> {
 /// Of the first histogram of replies: others follow, of errors and of connecting.
 fn percentiles(block: &Block<'_>, draft: &mut Draft) {
     let starts = |line: &&&str| line.trim_start().starts_with("Aggregated Function Time :");
-    let lines = block.lines.iter().skip_while(|line| !starts(line)).skip(1);
+    // Of a tail alone, from its first line.
+    let has_head = block.lines.iter().any(|line| starts(&line));
+    let skipped = usize::from(has_head);
+    let lines = block.lines.iter().skip_while(|line| has_head && !starts(line)).skip(skipped);
     let mut buckets = Vec::new();
     for line in lines.map(|line| line.trim()) {
         if let Some((percent, s)) = line.strip_prefix("# target ").and_then(|l| l.split_once("% "))

@@ -10,10 +10,18 @@ use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines[0].trim() == "starting benchmark..." || is_result(lines[0]),
-    length: |lines| through(lines, |line| line.starts_with("req/s ")),
+    length,
     is_inside: |block, line| is_result(line) && !block.iter().any(|own| is_result(own)),
     read: |block| read(block).map(|draft| vec![draft]),
 };
+
+/// To the line of clients' rates; of one that was cut, to the blank line behind its result.
+fn length(lines: &[&str]) -> usize {
+    let first = lines.iter().position(|line| is_result(line)).unwrap_or(0);
+    let blank = lines[first..].iter().position(|line| line.trim().is_empty());
+    let end = blank.map_or(lines.len(), |at| first + at);
+    through(&lines[..end], |line| line.starts_with("req/s "))
+}
 
 fn is_result(line: &str) -> bool {
     let line = line.trim();

@@ -9,18 +9,28 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| {
-        let line = lines[0].trim();
-        line.starts_with("Connecting to host ") && line.contains(", port ")
-    },
+    begins: |lines| part(lines[0]).is_some(),
     length: |lines| {
         let is_end = |line: &&str| line.trim() == "iperf Done.";
         let last = lines.iter().rposition(|line| sum(line).is_some());
         lines.iter().position(|line| is_end(&line)).or(last).map_or(lines.len(), |at| at + 1)
     },
-    is_inside: |_, _| false,
+    is_inside: |block, line| {
+        let has_sum = block.iter().any(|own| sum(own).is_some());
+        part(line) == Some(1) && !has_sum
+    },
     read: |block| read(block).map(|draft| vec![draft]),
 };
+
+/// Its head; of one that was cut, the head of its table.
+fn part(line: &str) -> Option<u8> {
+    let line = line.trim();
+    if line.starts_with("Connecting to host ") && line.contains(", port ") {
+        return Some(0);
+    }
+    let is_table = line.starts_with("[ ID]") && line.contains("Interval") && line.contains("rate");
+    is_table.then_some(1)
+}
 
 /// "[  5]   0.00-10.04  sec  27.3 GBytes  23.4 Gbits/sec   receiver": bytes a second, seconds, and
 /// whose it is.
@@ -59,6 +69,8 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     };
     draft.put(Metric::Bandwidth, *rate);
     draft.seen.seconds = Some(*seconds);
+    let host = block.after("Connecting to host ").and_then(|(_, text)| text.split(',').next());
+    draft.asked.url = host.map(|host| host.trim().to_owned());
     Ok(draft)
 }
 

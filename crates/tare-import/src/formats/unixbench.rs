@@ -72,18 +72,28 @@ fn read(block: &Block<'_>) -> Result<Vec<Draft>, Trouble> {
             (None, Some((name, result, index))) => (name, result, Some(index)),
             (None, None) => continue,
         };
+        // "runc-1.log:File Copy …", as grep prints it.
+        let (file, name) = name.split_once(':').map_or((None, name), |(f, n)| (Some(f), n));
         let case = match copies {
             Some(1) => format!("{name}, 1 copy"),
             Some(n) => format!("{name}, {n} copies"),
             None => name.to_owned(),
         };
-        let known = drafts.iter().position(|draft| draft.own_case.as_ref() == Some(&case));
+        let own_name = file.map(|file| file.rsplit_once('.').map_or(file, |p| p.0).to_owned());
+        let is_known =
+            |draft: &Draft| draft.own_case.as_ref() == Some(&case) && draft.own_name == own_name;
+        let known = drafts.iter().position(is_known);
         let at = known.unwrap_or_else(|| {
             let own_case = Some(case);
-            drafts.push(Draft { own_case, ..Draft::new(Tool::Unixbench) });
+            drafts.push(Draft { own_case, own_name, ..Draft::new(Tool::Unixbench) });
             drafts.len() - 1
         });
-        drafts[at].put(Metric::Throughput, value);
+        // Copying is counted in kilobytes.
+        match raw(line).map(|(_, _, unit, _)| unit) {
+            Some("KBps") => drafts[at].put(Metric::Bandwidth, value * 1024.0),
+            _ if drafts[at].values.is_empty() => drafts[at].put(Metric::Throughput, value),
+            _ => {}
+        }
         drafts[at].seen.other.extend(index.map(|index| ("index".to_owned(), index)));
     }
     if drafts.is_empty() {

@@ -9,14 +9,38 @@ use crate::source::Trouble;
 use crate::text::Block;
 
 pub const FORMAT: TextFormat = TextFormat {
-    begins: |lines| part(lines[0]).is_some(),
-    length: |lines| through(lines, |line| line.starts_with("Transfer/sec:")),
+    begins: |lines| match part(lines[0]) {
+        // The last lines alone are anybody's, but for these two together.
+        Some(RATE) => lines.get(1).is_some_and(|line| {
+            line.trim().starts_with("Transfer/sec:") || part(line) == Some(RATE)
+        }),
+        part => part.is_some(),
+    },
+    length,
     is_inside: |block, line| {
+        let is_list = block.iter().all(|own| part(own) == Some(RATE));
+        if is_list && part(line) == Some(RATE) {
+            return true;
+        }
         let seen = block.iter().filter_map(|own| part(own)).max();
         part(line).zip(seen).is_some_and(|(next, seen)| next > seen)
     },
     read: |block| read(block).map(|draft| vec![draft]),
 };
+
+const RATE: u8 = 4;
+
+/// To the line of its rate, and the one of its transfer where that follows.
+fn length(lines: &[&str]) -> usize {
+    // Rates of many runs, one after another: somebody asked for these lines only.
+    let rates = lines.iter().take_while(|line| part(line) == Some(RATE)).count();
+    if rates > 1 {
+        return rates;
+    }
+    let rate = through(lines, |line| line.starts_with("Requests/sec:"));
+    let next = lines.get(rate).is_some_and(|line| line.trim().starts_with("Transfer/sec:"));
+    rate + usize::from(next)
+}
 
 /// Lines that an output has in this order; one that was cut begins with any of them.
 fn part(line: &str) -> Option<u8> {
@@ -30,6 +54,8 @@ fn part(line: &str) -> Option<u8> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         ["Latency", mean, _, _, share] if share.ends_with('%') && is_time(mean) => Some(2),
+        [_, "requests", "in", time, _, "read"] if time.ends_with("s,") => Some(3),
+        ["Requests/sec:", per_s] if rate(per_s).is_some() => Some(RATE),
         _ => None,
     }
 }
@@ -46,6 +72,14 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let mut draft = Draft::new(tool);
     let per_s = needed(block.after("Requests/sec:"), block.first, (name, "Requests/sec:"), rate)?;
     draft.put(Metric::Throughput, per_s);
+    let words = |line: &&str| line.split_whitespace().nth(1).and_then(rate);
+    let rates: Vec<f64> =
+        block.lines.iter().filter(|line| part(line) == Some(RATE)).filter_map(words).collect();
+    if rates.len() > 1 {
+        draft.put(Metric::Throughput, tare_stats::estimate::mean(&rates));
+        draft.repeats.insert(Metric::Throughput.key().to_owned(), rates);
+        return Ok(draft);
+    }
     if let Some(head) = block.lines.first().and_then(|line| line.trim().strip_prefix("Running ")) {
         let (time, url) = head.split_once(" test @ ").unwrap_or((head, ""));
         draft.asked.seconds = duration_ns(time).map(|ns| ns / 1e9);

@@ -39,10 +39,13 @@ pub fn numbers(cell: &str, decimal_comma: bool) -> Option<Vec<Number>> {
 /// Whether any of these has a comma that can only be a decimal one: "7,8", and never "1,024".
 pub fn is_decimal_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    cells.flat_map(|cell| cell.match_indices(',').map(move |(at, _)| (cell, at))).any(
-        |(cell, at)| {
-            let digits = cell[at + 1..].chars().take_while(char::is_ascii_digit).count();
-            is_digit(cell[..at].chars().next_back()) && digits > 0 && digits != 3
+    // Within words a comma is none of a number: "swiotlb=524288,8".
+    let is_number = |word: &&str| !word.contains(|c: char| c.is_alphabetic() || c == '=');
+    let words = cells.flat_map(|cell| cell.split([' ', '<', '>', '%'])).filter(is_number);
+    words.flat_map(|word| word.match_indices(',').map(move |(at, _)| (word, at))).any(
+        |(word, at)| {
+            let digits = word[at + 1..].chars().take_while(char::is_ascii_digit).count();
+            is_digit(word[..at].chars().next_back()) && digits > 0 && digits != 3
         },
     )
 }
@@ -116,7 +119,9 @@ fn digits_end(text: &str) -> usize {
 
 fn parsed(text: &str, decimal_comma: bool) -> Option<(f64, f64)> {
     let plain = text.replace(['−', '–'], "-").replace(['\'', '\u{202f}', '\u{a0}', '+', ' '], "");
-    let plain = match decimal_comma {
+    // "999.98" beside "25,1 %": a point before other than three digits is a decimal one.
+    let is_point = plain.rsplit_once('.').is_some_and(|(_, digits)| digits.len() != 3);
+    let plain = match decimal_comma && !(is_point && !plain.contains(',')) {
         true => plain.replace('.', "").replace(',', "."),
         false => plain.replace(',', ""),
     };
@@ -165,5 +170,7 @@ mod tests {
         assert!(!is_decimal_comma(["1,024", "a, b"].into_iter()));
         let of = |cell: &str| numbers(cell, true).unwrap()[0].value;
         assert_eq!((of("34.951,7"), of("3,2 ms")), (34_951.7, 3.2));
+        assert_eq!((of("100.242"), of("999.98")), (100_242.0, 999.98));
+        assert!(!is_decimal_comma(["swiotlb=524288,8", "0.64 ms"].into_iter()));
     }
 }

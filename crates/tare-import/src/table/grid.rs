@@ -62,6 +62,8 @@ fn html(lines: &[&str]) -> Option<Grid> {
     let mut rows: Vec<(usize, Vec<String>)> = Vec::new();
     let mut open: Option<String> = None;
     let mut length = 0;
+    let mut spans = Spans::default();
+    let mut heads = 0;
     for (at, line) in lines.iter().take(20 * ROWS_MAX).enumerate() {
         length = at + 1;
         let mut rest = if at == 0 { &line[start..] } else { line };
@@ -71,10 +73,8 @@ fn html(lines: &[&str]) -> Option<Grid> {
             let (name, after) = tag.split_once('>').unwrap_or((tag, ""));
             let name: String = name.chars().take(8).collect::<String>().to_ascii_lowercase();
             let mut close = || {
-                if let (Some(text), Some((_, row))) = (open.take(), rows.last_mut())
-                    && row.len() < COLUMNS_MAX
-                {
-                    row.push(cleaned(&text));
+                if let (Some(text), Some((_, row))) = (open.take(), rows.last_mut()) {
+                    spans.put(row, &cleaned(&text));
                 }
             };
             match name.split(|c: char| !c.is_ascii_alphanumeric() && c != '/').next() {
@@ -82,8 +82,13 @@ fn html(lines: &[&str]) -> Option<Grid> {
                     close();
                     rows.push((at, Vec::new()));
                 }
-                Some("td" | "th") => {
+                Some(kind @ ("td" | "th")) => {
                     close();
+                    // Rows of heads come first.
+                    if kind == "th" && rows.len() == heads + 1 {
+                        heads = rows.len().min(2);
+                    }
+                    spans.open(tag);
                     open = Some(String::new());
                 }
                 Some("/td" | "/th" | "/tr" | "/table") => close(),
@@ -99,10 +104,67 @@ fn html(lines: &[&str]) -> Option<Grid> {
         }
     }
     rows.retain(|(_, row)| !row.is_empty());
-    (!rows.is_empty()).then(|| {
-        let (_, head) = rows.remove(0);
-        Grid { head, rows, length }
-    })
+    if rows.len() < 2 {
+        return None;
+    }
+    let (_, mut head) = rows.remove(0);
+    // A second row of heads, with no number in it, says more of each column.
+    let has_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
+    if heads > 1 && rows.len() > 1 && !rows[0].1.iter().skip(1).any(has_number) {
+        let (_, second) = rows.remove(0);
+        for (at, more) in second.into_iter().enumerate() {
+            match head.get_mut(at) {
+                Some(own) if *own != more => *own = format!("{more} {own}").trim().to_owned(),
+                Some(_) => {}
+                None => head.push(more),
+            }
+        }
+    }
+    Some(Grid { head, rows, length })
+}
+
+/// Cells that take several columns or rows.
+#[derive(Default)]
+struct Spans {
+    columns: usize,
+    rows: usize,
+    /// Of each column: a cell from above, and for how many rows it goes on.
+    from_above: Vec<(String, usize)>,
+}
+
+impl Spans {
+    fn open(&mut self, tag: &str) {
+        let tag = tag.split('>').next().unwrap_or(tag).to_ascii_lowercase();
+        let of = |name: &str| {
+            let value = tag.split(name).nth(1)?.trim_start_matches(['=', '"', '\'', ' ']);
+            let digits: String = value.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok().filter(|n| (1..=COLUMNS_MAX).contains(n))
+        };
+        (self.columns, self.rows) = (of("colspan").unwrap_or(1), of("rowspan").unwrap_or(1));
+    }
+
+    fn put(&mut self, row: &mut Vec<String>, text: &str) {
+        self.fill(row);
+        for _ in 0..self.columns {
+            if row.len() >= COLUMNS_MAX {
+                return;
+            }
+            if self.rows > 1 {
+                let known = self.from_above.len().max(row.len() + 1);
+                self.from_above.resize(known, (String::new(), 0));
+                self.from_above[row.len()] = (text.to_owned(), self.rows - 1);
+            }
+            row.push(text.to_owned());
+        }
+    }
+
+    /// What cells above go on into this row.
+    fn fill(&mut self, row: &mut Vec<String>) {
+        while let Some((text, left)) = self.from_above.get_mut(row.len()).filter(|own| own.1 > 0) {
+            *left -= 1;
+            row.push(text.clone());
+        }
+    }
 }
 
 fn take(open: &mut Option<String>, text: &str) {
@@ -130,6 +192,18 @@ fn cleaned(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn cells_that_take_several_places() {
+        let lines = [
+            "<table><tr><th rowspan=\"2\">mesh</th><th colspan=2>1000 qps</th></tr>",
+            "<tr><th>p50</th><th>p99</th></tr>",
+            "<tr><td>none</td><td>1 ms</td><td>2 ms</td></tr></table>",
+        ];
+        let grid = super::found(&lines).unwrap();
+        assert_eq!(grid.head, ["mesh", "p50 1000 qps", "p99 1000 qps"]);
+        assert_eq!(grid.rows[0].1, ["none", "1 ms", "2 ms"]);
+    }
+
     #[test]
     fn three_kinds_of_tables() {
         let md = ["| | host | VM |", "|---|---:|---|", "| req/s | 10 | **9** |", "", "x"];

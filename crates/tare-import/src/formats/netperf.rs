@@ -1,0 +1,95 @@
+//! netperf's classic tables: a line that names the test, heads, and a row of sizes, time and rate.
+
+use tare_model::Metric;
+
+use super::TextFormat;
+use crate::numbers::plain;
+use crate::sample::{Draft, Tool};
+use crate::source::Trouble;
+use crate::text::Block;
+
+/// Heads, blank lines and the row; a second row repeats the socket's sizes.
+const LONGEST: usize = 12;
+
+pub const FORMAT: TextFormat = TextFormat {
+    begins: |lines| test(lines[0]).is_some(),
+    length: |lines| {
+        let row = lines.iter().take(LONGEST).skip(1).position(|line| row(line).is_some());
+        // The other side's sizes may have a row of their own.
+        let end = row.map_or(1, |at| at + 2);
+        let is_sizes = |line: &&str| {
+            let mut words = line.split_whitespace();
+            words.clone().count() == 2 && words.all(|word| plain(word).is_some())
+        };
+        end + usize::from(lines.get(end).is_some_and(is_sizes))
+    },
+    is_inside: |_, _| false,
+    read: |block| read(block).map(|draft| vec![draft]),
+};
+
+/// "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to h () port 0": the
+/// test, and its other side.
+fn test(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    let line = line.strip_prefix("MIGRATED ").unwrap_or(line);
+    let (name, rest) = line.split_once(" TEST from ")?;
+    let to = rest.split_once(" to ").and_then(|(_, to)| to.split(' ').next()).unwrap_or("");
+    let is_test = name.starts_with("TCP ") || name.starts_with("UDP ");
+    is_test.then_some((name, to))
+}
+
+/// A row of four numbers or more.
+fn row(line: &str) -> Option<Vec<f64>> {
+    let numbers: Option<Vec<f64>> = line.split_whitespace().map(plain).collect();
+    numbers.filter(|numbers| numbers.len() >= 4)
+}
+
+fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
+    let mut draft = Draft::new(Tool::Netperf);
+    let Some((name, to)) = block.lines.first().and_then(|line| test(line)) else {
+        return Err(Trouble::at(block.first, "netperf's test has no name"));
+    };
+    let Some(row) = block.lines.iter().skip(1).find_map(|line| row(line)) else {
+        let why = format!("netperf's {name} begins here and has no row of numbers");
+        return Err(Trouble::at(block.first, why));
+    };
+    let is_exchange = name.contains("REQUEST/RESPONSE") || name.ends_with("CRR");
+    // The last two are the seconds and the rate; exchanges a second, or millions of bits.
+    if let [.., seconds, rate] = row.as_slice() {
+        draft.seen.seconds = Some(*seconds);
+        match is_exchange {
+            true => draft.put(Metric::Throughput, *rate),
+            false => draft.put(Metric::Bandwidth, rate * 1e6 / 8.0),
+        }
+    }
+    draft.own_case =
+        Some(name.to_lowercase().replace(" request/response", "_rr").replace(' ', "_"));
+    draft.asked.url = Some(to.to_owned()).filter(|to| !to.is_empty());
+    Ok(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_and_streams() {
+        let rr = [
+            "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 10.1.0.2 () port 0 AF_INET : first burst 0",
+            "Local /Remote",
+            "bytes  Bytes  bytes    bytes   secs.    per sec   ",
+            "",
+            "16384  131072 1        1       30.00    21437.52   ",
+            "16384  131072",
+        ];
+        assert!((FORMAT.begins)(&rr) && (FORMAT.length)(&rr) == 6);
+        let draft = read(&Block { first: 1, lines: &rr[..5] }).unwrap();
+        assert_eq!(draft.values["throughput_per_s"], 21_437.52);
+        assert_eq!(draft.own_case.as_deref(), Some("tcp_rr"));
+        assert_eq!(draft.asked.url.as_deref(), Some("10.1.0.2"));
+        let stream =
+            ["TCP STREAM TEST from 0.0.0.0 to h", " 87380  16384  16384    10.00     9413.15   "];
+        let draft = read(&Block { first: 1, lines: &stream }).unwrap();
+        assert_eq!(draft.values["bandwidth_bytes_per_s"], 9413.15e6 / 8.0);
+    }
+}
