@@ -86,7 +86,14 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             table.values.iter().filter(is_same).count()
         };
         let best = others().max_by_key(|(draft, _)| agreeing(draft));
-        let found = best.filter(|(draft, _)| agreeing(draft) > 0);
+        // One number of two may be the same by chance.
+        let both =
+            |own: &Draft| table.values.keys().filter(|key| own.values.contains_key(*key)).count();
+        let is_like = |(draft, theirs): &&(Draft, names::Name)| {
+            let shared = words(&name.variant).iter().any(|w| words(&theirs.variant).contains(w));
+            agreeing(draft) > 0 && (shared || agreeing(draft) * 2 > both(draft))
+        };
+        let found = best.filter(is_like);
         let found = found.or_else(|| by_name(others(), table, &name.variant));
         let Some((output, output_name)) = found else { continue };
         gone.push(at);
@@ -127,6 +134,12 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     claims
 }
 
+fn words(text: &str) -> Vec<String> {
+    let text = text.to_lowercase();
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
 /// To the digits that a table prints.
 pub fn is_same(told: f64, step: f64, output: f64) -> bool {
     (told - output).abs() <= step + output.abs() * 1e-9
@@ -139,11 +152,6 @@ fn by_name<'a>(
     table: &Draft,
     variant: &str,
 ) -> Option<&'a (Draft, names::Name)> {
-    let words = |text: &str| -> Vec<String> {
-        let text = text.to_lowercase();
-        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        words.map(str::to_owned).collect()
-    };
     let own = words(variant);
     let is_near = |draft: &Draft| {
         let ratios =

@@ -12,7 +12,7 @@ pub enum Lead {
 }
 
 /// A name longer than this is cut.
-const NAME_MAX: usize = 60;
+const NAME_MAX: usize = 80;
 /// A sentence with more words than these that say something is searched for the clause that names.
 const WORDS_MAX: usize = 8;
 /// Sentences before the last that are looked at.
@@ -34,23 +34,24 @@ pub fn lead(paragraphs: &[String]) -> Lead {
     better.map_or(nearest, |(_, found)| found)
 }
 
-/// Whether a sentence leads to what follows: "on the host", "now with TLS".
+/// Whether a sentence leads to what follows: "on the host", "now with TLS", "web3."
 fn leads(text: &str) -> bool {
     let words = words(text);
     let is_short = words.len() <= 3 && words.iter().any(|word| word.kind == Kind::Content);
-    let opens = is_short
-        || words.first().is_some_and(|word| OPENERS.split(' ').any(|own| own == word.lower));
-    let mut pairs = words.windows(2);
-    opens
-        || pairs.any(|pair| is_preposition(&pair[0].lower) && pair[1].kind != Kind::Empty)
-        || words.windows(3).any(|three| {
-            is_preposition(&three[0].lower)
-                && matches!(
-                    three[1].lower.as_str(),
-                    "the" | "a" | "an" | "der" | "dem" | "la" | "le"
-                )
-                && three[2].kind == Kind::Content
-        })
+    is_short || names_a_place(&words)
+}
+
+/// "on the host", "now with TLS".
+fn names_a_place(words: &[Word]) -> bool {
+    let opens = words.first().is_some_and(|word| OPENERS.split(' ').any(|own| own == word.lower));
+    let articles = "the a an der dem la le el";
+    let is_article = |word: &Word| articles.split(' ').any(|own| own == word.lower);
+    let leads = |at: usize| {
+        let next = words.get(at + 1);
+        let behind = words.get(at + 2).is_some_and(|word| word.kind == Kind::Content);
+        next.is_some_and(|next| next.kind != Kind::Empty || (is_article(next) && behind))
+    };
+    opens || (0..words.len()).any(|at| is_preposition(&words[at].lower) && leads(at))
 }
 
 fn is_preposition(word: &str) -> bool {
@@ -129,7 +130,7 @@ pub fn heading_list(heading: &str) -> Vec<String> {
     let text = [" vs. ", " vs ", " and ", " und ", " / ", " et ", " y "]
         .iter()
         .fold(heading.to_owned(), |text, mark| text.replace(mark, ","));
-    let names: Vec<String> = text.split([',', '、', '，']).filter_map(name).collect();
+    let names: Vec<String> = text.split(',').filter_map(name).collect();
     let is_short = names.iter().all(|name| name.split_whitespace().count() <= 3);
     if !is_short || names.len() < 2 { Vec::new() } else { names }
 }
@@ -177,15 +178,15 @@ fn of_sentence(text: &str) -> Lead {
     let is_again = words.iter().any(|word| is_again(&word.lower));
     // "second run, directly after" repeats; "again inside the VM" does not.
     let pairs = words.windows(2).any(|pair| is_another_run(&pair[0].lower, &pair[1].lower));
-    let repeats = (pairs || words.iter().any(|word| is_repeated(&word.lower))) && !leads(text);
+    let repeats =
+        (pairs || words.iter().any(|word| is_repeated(&word.lower))) && !names_a_place(&words);
     if content == 0 || repeats {
         return if is_again || repeats { Lead::Again } else { Lead::Nothing };
     }
     let is_long = trimmed(text).is_some_and(|name| name.ends_with('…'));
     if content > WORDS_MAX || is_long {
-        let clauses = text.split([',', '–', '—', '，', '、', '(', '?']).rev();
-        let short = clauses.map(|clause| clause.trim_end_matches(')'));
-        let named = short.filter_map(|clause| Some((clause, trimmed(clause)?)));
+        let named = clauses(text).into_iter().rev();
+        let named = named.filter_map(|clause| Some((clause, trimmed(clause)?)));
         let is_short = |name: &str| name.split_whitespace().count() <= WORDS_MAX;
         let named: Vec<_> = named.filter(|(_, name)| is_short(name)).collect();
         // The last that leads to it, or else the last of all.
@@ -195,6 +196,24 @@ fn of_sentence(text: &str) -> Lead {
         }
     }
     trimmed(text).map_or(Lead::Nothing, Lead::Names)
+}
+
+/// Parts of a sentence; what is in parentheses stays together.
+fn clauses(text: &str) -> Vec<&str> {
+    let (mut found, mut start, mut depth) = (Vec::new(), 0, 0i32);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '（' => depth += 1,
+            ')' | '）' => depth -= 1,
+            ',' | ';' | '–' | '—' | '，' | '、' | '?' if depth <= 0 => {
+                found.push(&text[start..at]);
+                start = at + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    found.push(&text[start..]);
+    found
 }
 
 /// From the first word that says something to the last.

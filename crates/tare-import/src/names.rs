@@ -214,17 +214,21 @@ fn asked(command: &str) -> Vec<&str> {
 
 /// What is left alike but for the address that it was of.
 fn by_addresses(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) {
+    // As short as it tells them apart, without the port that goes without saying.
+    let address = |at: &usize| {
+        let url = drafts[*at].asked.url.as_deref()?;
+        let short = url.trim_start_matches("http://").trim_end_matches('/');
+        Some(short.replacen(":80/", "/", 1).trim_end_matches(":80").to_owned())
+    };
     for group in alike(names, cases) {
-        let url = |at: &usize| drafts[*at].asked.url.as_deref();
-        let known: BTreeSet<&str> = group.iter().filter_map(url).collect();
+        let known: BTreeSet<String> = group.iter().filter_map(address).collect();
         if known.len() < 2 {
             continue;
         }
         for at in &group {
-            let Some(url) = url(at) else { continue };
-            let short = url.trim_start_matches("http://").trim_end_matches('/');
+            let Some(address) = address(at) else { continue };
             let name = names[*at].take().unwrap_or_default();
-            names[*at] = Some(join(&name, short));
+            names[*at] = Some(join(&name, &address));
         }
     }
 }
