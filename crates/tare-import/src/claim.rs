@@ -138,11 +138,16 @@ fn title(draft: &Draft) -> String {
     draft.own_name.clone().unwrap_or_default()
 }
 
+/// A percentage, its last digit, and the pairs of values that it may be of, by where they stand.
+pub type Percentage = (f64, f64, Vec<(String, Change)>);
+
 /// Of several percentages, each with the pairs that it may be of: the pair that makes most of them
 /// right, for each of them; else the first that it may be of.
-pub fn fitted(told: &[(f64, f64, Vec<(String, Change)>)]) -> Vec<Option<Change>> {
-    let complete = |(percent, step, _): &(f64, f64, Vec<(String, Change)>), change: &Change| {
-        Change { percent: *percent, step: *step, ..change.clone() }
+pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
+    let complete = |(percent, step, _): &Percentage, change: &Change| Change {
+        percent: *percent,
+        step: *step,
+        ..change.clone()
     };
     let mut right: BTreeMap<&str, usize> = BTreeMap::new();
     for all in told {

@@ -6,8 +6,8 @@
 //! `formats/` has a file a tool, `text` finds outputs between prose, `context` keeps what stands
 //! above them, `lead` reads what prose says of them, `names` makes variants of all that, `command`
 //! and `prompt` read what was typed, `table` and `summary` what people made of outputs, [`claim`]
-//! what they say of it. [`audit`] has a mistake a function; [`compare`] says what the numbers say of
-//! each other, as far as they can.
+//! what they say of it. [`audit`] has a mistake a function; [`compare`] says what the numbers say
+//! of each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod formats;
 mod html;
 mod import;
 mod lead;
+mod lead_words;
 mod names;
 mod numbers;
 mod prompt;

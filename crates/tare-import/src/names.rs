@@ -243,7 +243,8 @@ fn by_lists(
 ) {
     // Those that addresses have told apart get the list's names as well.
     let is_listed = |at: usize| drafts[at].list.len() > 1;
-    let mut lists: BTreeMap<(Option<String>, String, &[String]), Vec<usize>> = BTreeMap::new();
+    type Place<'a> = (Option<String>, String, &'a [String]);
+    let mut lists: BTreeMap<Place<'_>, Vec<usize>> = BTreeMap::new();
     for at in (0..drafts.len()).filter(|at| is_listed(*at)) {
         let place = (drafts[at].lead.clone(), cases[at].clone(), drafts[at].list.as_slice());
         lists.entry(place).or_default().push(at);
@@ -281,8 +282,8 @@ fn is_loop(command: &str) -> bool {
     command.contains('$') && (command.contains("for ") || command.contains("; do "))
 }
 
-/// The same requests in the same time, and yet another number: one measurement, in which a digit was
-/// changed. One that was not changed is a finding of its own.
+/// The same requests in the same time, and yet another number: one measurement, in which a digit
+/// was changed. One that was not changed is a finding of its own.
 fn is_copy(draft: &Draft, other: &Draft) -> bool {
     let of = |draft: &Draft| draft.seen.requests.zip(draft.seen.seconds);
     let is_many = draft.seen.requests.is_some_and(|n| n > 1000);

@@ -118,10 +118,12 @@ fn is_json(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
     let is_log = text::is_value(first) && lines.any(|line| !line.is_empty());
-    // "[TOC]", "[1] see below" and "{% raw %}" begin text.
+    // "[TOC]" and "{% raw %}" begin text; what only looks like JSON, "[1] see below", is tried.
     let mut bytes = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match (bytes.next(), bytes.next()) {
-        (Some(b'['), Some(second)) => matches!(second, b'{' | b']'),
+        (Some(b'['), Some(second)) => {
+            matches!(second, b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9')
+        }
         (Some(b'{'), Some(second)) => matches!(second, b'"' | b'}') && !is_log,
         (Some(b'[' | b'{'), None) => true,
         _ => false,

@@ -45,32 +45,26 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
     let values = table.values();
     let mut told = Told::default();
     for value in &values {
-        let same = |draft: &&mut Draft| {
-            draft.own_name.as_ref() == Some(&value.variant)
-                && draft.own_case.as_deref().unwrap_or_default() == value.case
+        let case = Some(value.case.clone()).filter(|case| !case.is_empty());
+        let is_of = |draft: &Draft| {
+            draft.own_name.as_ref() == Some(&value.variant) && draft.own_case == case
         };
-        if !told.drafts.iter_mut().any(|mut draft| same(&&mut draft)) {
-            told.drafts.push(Draft {
-                own_name: Some(value.variant.clone()),
-                own_case: Some(value.case.clone()).filter(|case| !case.is_empty()),
-                ..Draft::new(Tool::Table)
-            });
-        }
-        let Some(draft) = told.drafts.iter_mut().find(|draft| {
-            draft.own_name.as_ref() == Some(&value.variant)
-                && draft.own_case.as_deref().unwrap_or_default() == value.case
-        }) else {
-            continue;
-        };
+        let known = told.drafts.iter().position(is_of);
+        let at = known.unwrap_or_else(|| {
+            let own_name = Some(value.variant.clone());
+            told.drafts.push(Draft { own_name, own_case: case, ..Draft::new(Tool::Table) });
+            told.drafts.len() - 1
+        });
+        let draft = &mut told.drafts[at];
         enter(draft, value);
-        let line = (first + grid.rows[value.row].0) as u32;
+        let (line, cells) = &grid.rows[value.row];
+        let (line, text) = ((first + line) as u32, cells.join(" | "));
         let source = &mut draft.source;
         source.first_line = if source.first_line == 0 { line } else { source.first_line.min(line) };
         source.last_line = source.last_line.max(line);
-        let text = grid.rows[value.row].1.join(" | ");
         if !source.text.contains(&text) {
-            source.text =
-                format!("{}{}{text}", source.text, if source.text.is_empty() { "" } else { "\n" });
+            let more = if source.text.is_empty() { "" } else { "\n" };
+            source.text = format!("{}{more}{text}", source.text);
         }
     }
     told.drafts.retain(|draft| !draft.values.is_empty() || !draft.percentiles.is_empty());

@@ -124,7 +124,8 @@ impl Reader<'_> {
         self.found.claims.extend(own.map(|claim| Claim { file: file.clone(), ..claim }));
     }
 
-    /// An output that begins at the end of its command's line: the shell's echo lost the line's end.
+    /// An output that begins at the end of its command's line: the shell's echo lost the line's
+    /// end.
     fn unglue(&mut self, lines: &mut [&str], at: usize, in_fence: bool) {
         let line = lines[at];
         let Some(start) = formats::MARKS.iter().filter_map(|mark| line.rfind(mark)).max() else {

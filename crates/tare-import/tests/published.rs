@@ -217,8 +217,8 @@ fn means_deviations_and_counts_make_intervals() {
 fn printed_summaries_are_results() {
     let text = "Results\n=======\n\n```\nNginx without module:\n  Requests/sec: 4500.00 ± 1000.00\n  \
                 Latency (avg): 16.50ms ± 6.50ms\n  Successful iterations: 20\n\n\
-                Nginx with WebAssembly:\n  Requests/sec: 4000.00 ± 800.00\n  Latency (avg): 18.10ms ± \
-                3.70ms\n  Successful iterations: 20\n  Overhead vs no module: 12.50%\n```\n";
+                Nginx with WebAssembly:\n  Requests/sec: 4000.00 ± 800.00\n  \
+                Latency (avg): 18.10ms ± 3.70ms\n  Successful iterations: 20\n  Overhead vs no module: 12.50%\n```\n";
     let found = import(text);
     assert_eq!(found.variants(), ["Nginx without module", "Nginx with WebAssembly"]);
     let compared = compare(&found, &audit(&found));

@@ -182,17 +182,15 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
             overhead(compared)
         );
         let chance = compared.interval.map_or(String::new(), |interval| {
-            format!(
-                "; servers that are equal differ by as much in {} such studies by chance{}",
-                of_100(interval.p),
-                match interval.p_corrected > interval.p {
-                    true => format!(
-                        ", and in {} somewhere among as many comparisons as here",
-                        of_100(interval.p_corrected)
-                    ),
-                    false => String::new(),
-                }
-            )
+            let all = match interval.p_corrected > interval.p {
+                true => format!(
+                    " (in {}, somewhere among this many comparisons)",
+                    of_100(interval.p_corrected)
+                ),
+                false => String::new(),
+            };
+            let own = of_100(interval.p);
+            format!("; by chance alone, equal servers differ as much in {own} such studies{all}")
         });
         let end = match (compared.verdict, &compared.why) {
             (None, Some(why)) => format!("; no verdict: {why}"),

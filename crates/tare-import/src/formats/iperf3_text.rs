@@ -11,9 +11,12 @@ use crate::text::Block;
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| part(lines[0]).is_some(),
     length: |lines| {
-        let is_end = |line: &&str| line.trim() == "iperf Done.";
         let last = lines.iter().rposition(|line| sum(line).is_some());
-        lines.iter().position(|line| is_end(&line)).or(last).map_or(lines.len(), |at| at + 1)
+        lines
+            .iter()
+            .position(|line| line.trim() == "iperf Done.")
+            .or(last)
+            .map_or(lines.len(), |at| at + 1)
     },
     is_inside: |block, line| {
         let has_sum = block.iter().any(|own| sum(own).is_some());

@@ -121,7 +121,7 @@ fn parsed(text: &str, decimal_comma: bool) -> Option<(f64, f64)> {
     let plain = text.replace(['−', '–'], "-").replace(['\'', '\u{202f}', '\u{a0}', '+', ' '], "");
     // "999.98" beside "25,1 %": a point before other than three digits is a decimal one.
     let is_point = plain.rsplit_once('.').is_some_and(|(_, digits)| digits.len() != 3);
-    let plain = match decimal_comma && !(is_point && !plain.contains(',')) {
+    let plain = match decimal_comma && (!is_point || plain.contains(',')) {
         true => plain.replace('.', "").replace(',', "."),
         false => plain.replace(',', ""),
     };
