@@ -119,7 +119,7 @@ impl Context {
     }
 
     fn prose(&mut self, line: &str, whole: &str) {
-        if line.is_empty() {
+        if !line.contains(char::is_alphanumeric) {
             self.in_paragraph = false;
             return;
         }
@@ -131,6 +131,8 @@ impl Context {
         }
         let is_item = item(line).is_some();
         let text = item(line).unwrap_or(line).trim_start_matches("# ");
+        let end = text.char_indices().rev().nth(PARAGRAPH_MAX).map_or(0, |(at, _)| at);
+        let text = &text[end..];
         match self.paragraphs.last_mut().filter(|_| self.in_paragraph && !is_item) {
             Some(last) if last.len() < PARAGRAPH_MAX => {
                 last.push(' ');
@@ -147,18 +149,19 @@ impl Context {
         let paragraphs = std::mem::take(&mut self.paragraphs);
         if let Lead::Names(name) = lead::lead(&paragraphs) {
             self.lead = Some(cleaned(&name));
-            let text = paragraphs.last().map_or("", String::as_str);
-            // "the same with -m 1, same order"
-            if !lead::is_same_order(text) {
-                self.listing = text.to_owned();
-            }
+        }
+        // "the same with -m 1, same order" lists what was listed before.
+        if let Some(text) = paragraphs.last().filter(|text| !lead::is_same_order(text)) {
+            self.listing.clone_from(text);
         }
         let heading = self.headings.last().map_or("", |(_, text)| text.as_str());
-        let listing = if self.lead.is_some() { &self.listing } else { heading };
+        let has_text = !self.listing.is_empty();
+        let listing = if has_text { &self.listing } else { heading };
         let mut list = lead::list(listing);
         if list.is_empty() && self.lead.is_none() {
             list = lead::heading_list(heading);
         }
+        let lists_several = lead::lists_several(listing);
         let is_list_counted = lead::is_counted(listing);
         self.in_paragraph = false;
         let mut draft = draft;
@@ -170,7 +173,8 @@ impl Context {
         }
         draft.headings.clone_from(&self.headings);
         draft.lead.clone_from(&self.lead);
-        (draft.list, draft.is_list_counted) = (list, is_list_counted);
+        (draft.list, draft.lists_several) = (list, lists_several);
+        draft.is_list_counted = is_list_counted;
         draft.typed.clone_from(&self.typed);
         draft.host.clone_from(&self.host);
         let own = self.commands.iter().rev().find(|(_, command)| command.made(draft.tool));
@@ -224,7 +228,7 @@ fn banner(line: &str) -> Option<&str> {
 }
 
 /// `<h2>host</h2>`, and the summary of what is folded.
-fn html_heading(line: &str) -> Option<(u8, &str)> {
+pub fn html_heading(line: &str) -> Option<(u8, &str)> {
     let line = line.strip_prefix("<details>").unwrap_or(line).trim_start();
     let (tag, rest) = line.strip_prefix('<')?.split_once('>')?;
     let level = match tag.split(' ').next()? {

@@ -45,7 +45,7 @@ fn leads(text: &str) -> bool {
 
 /// "on the host", "now with TLS".
 fn names_a_place(words: &[Word]) -> bool {
-    let opens = words.first().is_some_and(|word| OPENERS.split(' ').any(|own| own == word.lower));
+    let opens = words.first().is_some_and(|word| OPENERS.contains(word.lower.as_str()));
     let articles = "the a an der dem la le el";
     let is_article = |word: &Word| articles.split(' ').any(|own| own == word.lower);
     let leads = |at: usize| {
@@ -57,7 +57,7 @@ fn names_a_place(words: &[Word]) -> bool {
 }
 
 fn is_preposition(word: &str) -> bool {
-    PREPOSITIONS.split(' ').any(|own| own == word)
+    PREPOSITIONS.contains(word)
 }
 
 /// What remains of a text without the words around it that say nothing of whose an output is.
@@ -72,21 +72,7 @@ pub fn name(text: &str) -> Option<String> {
 /// 1.9.0:", "web1, then web2", "Envoy and HAProxy, in this order". Empty where it lists none.
 pub fn list(paragraph: &str) -> Vec<String> {
     let sentence = sentences(paragraph).last().unwrap_or_default();
-    let lower = sentence.to_lowercase();
-    const ORDERED: [&str; 11] = [
-        " then ",
-        "this order",
-        "that order",
-        "respectively",
-        "dann ",
-        "danach",
-        "reihenfolge",
-        "puis ",
-        "después",
-        "depois",
-        "下が",
-    ];
-    if !ORDERED.iter().any(|word| lower.contains(word)) {
+    if !lists_several(sentence) {
         return Vec::new();
     }
     let mut text = sentence.to_owned();
@@ -109,7 +95,7 @@ pub fn list(paragraph: &str) -> Vec<String> {
     }
     let opens = |name: String| {
         let first = name.split(' ').next().unwrap_or("").to_lowercase();
-        match AGAIN.split(' ').any(|word| word == first) && name.contains(' ') {
+        match AGAIN.contains(first.as_str()) && name.contains(' ') {
             true => name[first.len()..].trim().to_owned(),
             false => name,
         }
@@ -119,6 +105,32 @@ pub fn list(paragraph: &str) -> Vec<String> {
     let names: Vec<String> = names.collect();
     let is_short = names.iter().all(|name| name.split_whitespace().count() <= 6);
     if !is_short || names.len() < 2 { Vec::new() } else { names }
+}
+
+/// Whether a text says that the outputs behind it are of several, one after another.
+pub fn lists_several(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    const ORDERED: [&str; 13] = [
+        " then ",
+        "this order",
+        "that order",
+        "same order",
+        "respectively",
+        " dann ",
+        "danach",
+        "reihenfolge",
+        " puis ",
+        "después",
+        "depois",
+        "下が",
+        "再是",
+    ];
+    const FIRST: [&str; 8] =
+        ["first", "erster", "erst ", "zuerst", "d'abord", "premier", "primero", "先"];
+    const NEXT: [&str; 8] =
+        ["second", "zweiter", "deuxième", "segundo", "third", "dritte", "último", "再"];
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    has(&ORDERED) || (has(&FIRST) && has(&NEXT))
 }
 
 /// The names that a heading lists: "nginx, Envoy", "runc vs Kata".
@@ -311,7 +323,7 @@ fn word(text: &str, start: usize, end: usize) -> Option<Word> {
         return None;
     }
     let lower = bare.to_lowercase();
-    let is_link = LINKS.split(' ').any(|link| link == lower);
+    let is_link = LINKS.contains(lower.as_str());
     // "1.8.3" is a version.
     let is_number =
         lower.starts_with(|c: char| c.is_ascii_digit()) && lower.matches('.').count() < 2;
@@ -327,7 +339,7 @@ fn word(text: &str, start: usize, end: usize) -> Option<Word> {
 
 fn is_empty(word: &str) -> bool {
     let own = word.split(['\'', '’']).next().unwrap_or(word);
-    if [word, own].iter().any(|word| EMPTY.iter().any(|all| all.split(' ').any(|e| e == *word))) {
+    if EMPTY.contains(word) || EMPTY.contains(own) {
         return true;
     }
     // Languages that are written without spaces.
@@ -343,7 +355,7 @@ fn is_empty(word: &str) -> bool {
 }
 
 fn is_again(word: &str) -> bool {
-    AGAIN.split(' ').any(|again| again == word) || CJK_AGAIN.split(' ').any(|p| word.contains(p))
+    AGAIN.contains(word) || CJK_AGAIN.split(' ').any(|p| word.contains(p))
 }
 
 /// "second run", "once more", "more times".

@@ -243,6 +243,7 @@ fn by_lists(
 ) {
     // Those that addresses have told apart get the list's names as well.
     let is_listed = |at: usize| drafts[at].list.len() > 1;
+    let mut assigned: BTreeSet<usize> = BTreeSet::new();
     type Place<'a> = (Option<String>, String, &'a [String]);
     let mut lists: BTreeMap<Place<'_>, Vec<usize>> = BTreeMap::new();
     for at in (0..drafts.len()).filter(|at| is_listed(*at)) {
@@ -258,13 +259,22 @@ fn by_lists(
         }
         for (nth, at) in group.iter().enumerate() {
             (names[*at], by_text[*at]) = (Some(list[nth / turns].clone()), true);
+            assigned.insert(*at);
+        }
+    }
+    // The same names, listed for two loads.
+    for group in alike(names, cases) {
+        let is_one = group.iter().all(|at| drafts[*at].lead == drafts[group[0]].lead);
+        for at in group.iter().filter(|at| !is_one && assigned.contains(at)) {
+            cases[*at] = join(&cases[*at], drafts[*at].lead.as_deref().unwrap_or_default());
         }
     }
     for group in alike(names, cases) {
         let is_loop = |at: &usize| {
             drafts[*at].command.as_deref().or(drafts[*at].typed.as_deref()).is_some_and(is_loop)
         };
-        let is_open = |at: &usize| is_listed(*at) && !drafts[*at].is_list_counted;
+        let is_open =
+            |at: &usize| !assigned.contains(at) && (is_listed(*at) || drafts[*at].lists_several);
         let listed = group.iter().all(|at| is_open(at) || is_loop(at));
         for (nth, at) in group.iter().enumerate().skip(1) {
             if listed {

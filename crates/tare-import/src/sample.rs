@@ -175,7 +175,8 @@ pub struct Draft {
     pub lead: Option<String>,
     /// Names, where that prose lists them for several outputs: "Envoy, then HAProxy".
     pub list: Vec<String>,
-    /// It says how often each was run.
+    /// It says that they are several, and how often each was run.
+    pub lists_several: bool,
     pub is_list_counted: bool,
     /// Whose prompt its command was typed at.
     pub host: Option<String>,
@@ -224,6 +225,7 @@ impl Draft {
             headings: Vec::new(),
             lead: None,
             list: Vec::new(),
+            lists_several: false,
             is_list_counted: false,
             host: None,
             typed: None,

@@ -2,7 +2,7 @@
 
 use crate::claim::{self, Claim};
 use crate::command::Command;
-use crate::context::{Context, label};
+use crate::context::{Context, html_heading, label};
 use crate::sample::{Draft, Found, Unread};
 use crate::source::{JSON_MAX, Trouble, too_long};
 use crate::{formats, html, summary, table};
@@ -36,6 +36,8 @@ const KEPT: usize = 400;
 const OUTPUTS_MAX: usize = 1000;
 /// More statements than these are not checked.
 const CLAIMS_MAX: usize = 300;
+/// A book has fewer lines: beyond these, tables and summaries are not looked for.
+const TRIES_MAX: usize = 100_000;
 
 pub fn read(text: &str, file: &str) -> Found {
     let plain = html::plain(text);
@@ -61,6 +63,8 @@ struct Reader<'a> {
     found: Found,
     fence: Option<String>,
     no_json_before: usize,
+    /// How many lines were looked at for what people make of outputs.
+    tries: usize,
 }
 
 impl Reader<'_> {
@@ -93,7 +97,11 @@ impl Reader<'_> {
             }
             return length;
         }
-        if let Some(length) = self.table(lines, at).or_else(|| self.summary(lines, at)) {
+        let may_be_told = !lines[at].is_empty() && self.tries < TRIES_MAX;
+        self.tries += usize::from(may_be_told);
+        if may_be_told
+            && let Some(length) = self.table(lines, at).or_else(|| self.summary(lines, at))
+        {
             return length;
         }
         if let Some((command, length)) = Command::found(&lines[at..], in_fence) {
@@ -104,7 +112,7 @@ impl Reader<'_> {
             self.context.command(command);
             return length;
         }
-        if !in_fence {
+        if !in_fence && may_be_told {
             self.claims(claim::of_line(lines[at], at + 1));
         }
         self.context.see(lines, at, in_fence)
@@ -251,7 +259,7 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
 /// After the end of a fence, a heading, or a label in bold an output does not go on.
 fn ends_all(line: &str) -> bool {
     let is_bold = label(line.trim(), false).is_some() && line.trim_start().starts_with(['*', '<']);
-    fence_mark(line).is_some() || is_bold || is_heading(line)
+    fence_mark(line).is_some() || is_bold || is_heading(line) || html_heading(line).is_some()
 }
 
 /// JSON that may begin here: a value on a line of its own, or in code to the end of its fence or

@@ -22,7 +22,16 @@ pub const FORMAT: TextFormat = TextFormat {
 pub(super) fn length(lines: &[&str]) -> usize {
     let is_list =
         |line: &str| line.ends_with(" code distribution:") || line == "Error distribution:";
-    let Some(at) = lines.iter().rposition(|line| is_list(line.trim())) else { return lines.len() };
+    // One that was cut ends where prose follows.
+    let is_own = |line: &&&str| {
+        let text = line.trim();
+        let is_line = text.ends_with(':') || text.contains("% in ") || text.contains("secs");
+        text.is_empty() || line.starts_with([' ', '\t', '[', '.']) || is_line
+    };
+    let lines = &lines[..lines.iter().take_while(is_own).count().max(1)];
+    let Some(at) = lines.iter().rposition(|line| is_list(line.trim())) else {
+        return lines.iter().rposition(|line| !line.trim().is_empty()).map_or(1, |at| at + 1);
+    };
     at + 1 + lines[at + 1..].iter().take_while(|line| line.trim().starts_with('[')).count()
 }
 
