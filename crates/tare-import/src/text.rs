@@ -37,7 +37,7 @@ const OUTPUTS_MAX: usize = 1000;
 /// More statements than these are not checked.
 const CLAIMS_MAX: usize = 300;
 /// A book has fewer lines: beyond these, tables and summaries are not looked for.
-const TRIES_MAX: usize = 100_000;
+const TRIES_MAX: usize = 50_000;
 
 pub fn read(text: &str, file: &str) -> Found {
     let plain = html::plain(text);

@@ -68,7 +68,7 @@ fn html(lines: &[&str]) -> Option<Grid> {
         length = at + 1;
         let mut rest = if at == 0 { &line[start..] } else { line };
         let is_end = lower_find(rest, "</table").is_some();
-        while let Some((text, tag)) = rest.split_once('<') {
+        while let Some((text, tag)) = rest.split_once('<').filter(|_| rows.len() <= ROWS_MAX) {
             take(&mut open, text);
             let (name, after) = tag.split_once('>').unwrap_or((tag, ""));
             let name: String = name.chars().take(8).collect::<String>().to_ascii_lowercase();

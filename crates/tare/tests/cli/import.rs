@@ -256,6 +256,12 @@ fn huge_files_are_refused_or_streamed_in_bounded_memory() {
     let one_line = huge("line.json", b"{\"a\":", b"");
     ran(&mut bounded(&desk, &[str(&one_line)])).fails(2, "line.json:1: goes on after 8 MiB");
     std::fs::remove_file(one_line).unwrap();
+    // A table without end, in one line.
+    let table = desk.folder.file("table.html");
+    let cells = "<table><tr><td colspan=40 rowspan=40>1 ms<td>2".repeat(1_200_000);
+    std::fs::write(&table, cells).unwrap();
+    ran(&mut bounded(&desk, &[str(&table)])).fails(2, "no output of a known tool");
+    std::fs::remove_file(table).unwrap();
     // k6's points may be as many as there are.
     let header = b"metric_name,timestamp,metric_value,scenario\n";
     let point = b"http_req_duration,1700000000,1.5,default\nhttp_reqs,1700000000,1,default\n";
