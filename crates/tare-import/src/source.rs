@@ -144,7 +144,8 @@ fn nothing(text: &str) -> String {
     }
     format!(
         "no output of a known tool in its {lines} lines (wrk, wrk2, qperf, h2load, ab, hey, oha, \
-         fortio, k6, iperf3, netperf and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's benchmark as \
-         JSON; k6 as CSV; tables and printed summaries of requests/s, bandwidth or latency)"
+         fortio, k6, iperf3, netperf and UnixBench as text; fortio, k6, oha, iperf3 and bpftime's \
+         benchmark as JSON; k6 as CSV; tables and printed summaries of requests/s, bandwidth or \
+         latency)"
     )
 }
