@@ -20,9 +20,10 @@ use crate::run::places::store_path;
 ///
 /// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6, iperf3, netperf and
 /// UnixBench, as files or pasted into Markdown or any text (headings, labels, prose and command
-/// lines around them name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx benchmark; CSV of k6; tables
-/// (Markdown, HTML, tabs) and printed summaries of results. Each is audited, and what the text says
-/// of differences is computed again; where runs were repeated, differences get intervals.
+/// lines around them name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx
+/// benchmark; CSV of k6; tables (Markdown, HTML, tabs) and printed summaries of results. Each is
+/// audited, and what the text says of differences is computed again; where runs were repeated,
+/// differences get intervals.
 ///
 /// Example: tare import study.md --dry-run
 ///
