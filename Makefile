@@ -6,6 +6,7 @@
 #   make agent   the static program that runs inside places: target/agent/tare-agent
 #   make run     a first look: sets up, builds, measures what a filter costs in nginx
 #   make test    every test, after `setup`
+#   make cluster a real Kubernetes on this machine, NODES=1 to 3; cluster-down ends it
 #   make lint    formatting, clippy, house rules, licences
 #   make report-pictures  the README's pictures, of the stored run RUN (default: last)
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
@@ -25,6 +26,10 @@ RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES)
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
                   qemu-system-x86 openssh-client openssh-server
+# What a Kubernetes on this machine is made of, beside what scripts/cluster/build builds.
+CLUSTER_PACKAGES := build-essential busybox-static conntrack containerd containernetworking-plugins \
+                    crun ebtables etcd-server ethtool iproute2 iptables nftables nginx openssl \
+                    python3 runc socat util-linux
 # Further servers that tests start.
 SERVER_PACKAGES := apache2-bin caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
@@ -40,8 +45,10 @@ SIMULATED_RUNS ?= 10000
 SIMULATED_ZOO ?= 200
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
+NODES ?= 1
 
-.PHONY: build agent filters run setup setup-run setup-places setup-bench setup-fuzz test lint report-pictures \
+.PHONY: build agent filters run setup setup-run setup-places setup-cluster setup-bench setup-fuzz test lint \
+        cluster cluster-down report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup-run agent
@@ -73,6 +80,15 @@ setup-run:
 setup-places:
 	@scripts/install-packages $(PLACE_PACKAGES)
 	@scripts/install-runsc
+
+setup-cluster:
+	@scripts/install-packages $(CLUSTER_PACKAGES)
+
+cluster: setup-cluster
+	@scripts/cluster/cluster up $(NODES)
+
+cluster-down:
+	@scripts/cluster/cluster down
 
 setup-fuzz:
 	@scripts/install-packages $(FUZZ_PACKAGES)
