@@ -60,7 +60,7 @@ const METRICS: [Metric; 8] = [
 ];
 const LEVEL: f64 = 0.95;
 
-/// Fewer repetitions than these have no interval: two of them give one that is anything.
+/// Fewer repetitions than these have no interval: with two it is too wide to say anything.
 const INTERVAL_MIN: u32 = 5;
 
 /// What two variants have in one metric.
@@ -167,7 +167,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
 
 fn without_interval(pair: &Pair) -> String {
     match (pair.base.n, pair.own.n) {
-        (None, _) | (_, None) => "of how many runs is not said".into(),
+        (None, _) | (_, None) => "the number of runs is not stated".into(),
         (Some(1), Some(1)) => "single runs".into(),
         (Some(1), _) => "a single run of the baseline".into(),
         (_, Some(1)) => "a single run".into(),

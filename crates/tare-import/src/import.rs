@@ -81,7 +81,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         let agreeing = |own: &Draft| {
             let is_same = |(key, value): &(&String, &f64)| {
                 let step = table.steps.get(*key).copied().unwrap_or(0.0);
-                own.values.get(*key).is_some_and(|output| is_same(**value, step, *output))
+                own.values.get(*key).is_some_and(|output| is_same(**value, step * 0.6, *output))
             };
             table.values.iter().filter(is_same).count()
         };
@@ -90,8 +90,10 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         let both =
             |own: &Draft| table.values.keys().filter(|key| own.values.contains_key(*key)).count();
         let is_like = |(draft, theirs): &&(Draft, names::Name)| {
-            let shared = words(&name.variant).iter().any(|w| words(&theirs.variant).contains(w));
-            agreeing(draft) > 0 && (shared || agreeing(draft) * 2 > both(draft))
+            let n = agreeing(draft);
+            let is_whose = is_within(&words(&name.variant), &words(&theirs.variant));
+            let load = table.asked.connections.zip(draft.asked.connections);
+            load.is_none_or(|(a, b)| a == b) && n > 0 && (is_whose || n * 2 > both(draft))
         };
         let found = best.filter(is_like);
         let found = found.or_else(|| by_name(others(), table, &name.variant));
@@ -121,7 +123,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             claims.push(Claim {
                 file: table.source.file.clone(),
                 line: table.source.first_line,
-                text: table.source.text.clone(),
+                text: table.source.text.lines().next().unwrap_or_default().to_owned(),
                 says: Says::Value(told),
             });
         }
@@ -145,28 +147,55 @@ pub fn is_same(told: f64, step: f64, output: f64) -> bool {
     (told - output).abs() <= step + output.abs() * 1e-9
 }
 
-/// The one output whose variant has all words of the row's, or whose words the row's has, and whose
-/// numbers are of the same size.
+/// Whether one name has all words of the other.
+fn is_within(a: &[String], b: &[String]) -> bool {
+    let within =
+        |a: &[String], b: &[String]| !a.is_empty() && a.iter().all(|word| b.contains(word));
+    within(a, b) || within(b, a)
+}
+
+/// The one output of the same section and name of which the row's numbers are copies with a slip.
 fn by_name<'a>(
     others: impl Iterator<Item = &'a (Draft, names::Name)>,
     table: &Draft,
     variant: &str,
 ) -> Option<&'a (Draft, names::Name)> {
     let own = words(variant);
-    let is_near = |draft: &Draft| {
-        let ratios =
-            table.values.iter().filter_map(|(key, value)| Some(value / draft.values.get(key)?));
-        let ratios: Vec<f64> = ratios.collect();
-        !ratios.is_empty() && ratios.iter().all(|ratio| (0.3..=3.3).contains(ratio))
+    let is_copy = |draft: &Draft| {
+        let mut any = false;
+        let all = table.values.iter().all(|(key, told)| match draft.values.get(key) {
+            None => true,
+            Some(output) => {
+                any = true;
+                let step = table.steps.get(key).copied().unwrap_or(0.0);
+                is_same(*told, step, *output) || is_slip(*told, step, *output)
+            }
+        });
+        all && any
     };
     let mut found = others.filter(|(draft, name)| {
-        let theirs = words(&name.variant);
-        let within =
-            |a: &[String], b: &[String]| !a.is_empty() && a.iter().all(|word| b.contains(word));
         let is_section = draft.headings.starts_with(&table.headings);
-        (within(&own, &theirs) || within(&theirs, &own)) && is_near(draft) && is_section
+        is_within(&own, &words(&name.variant)) && is_section && is_copy(draft)
     });
     found.next().filter(|_| found.next().is_none())
+}
+
+/// One digit is another, or two neighbours have changed places.
+fn is_slip(told: f64, step: f64, output: f64) -> bool {
+    if step <= 0.0 {
+        return false;
+    }
+    let digits = |value: f64| format!("{:.0}", value / step).into_bytes();
+    let (a, b) = (digits(told), digits(output));
+    if a.len() != b.len() || a.len() < 3 {
+        return false;
+    }
+    let off: Vec<usize> = (0..a.len()).filter(|at| a[*at] != b[*at]).collect();
+    match off.as_slice() {
+        [_] => true,
+        [one, two] => two - one == 1 && a[*one] == b[*two] && a[*two] == b[*one],
+        _ => false,
+    }
 }
 
 /// Files by their names without the last extension; by their paths where names alone are not

@@ -154,6 +154,10 @@ pub fn is_same_order(text: &str) -> bool {
 /// Whether a list says how often each was run.
 pub fn is_counted(text: &str) -> bool {
     let lower = text.to_lowercase();
+    let takes_turns = ["alternat", "in turn", "abwechselnd", "taking turns", "interleaved"];
+    if takes_turns.iter().any(|word| lower.contains(word)) {
+        return false;
+    }
     ["times", "runs each", "mal ", "fois", "veces", "回", "次"]
         .iter()
         .any(|word| lower.contains(word))
@@ -185,9 +189,13 @@ fn of_sentence(text: &str) -> Lead {
     let content = words.iter().filter(|word| word.kind == Kind::Content).count();
     let is_again = words.iter().any(|word| is_again(&word.lower));
     // "second run, directly after" repeats; "again inside the VM" does not.
-    let pairs = words.windows(2).any(|pair| is_another_run(&pair[0].lower, &pair[1].lower));
-    let repeats =
-        (pairs || words.iter().any(|word| is_repeated(&word.lower))) && !names_a_place(&words);
+    // "second run, directly after" repeats; "repeated after disabling mitigations" does not.
+    let first = self::words(clauses(text).first().copied().unwrap_or_default());
+    let is_empty = first.iter().all(|word| word.kind != Kind::Content);
+    let pairs = first.windows(2).any(|pair| is_another_run(&pair[0].lower, &pair[1].lower));
+    let cjk = words.iter().any(|word| CJK_REPEATED.iter().any(|p| word.lower.contains(p)));
+    let repeats = (is_empty && (pairs || first.iter().any(|word| is_repeated(&word.lower))) || cjk)
+        && !names_a_place(&words);
     if content == 0 || repeats {
         return if is_again || repeats { Lead::Again } else { Lead::Nothing };
     }
@@ -373,10 +381,10 @@ fn is_repeated(word: &str) -> bool {
     const WORDS: &str = "again repeat repeated rerun re-run nochmal nochmals erneut \
                          wiederholung encore nuevo novamente";
     WORDS.split(' ').any(|own| own == word)
-        || ["もう一回", "もう一度", "回目", "又跑了一遍", "再跑", "再测"]
-            .iter()
-            .any(|p| word.contains(p))
 }
+
+/// The same, in languages that are written without spaces.
+const CJK_REPEATED: [&str; 6] = ["もう一回", "もう一度", "回目", "又跑了一遍", "再跑", "再测"];
 
 #[cfg(test)]
 mod tests {

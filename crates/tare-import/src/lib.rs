@@ -5,14 +5,15 @@
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
 //! `formats/` has a file a tool, `text` finds outputs between prose, `context` keeps what stands
 //! above them, `lead` reads what prose says of them, `names` makes variants of all that, `command`
-//! and `prompt` read what was typed, `table` and `summary` what people made of outputs, [`claim`]
-//! what they say of it. [`audit`] has a mistake a function; [`compare`] says what the numbers say
-//! of each other, as far as they can.
+//! and `prompt` read what was typed, `table` and `summary` what people made of outputs, `claim`
+//! and `claim_text` what they say of them. [`audit`] has a mistake a function; [`compare`] says
+//! what the numbers say of each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
 pub mod audit;
 pub mod claim;
+mod claim_text;
 mod command;
 pub mod compare;
 mod context;

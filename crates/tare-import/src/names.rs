@@ -254,7 +254,12 @@ fn by_lists(
         // "three times main, then three times the branch"
         let turns = group.len() / list.len().max(1);
         let is_counted = drafts[group[0]].is_list_counted;
-        if group.len() % list.len() != 0 || (turns > 1 && !is_counted) {
+        let chunk = |nth: usize| &group[nth * turns..(nth + 1) * turns];
+        let url = |at: &usize| drafts[*at].asked.url.as_deref();
+        let is_one = |at: &[usize]| at.iter().all(|own| url(own) == url(&at[0]));
+        if group.len() % list.len() != 0
+            || (turns > 1 && !(is_counted && (0..list.len()).all(|nth| is_one(chunk(nth)))))
+        {
             continue;
         }
         for (nth, at) in group.iter().enumerate() {

@@ -26,6 +26,22 @@ fn without_groups(text: &str) -> Option<String> {
     groups.all(|group| group.len() == 3).then(|| text.replace(',', ""))
 }
 
+/// A number of prose, and what its last digit is worth: "45.2", "45,2", "4,536.86", "4.536,86". A comma
+/// before just three digits groups thousands.
+pub fn decimal(text: &str) -> Option<(f64, f64)> {
+    let commas = text.matches(',').count();
+    let is_grouped = |mark: char| text.split(mark).skip(1).all(|part| part.len() == 3);
+    let last = text.rfind(['.', ',']).map(|at| &text[at..=at]);
+    let text = match (last, commas) {
+        (Some(","), _) if text.contains('.') => text.replace('.', "").replace(',', "."),
+        (Some(","), 1) if !is_grouped(',') => text.replace(',', "."),
+        (Some(","), _) if !is_grouped(',') => return None,
+        _ => text.replace(',', ""),
+    };
+    let decimals = text.split_once('.').map_or(0, |(_, digits)| digits.len().min(12));
+    Some((plain(&text)?, 10f64.powi(-(decimals as i32))))
+}
+
 /// "11.66%", "-0.51 %", "+3 %": and what its last digit is worth.
 pub fn percent(text: &str) -> Option<(f64, f64)> {
     let (digits, _) = text.split_once('%')?;
@@ -168,5 +184,9 @@ mod tests {
         assert_eq!((seconds("1m30.5s"), seconds("1h0m0s")), (Some(90.5), Some(3600.0)));
         assert_eq!((seconds("1m30"), seconds("1m-30s"), seconds("m")), (None, None, None));
         assert_eq!((whole("4,879,138"), whole("-1")), (Some(4_879_138), None));
+        let value = |text: &str| decimal(text).map(|(value, _)| value);
+        assert_eq!((value("45,2"), value("4,536.86")), (Some(45.2), Some(4536.86)));
+        assert_eq!((value("4.536,86"), value("4,536")), (Some(4536.86), Some(4536.0)));
+        assert_eq!((value("4,5,6"), decimal("0.25").map(|d| d.1)), (None, Some(0.01)));
     }
 }

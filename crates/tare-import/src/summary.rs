@@ -4,7 +4,8 @@
 use tare_model::Metric;
 
 use crate::claim::Against;
-use crate::numbers::{self, plain, whole};
+use crate::lead;
+use crate::numbers::{self, whole};
 use crate::sample::{Draft, Tool};
 use crate::table::{Kind, KindOfUnit, meaning, unit};
 
@@ -75,7 +76,9 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
 fn name(line: &str) -> Option<&str> {
     let text = line.trim().trim_matches(['*', '#', '-', '=', ' ']);
     let name = text.strip_suffix(':')?.trim_matches(['*', ' ']);
-    ((1..=80).contains(&name.len()) && !name.contains(':')).then_some(name)
+    let is_short = (1..=80).contains(&name.len()) && !name.contains(':');
+    // "Results:" is nobody's.
+    (is_short && lead::is_name(name)).then_some(name)
 }
 
 /// A name that is underlined.
@@ -97,6 +100,8 @@ fn pair(line: &str) -> Option<(&str, &str)> {
 struct Value {
     kind: Kind,
     value: f64,
+    /// Of its last digit.
+    step: f64,
     spread: Option<f64>,
 }
 
@@ -109,11 +114,11 @@ fn value(line: &str) -> Option<Value> {
         Some((head, tail)) => (head, Some(tail)),
         None => (text, None),
     };
-    let (value, own) = number(head)?;
+    let (value, step, own) = number(head)?;
     let (spread, behind) = match tail {
         Some(tail) => {
             let tail = tail.split(['(', ',']).next().unwrap_or(tail);
-            let (spread, unit) = number(tail)?;
+            let (spread, _, unit) = number(tail)?;
             (Some(spread), unit)
         }
         None => (None, None),
@@ -125,25 +130,30 @@ fn value(line: &str) -> Option<Value> {
         (Kind::Of(Metric::LatencyMean) | Kind::Percentile(_), Some(KindOfUnit::Time(ns))) => ns,
         _ => return None,
     };
-    Some(Value { kind, value: value * factor, spread: spread.map(|spread| spread * factor) })
+    let spread = spread.map(|spread| spread * factor);
+    Some(Value { kind, value: value * factor, step: step * factor, spread })
 }
 
-/// "16.54ms", "4536.86", "4,536 req/s"; what else is behind it makes it no value.
-fn number(text: &str) -> Option<(f64, Option<KindOfUnit>)> {
+/// "16.54ms", "4536.86", "4,536 req/s": with what its last digit is worth, and its unit; what else
+/// is behind it makes it no value.
+fn number(text: &str) -> Option<(f64, f64, Option<KindOfUnit>)> {
     let text = text.trim().split(" (").next()?.trim();
-    let end =
-        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ','))).unwrap_or(text.len());
-    let value = plain(&text[..end].replace(',', ""))?;
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let (value, step) = numbers::decimal(&text[..end])?;
     let rest = text[end..].trim();
     if rest.is_empty() {
-        return Some((value, None));
+        return Some((value, step, None));
     }
-    unit(rest).map(|unit| (value, Some(unit)))
+    unit(rest).map(|unit| (value, step, Some(unit)))
 }
 
 fn enter(draft: &mut Draft, value: &Value) {
     match value.kind {
-        Kind::Of(metric) => draft.put(metric, value.value),
+        Kind::Of(metric) => {
+            draft.put(metric, value.value);
+            draft.steps.insert(metric.key().to_owned(), value.step);
+        }
         Kind::Percentile(percent) => draft.put_percentile(percent, value.value),
         _ => {}
     }
@@ -197,6 +207,8 @@ mod tests {
             &["delay: 5 ms"],
             &["timeout: 30s", "threads: 4"],
             &["Latency: see below"],
+            &["Parameters:", "- requests: 100000", "- rate: 500"],
+            &["Network:", "- delay: 5 ms"],
         ] {
             assert!(super::found(lines, 1).is_none(), "{lines:?}");
         }

@@ -10,7 +10,7 @@ use tare_model::Metric;
 use crate::claim::{Change, Claim, Says, fitted};
 use crate::numbers::whole;
 use crate::sample::{Draft, Tool};
-use cell::{Number, is_decimal_comma, numbers};
+use cell::{Number, is_decimal_comma, is_grouped_by_comma, numbers};
 use grid::Grid;
 use meaning::{Quantity, Unit};
 
@@ -23,6 +23,11 @@ pub struct Told {
     pub drafts: Vec<Draft>,
     pub claims: Vec<Claim>,
 }
+
+/// Rows that are kept of one result.
+const TEXT_MAX: usize = 2000;
+/// Of a name, in what a table says of differences.
+const NAME_MAX: usize = 60;
 
 /// A number with its place.
 struct Value {
@@ -46,13 +51,19 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
     let mut told = Told::default();
     for value in &values {
         let case = Some(value.case.clone()).filter(|case| !case.is_empty());
+        // A second value of the same is another row: a repetition, or a load not told apart.
         let is_of = |draft: &Draft| {
-            draft.own_name.as_ref() == Some(&value.variant) && draft.own_case == case
+            draft.own_name.as_ref() == Some(&value.variant)
+                && draft.own_case == case
+                && draft.asked.connections == value.connections
+                && !has(draft, value)
         };
-        let known = told.drafts.iter().position(is_of);
+        let known = told.drafts.iter().rposition(is_of);
         let at = known.unwrap_or_else(|| {
             let own_name = Some(value.variant.clone());
-            told.drafts.push(Draft { own_name, own_case: case, ..Draft::new(Tool::Table) });
+            let mut draft = Draft { own_name, own_case: case, ..Draft::new(Tool::Table) };
+            draft.asked.connections = value.connections;
+            told.drafts.push(draft);
             told.drafts.len() - 1
         });
         let draft = &mut told.drafts[at];
@@ -62,7 +73,7 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
         let source = &mut draft.source;
         source.first_line = if source.first_line == 0 { line } else { source.first_line.min(line) };
         source.last_line = source.last_line.max(line);
-        if !source.text.contains(&text) {
+        if source.text.len() < TEXT_MAX && !source.text.contains(&text) {
             let more = if source.text.is_empty() { "" } else { "\n" };
             source.text = format!("{}{more}{text}", source.text);
         }
@@ -76,8 +87,16 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
     told
 }
 
+/// Whether a draft has a value of that quantity.
+fn has(draft: &Draft, value: &Value) -> bool {
+    match value.quantity {
+        Quantity::Of(metric) => draft.values.contains_key(metric.key()),
+        Quantity::Percentile(percent) => draft.percentiles.iter().any(|p| p.percent == percent),
+        _ => false,
+    }
+}
+
 fn enter(draft: &mut Draft, value: &Value) {
-    draft.asked.connections = draft.asked.connections.or(value.connections);
     let before: Vec<String> = draft.values.keys().cloned().collect();
     match value.quantity {
         Quantity::Of(metric) => {
@@ -103,34 +122,44 @@ struct Table<'a> {
     heads: Vec<meaning::Meaning>,
     /// Of the words over the table.
     caption: meaning::Meaning,
-    decimal_comma: bool,
+    /// Of each column.
+    decimal_comma: Vec<bool>,
     /// Of each column, whether most of what is in it are numbers.
     numeric: Vec<bool>,
 }
 
 impl<'a> Table<'a> {
     fn of(grid: &'a Grid, above: &str) -> Self {
-        let cells = || grid.rows.iter().flat_map(|(_, row)| row.iter().map(String::as_str));
-        let decimal_comma = is_decimal_comma(cells());
         let columns = grid.head.len();
-        let numeric = (0..columns).map(|column| {
+        let cells =
+            |at: usize| grid.rows.iter().filter_map(move |(_, r)| r.get(at)).map(String::as_str);
+        // One column tells the country, but for columns that are plainly of another.
+        let is_any = (0..columns).any(|at| is_decimal_comma(cells(at)));
+        let decimal_comma: Vec<bool> =
+            (0..columns).map(|at| is_any && !is_grouped_by_comma(cells(at))).collect();
+        let is_numeric = |column: usize| {
             let own = grid.rows.iter().filter_map(|(_, row)| row.get(column));
             let filled: Vec<_> = own
-                .map(|cell| numbers(cell, decimal_comma))
+                .map(|cell| numbers(cell, decimal_comma[column]))
                 .filter(|n| n.as_ref().is_none_or(|n| !n.is_empty()))
                 .collect();
             let known = filled.iter().filter(|n| n.is_some()).count();
             known > 0 && known * 2 >= filled.len()
-        });
+        };
+        let numeric: Vec<bool> = (0..columns).map(is_numeric).collect();
         let corner = grid.head.first().map_or("", String::as_str);
         let caption = [corner].into_iter().chain(above.lines().rev()).map(meaning);
         let caption = caption.into_iter().find(|m| m.quantity.is_some_and(is_value));
         // "test (lps)": a unit alone will do in the corner.
         let caption = caption.unwrap_or_else(|| meaning(corner));
-        // "all ms", said over the table, of latencies without a unit of their own.
-        let words = above.lines().rev().flat_map(|line| line.split([' ', ',', '.', '(', ')', ':']));
+        // "all ms", "in ms", said over the table, of latencies without a unit of their own.
+        let words: Vec<&str> = above.split([' ', ',', '.', '(', ')', ':', '\n']).collect();
+        let leads = |word: &str| {
+            ["all", "in", "alle", "en", "单位"].contains(&word.to_lowercase().as_str())
+        };
         let is_short = |unit: &Unit| matches!(unit, Unit::Time(ns) if *ns < 1e9);
-        let said = words.take(60).filter_map(unit).find(is_short);
+        let said = words.windows(2).rev().take(60).filter(|two| leads(two[0]) && two[1] != "us");
+        let said = said.filter_map(|two| unit(two[1])).find(is_short);
         let with_unit = |head: meaning::Meaning| match (head.quantity, head.unit) {
             (Some(Quantity::Percentile(_) | Quantity::Of(Metric::LatencyMean)), None) => {
                 meaning::Meaning { unit: said, ..head }
@@ -138,7 +167,7 @@ impl<'a> Table<'a> {
             _ => head,
         };
         let heads = grid.head.iter().map(|head| with_unit(meaning(head)));
-        Self { grid, heads: heads.collect(), caption, decimal_comma, numeric: numeric.collect() }
+        Self { grid, heads: heads.collect(), caption, decimal_comma, numeric }
     }
 
     /// Columns whose heads say what their numbers are; none where those are counts of errors only.
@@ -153,7 +182,7 @@ impl<'a> Table<'a> {
 
     fn cells(&self, row: usize, column: usize) -> Vec<Number> {
         let cell = self.grid.rows[row].1.get(column).map_or("", String::as_str);
-        numbers(cell, self.decimal_comma).unwrap_or_default()
+        numbers(cell, self.decimal_comma.get(column).copied().unwrap_or(false)).unwrap_or_default()
     }
 
     /// A row's words; an empty cell means the one above.
@@ -220,15 +249,35 @@ impl<'a> Table<'a> {
 
     /// A variant a column.
     fn by_columns(&self) -> Vec<Value> {
-        let is_own =
-            |at: &usize| *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_none();
+        // A number names no variant.
+        let is_own = |at: &usize| {
+            let is_name = numbers(&self.grid.head[*at], false).is_none();
+            *at > 0 && self.numeric[*at] && self.heads[*at].quantity.is_none() && is_name
+        };
         let Some(first) = (0..self.heads.len()).find(is_own) else { return Vec::new() };
         let columns: Vec<usize> = (first..self.heads.len()).filter(is_own).collect();
         let mut found = Vec::new();
+        // Where some rows say what they are of, the words above are of none.
+        let names_metrics = (0..self.grid.rows.len())
+            .any(|row| meaning(&self.label(row, 0)).quantity.is_some_and(is_value));
         for row in 0..self.grid.rows.len() {
             let labels: Vec<String> = (0..first).map(|at| self.label(row, at)).collect();
-            let said = labels.iter().map(|label| meaning(label));
-            let said = said.into_iter().find(|m| m.quantity.is_some_and(is_value));
+            let of_labels: Vec<meaning::Meaning> =
+                labels.iter().map(|label| meaning(label)).collect();
+            let is_other = |m: &meaning::Meaning| {
+                matches!(m.quantity, Some(Quantity::Other | Quantity::Change))
+            };
+            // "CPU", under a heading on throughput, is none.
+            if of_labels.iter().any(is_other) {
+                continue;
+            }
+            let is_told = |m: &meaning::Meaning| {
+                m.quantity.is_some_and(|q| is_value(q) || q == Quantity::Errors)
+            };
+            let said = of_labels.into_iter().find(is_told);
+            if said.is_none() && names_metrics {
+                continue;
+            }
             let case: Vec<String> = match &said {
                 Some(said) => {
                     let others = labels.iter().filter(|label| meaning(label).quantity.is_none());
@@ -287,7 +336,8 @@ impl<'a> Table<'a> {
                         Some((n.value, n.step))
                     }
                     true => None,
-                    false => n.percent,
+                    false if n.label.is_empty() => n.percent,
+                    false => None,
                 };
                 self.cells(row, column).iter().find_map(of)
             };
@@ -300,6 +350,10 @@ impl<'a> Table<'a> {
                 .collect();
             let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
             let fitted = fitted(&all);
+            // In parentheses anything may stand: deviations, shares.
+            if !is_change && !fitted.iter().flatten().any(Change::holds) {
+                continue;
+            }
             claims.extend(told.iter().zip(fitted).filter_map(|((row, _), change)| {
                 let (at, cells) = &self.grid.rows[*row];
                 let (line, text) = ((first + at) as u32, cells.join(" | "));
@@ -365,8 +419,8 @@ fn candidates(values: &[Value], row: usize, to: Option<usize>) -> Vec<(String, C
     let change = |from: &Value, to: &Value| Change {
         from: from.value,
         to: to.value,
-        slack: (from.step + to.step) / from.value.min(to.value).max(f64::MIN_POSITIVE) * 100.0,
-        names: [from.variant.clone(), to.variant.clone()],
+        slack: Change::slack((from.value, from.step), (to.value, to.step)),
+        names: [from, to].map(|value| value.variant.chars().take(NAME_MAX).collect()),
         ..Change::default()
     };
     for from in values {

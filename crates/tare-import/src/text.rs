@@ -1,11 +1,11 @@
 //! Outputs between prose: where each begins and ends, under which headings, after which command.
 
-use crate::claim::{self, Claim};
+use crate::claim::Claim;
 use crate::command::Command;
 use crate::context::{Context, html_heading, label};
 use crate::sample::{Draft, Found, Unread};
 use crate::source::{JSON_MAX, Trouble, too_long};
-use crate::{formats, html, summary, table};
+use crate::{claim_text, formats, html, summary, table};
 
 /// Some lines of a file; numbers are the file's.
 #[derive(Clone, Copy)]
@@ -51,6 +51,10 @@ pub fn read(text: &str, file: &str) -> Found {
         let why = format!("{OUTPUTS_MAX} outputs by this line; what follows was not read");
         let line = (at + 1) as u32;
         reader.found.unread.push(Unread { file: file.to_owned(), line, why });
+    }
+    if reader.tries >= TRIES_MAX && !reader.found.drafts.is_empty() {
+        let why = format!("tables and summaries were looked for in {TRIES_MAX} lines only");
+        reader.found.unread.push(Unread { file: file.to_owned(), line: 1, why });
     }
     reader.found
 }
@@ -113,7 +117,7 @@ impl Reader<'_> {
             return length;
         }
         if !in_fence && may_be_told {
-            self.claims(claim::of_line(lines[at], at + 1));
+            self.claims(claim_text::of_line(lines[at], at + 1));
         }
         self.context.see(lines, at, in_fence)
     }
@@ -166,12 +170,14 @@ impl Reader<'_> {
 
     fn table(&mut self, lines: &[&str], at: usize) -> Option<usize> {
         let grid = table::found(&lines[at..])?;
+        self.tries += grid.length;
         let told = table::read(&grid, at + 1, &self.context.words());
         if told.drafts.is_empty() {
             return None;
         }
+        let room = OUTPUTS_MAX.saturating_sub(self.found.drafts.len());
         let title = self.context.title();
-        for draft in told.drafts {
+        for draft in told.drafts.into_iter().take(room) {
             let mut draft = self.context.complete(draft, self.file, at, &[]);
             draft.lead = title.clone();
             self.found.drafts.push(draft);

@@ -210,7 +210,7 @@ fn means_deviations_and_counts_make_intervals() {
     );
     assert!(of(&found, "single-run").is_empty());
     one(&found, "sums-only", "of 20 runs only means and standard deviations were kept");
-    one(&found, "wrong-change", "it says 31.33 % where 'no_module' and 'lua' give -13.3 %");
+    one(&found, "wrong-change", "states 31.33 % where 'no_module' and 'lua' give -13.3 %");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn printed_summaries_are_results() {
     assert_eq!(found.variants(), ["Nginx without module", "Nginx with WebAssembly"]);
     let compared = compare(&found, &audit(&found));
     assert!(compared[0].interval.is_some() && compared[0].repetitions == [20, 20], "{compared:?}");
-    one(&found, "other-base", "it says 12.5 %, which is of the second");
+    one(&found, "other-base", "states 12.5 %, which is relative to the second");
 }
 
 #[test]
@@ -254,8 +254,11 @@ fn a_table_is_compared_with_the_outputs_below_it() {
     );
     let found = import(&text);
     assert_eq!(places(&found), ["host||8", "VM||18"], "the table's own values are not results");
-    let finding =
-        one(&found, "disagrees", "the table says 8100 where the output at x.md:18-24 says 8010");
+    let finding = one(
+        &found,
+        "disagrees",
+        "the table says 8100 (throughput) where the output at x.md:18-24 says 8010",
+    );
     assert_eq!(finding.place.as_deref(), Some("x.md:4"));
 }
 
@@ -268,8 +271,8 @@ fn percentages_are_computed_again() {
         )
     };
     assert!(of(&import(&text("47.1")), "wrong-change").is_empty());
-    one(&import(&text("74.1")), "wrong-change", "it says 74.1 % where the two values give -47.1 %");
-    one(&import(&text("89.1")), "other-base", "of the first it is -47.1 %");
+    one(&import(&text("74.1")), "wrong-change", "states 74.1 % where the two values give -47.1 %");
+    one(&import(&text("89.1")), "other-base", "relative to the first it is -47.1 %");
     let chosen = text("47.1") + "\nWe report the median of the last three of ten runs.\n";
     one(&import(&chosen), "selected", "the median of the last three of ten runs");
 }

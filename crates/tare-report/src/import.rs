@@ -184,13 +184,15 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
         let chance = compared.interval.map_or(String::new(), |interval| {
             let all = match interval.p_corrected > interval.p {
                 true => format!(
-                    " (in {}, somewhere among this many comparisons)",
+                    " (with this many comparisons, at least one would in {})",
                     of_100(interval.p_corrected)
                 ),
                 false => String::new(),
             };
             let own = of_100(interval.p);
-            format!("; by chance alone, equal servers differ as much in {own} such studies{all}")
+            format!(
+                "; two equal servers would differ by this much by chance in {own} such studies{all}"
+            )
         });
         let end = match (compared.verdict, &compared.why) {
             (None, Some(why)) => format!("; no verdict: {why}"),

@@ -43,17 +43,18 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     };
     if change.is_of_second() {
         let text = format!(
-            "it says {} %, which is of the second of {whose}; of the first it is {:.1} %: {}",
+            "states {} %, which is relative to the second of {whose}; relative to the first it is \
+             {:.1} %: {}",
             change.percent,
             change.of_first(),
             quoted(claim)
         );
-        let means = "a change in percent is of the value that it starts from: of the other one the \
-                     same change looks larger or smaller";
+        let means = "a change in percent is relative to the value that it starts from: relative to \
+                     the other one, the same change looks larger or smaller";
         return Some(Finding::new("other-base", Severity::Warn, text, means));
     }
     let text = format!(
-        "it says {} % where {whose} give {:.1} %: {}",
+        "states {} % where {whose} give {:.1} %: {}",
         change.percent,
         change.of_first(),
         quoted(claim)
@@ -72,13 +73,15 @@ fn disagrees(told: &Told) -> Option<Finding> {
     if near || is_close || is_same(told.value, told.step, told.output) {
         return None;
     }
+    let what = told.metric.split("_per_s").next().unwrap_or_default();
     let text = format!(
-        "the table says {} where the output at {} says {}",
+        "the table says {} ({}) where the output at {} says {}",
         shown(&told.metric, told.value),
+        what.replace("_ns", "").replace('_', " "),
         told.place,
         shown(&told.metric, told.output)
     );
-    let means = "one of the two was mistyped, or is of another run: the output counts here";
+    let means = "one of the two was mistyped, or is of another run: the output's value is used";
     let finding = Finding::new("disagrees", Severity::Warn, text, means);
     Some(Finding { variant: Some(told.variant.clone()), ..finding })
 }
@@ -86,11 +89,16 @@ fn disagrees(told: &Told) -> Option<Finding> {
 /// A value with its unit.
 fn shown(metric: &str, value: f64) -> String {
     match metric {
-        key if key.starts_with("latency_ns") && value >= 1e6 => format!("{} ms", value / 1e6),
-        key if key.starts_with("latency_ns") => format!("{} µs", value / 1e3),
-        key if key.starts_with("bandwidth") => format!("{} MB/s", value / 1e6),
-        _ => format!("{value}"),
+        key if key.starts_with("latency_ns") && value >= 1e6 => rounded(value / 1e6) + " ms",
+        key if key.starts_with("latency_ns") => rounded(value / 1e3) + " µs",
+        key if key.starts_with("bandwidth") => rounded(value / 1e6) + " MB/s",
+        _ => rounded(value),
     }
+}
+
+/// Without the digits that units leave behind.
+fn rounded(value: f64) -> String {
+    format!("{}", (value * 1e4).round() / 1e4)
 }
 
 fn selected(claim: &Claim) -> Finding {
@@ -108,7 +116,8 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
     }
     let of = |(file, samples): (&str, Vec<&Sample>)| {
         let mut names: Vec<&str> = samples.iter().map(|sample| sample.variant.as_str()).collect();
-        names.dedup();
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
         let mut headings: Vec<&String> = samples.iter().filter_map(|s| s.headings.last()).collect();
         headings.dedup();
         let heading = if let [one] = headings.as_slice() { one.as_str() } else { "" };
@@ -140,9 +149,9 @@ pub fn without_a_sample(import: &Import) -> Vec<Finding> {
         true => "of a table",
         false => "of a printed summary",
     };
-    let text = format!("values {what}: the outputs that they are from are not in the document");
-    let means = "of how many runs they are, how long, with which errors and replies of which size, \
-                 nobody can check";
+    let text = format!("values {what} match no output in the document");
+    let means = "the number of runs behind them, their length, errors and reply sizes cannot be \
+                 checked";
     let finding = Finding::new("no-sample", Severity::Warn, text, means);
     vec![Finding { place: Some(first.place()), ..finding }]
 }

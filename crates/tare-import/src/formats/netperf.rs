@@ -29,11 +29,12 @@ pub const FORMAT: TextFormat = TextFormat {
 
 /// "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to h () port 0": the
 /// test, and its other side.
-fn test(line: &str) -> Option<(&str, &str)> {
+fn test(line: &str) -> Option<(String, &str)> {
     let line = line.trim();
     let line = line.strip_prefix("MIGRATED ").unwrap_or(line);
     let (name, rest) = line.split_once(" TEST from ")?;
     let to = rest.split_once(" to ").and_then(|(_, to)| to.split(' ').next()).unwrap_or("");
+    let name = name.to_uppercase();
     let is_test = name.starts_with("TCP ") || name.starts_with("UDP ");
     is_test.then_some((name, to))
 }
@@ -53,17 +54,24 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         let why = format!("netperf's {name} begins here and has no row of numbers");
         return Err(Trouble::at(block.first, why));
     };
-    let is_exchange = name.contains("REQUEST/RESPONSE") || name.ends_with("CRR");
-    // The last two are the seconds and the rate; exchanges a second, or millions of bits.
-    if let [.., seconds, rate] = row.as_slice() {
-        draft.seen.seconds = Some(*seconds);
-        match is_exchange {
-            true => draft.put(Metric::Throughput, *rate),
-            false => draft.put(Metric::Bandwidth, rate * 1e6 / 8.0),
+    let has = |head: &str| block.lines.iter().any(|line| line.contains(head));
+    // Sizes, seconds, and the rate; with CPU or other units behind it the columns are others.
+    let (seconds, metric, value) = match row.as_slice() {
+        [_, _, _, _, seconds, rate] if name.ends_with("/RESPONSE") && has("per sec") => {
+            (*seconds, Metric::Throughput, *rate)
         }
-    }
-    draft.own_case =
-        Some(name.to_lowercase().replace(" request/response", "_rr").replace(' ', "_"));
+        [_, _, _, seconds, rate] if name.starts_with("TCP ") && has("10^6bits/s") => {
+            (*seconds, Metric::Bandwidth, rate * 1e6 / 8.0)
+        }
+        _ => {
+            let why = format!("netperf's {name} has columns that are not known here");
+            return Err(Trouble::at(block.first, why));
+        }
+    };
+    draft.seen.seconds = Some(seconds);
+    draft.put(metric, value);
+    let case = name.to_lowercase().replace("request/response", "rr").replace("connect/rr", "crr");
+    draft.own_case = Some(case.replace([' ', '/'], "_"));
     draft.asked.url = Some(to.to_owned()).filter(|to| !to.is_empty());
     Ok(draft)
 }
@@ -87,9 +95,12 @@ mod tests {
         assert_eq!(draft.values["throughput_per_s"], 21_437.52);
         assert_eq!(draft.own_case.as_deref(), Some("tcp_rr"));
         assert_eq!(draft.asked.url.as_deref(), Some("10.1.0.2"));
-        let stream =
-            ["TCP STREAM TEST from 0.0.0.0 to h", " 87380  16384  16384    10.00     9413.15   "];
+        let head =
+            ["TCP STREAM TEST from 0.0.0.0 to h", "bytes  bytes   bytes    secs.    10^6bits/sec"];
+        let stream = [head[0], head[1], " 87380  16384  16384    10.00     9413.15   "];
         let draft = read(&Block { first: 1, lines: &stream }).unwrap();
         assert_eq!(draft.values["bandwidth_bytes_per_s"], 9413.15e6 / 8.0);
+        let cpu = [head[0], head[1], " 87380 16384 16384 10.00 38910.63 23.33 23.33 0.4 0.4"];
+        assert!(read(&Block { first: 1, lines: &cpu }).is_err());
     }
 }

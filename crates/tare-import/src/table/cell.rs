@@ -50,6 +50,26 @@ pub fn is_decimal_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     )
 }
 
+/// Whether commas of these group thousands: "1,024", or stand before a point.
+pub fn is_grouped_by_comma<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
+    let (mut any, mut all) = (false, true);
+    for cell in cells {
+        for (at, _) in cell.match_indices(',') {
+            let rest = &cell[at + 1..];
+            let digits = rest.chars().take_while(char::is_ascii_digit).count();
+            if !cell[..at].ends_with(|c: char| c.is_ascii_digit()) {
+                continue;
+            }
+            any = true;
+            all &= digits == 3;
+            if digits == 3 && rest[3..].starts_with('.') {
+                return true;
+            }
+        }
+    }
+    any && all
+}
+
 fn number(part: &str, decimal_comma: bool) -> Option<Number> {
     let (label, rest) = match part.split_once(':') {
         Some((label, rest)) if label.len() <= 30 && label.contains(char::is_alphabetic) => {
@@ -78,7 +98,7 @@ fn number(part: &str, decimal_comma: bool) -> Option<Number> {
         },
     };
     let remark = part.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|p| p.0);
-    let percent = remark.and_then(numbers::percent);
+    let percent = remark.filter(|text| text.trim_end().ends_with('%')).and_then(numbers::percent);
     // A remark behind it.
     unit =
         unit.split(" (").next().unwrap_or(unit).trim_end_matches(['*', '†', '‡', '.', ',']).trim();

@@ -97,15 +97,15 @@ use Quantity::{Change, Errors, Index, Of, Other, Percentile};
 const WORDS: [(Quantity, &str); 17] = [
     (
         Change,
-        "overhead improvement diff difference delta Δ change reduction gain loss speedup speed-up \
-         degradation slowdown vs relative ratio verbesserung mehraufwand unterschied abweichung \
+        "overhead improvement diff difference delta Δ change reduction gain speedup speed-up \
+         degradation slowdown vs verbesserung mehraufwand unterschied abweichung \
          differenz 提升 开销 差异 下降 损耗 变化 変化 surcoût écart diferencia mejora perda ganho \
          diferença melhoria",
     ),
     (
         Other,
         "stdev stddev sd std σ deviation max min maximum minimum cpu memory mem rss duration time(s) \
-         runs iterations n",
+         runs iterations n loss ratio relative share delay",
     ),
     (Percentile(99.99), "p99.99 p9999 99.99%"),
     (Percentile(99.9), "p99.9 p999 99.9%"),
@@ -124,7 +124,7 @@ const WORDS: [(Quantity, &str); 17] = [
     (
         Of(Metric::LatencyMean),
         "latency latencies lat tcp_lat udp_lat latenz antwortzeit 延迟 时延 レイテンシ 遅延 latence \
-         latencia latência rtt delay 响应时间 応答時間",
+         latencia latência rtt 响应时间 応答時間",
     ),
     (
         Of(Metric::Throughput),
@@ -133,7 +133,7 @@ const WORDS: [(Quantity, &str); 17] = [
          peticiones/s requisições/s rendimiento vazão lps r/s",
     ),
     (Of(Metric::LatencyMean), "mean avg average response 平均 moyenne media média mittel"),
-    (Of(Metric::Throughput), "rate durchläufe"),
+    (Of(Metric::Throughput), "durchläufe"),
     (Other, "size bytes"),
 ];
 
@@ -161,7 +161,14 @@ pub fn meaning(text: &str) -> Meaning {
     }
     let lower = rest.to_lowercase();
     let known = WORDS.iter().find_map(|(quantity, words)| {
-        words.split(' ').find_map(|word| at_word(&lower, word)).map(|at| (*quantity, at))
+        words.split(' ').find(|word| at_word(&lower, word).is_some()).map(|word| (*quantity, word))
+    });
+    // "Requests" alone are a count, and no rate.
+    let known = known.map(|(quantity, word)| match quantity {
+        Of(Metric::Throughput) if !is_rate(word) && !is_per_second(&text.to_lowercase()) => {
+            (Other, word)
+        }
+        _ => (quantity, word),
     });
     // "requests/s" and "req/s (k)" bear their unit themselves.
     let found = found.or_else(|| unit(text.trim()));
@@ -180,6 +187,18 @@ pub fn meaning(text: &str) -> Meaning {
     let rest = words.join(" ");
     let rest = lead::name(&rest).unwrap_or(rest);
     Meaning { quantity: Some(quantity), unit: found, rest }
+}
+
+/// Whether a word for throughput is of a time by itself.
+fn is_rate(word: &str) -> bool {
+    const COUNTS: [&str; 7] =
+        ["requests", "reqs", "request", "anfragen", "durchläufe", "peticiones", "requêtes"];
+    !COUNTS.contains(&word)
+}
+
+fn is_per_second(text: &str) -> bool {
+    const WORDS: [&str; 8] = ["/s", "/ s", "per s", "pro s", "par s", "por s", "每秒", "毎秒"];
+    WORDS.iter().any(|word| text.contains(word))
 }
 
 /// "requests / s" is one word, whose end is no unit of time.
@@ -218,6 +237,8 @@ mod tests {
         let rps = Some(Of(Metric::Throughput));
         let mean = Some(Of(Metric::LatencyMean));
         assert_eq!(of("Requests/sec").0, rps);
+        assert_eq!(of("Requests per second").0, rps);
+        assert_eq!((of("Requests").0, of("packet loss (%)").0), (Some(Other), Some(Other)));
         assert_eq!(of("QPS"), (rps, Some(Unit::Count(1.0)), none()));
         assert_eq!(of("k req/s").1, Some(Unit::Count(1e3)));
         assert_eq!(of("Latency avg (ms)"), (mean, Some(Unit::Time(1e6)), none()));

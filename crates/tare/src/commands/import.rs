@@ -22,7 +22,7 @@ use crate::run::places::store_path;
 /// UnixBench, as files or pasted into Markdown or any text (headings, labels, prose and command
 /// lines around them name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx
 /// benchmark; CSV of k6; tables (Markdown, HTML, tabs) and printed summaries of results. Each is
-/// audited, and what the text says of differences is computed again; where runs were repeated,
+/// audited, and differences stated in the text are recomputed; where runs were repeated,
 /// differences get intervals.
 ///
 /// Example: tare import study.md --dry-run
@@ -98,6 +98,13 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
         args.names.iter().cloned().partition(|name| of_line(name, &args.files).is_some());
     let lines: Vec<(String, u32, String)> =
         lines.iter().filter_map(|name| of_line(name, &args.files)).collect();
+    if let Some(name) = names.iter().find(|name| looks_like_a_line(name)) {
+        return Err(Failure::flag(
+            "--as",
+            name,
+            "FILE:LINE=NAME is of one of the files that are read",
+        ));
+    }
     let given = match (names.as_slice(), args.files.len()) {
         ([], n) => vec![None; n],
         ([one], n) => vec![Some(one.clone()); n],
@@ -138,13 +145,22 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
     Ok(import)
 }
 
-/// `FILE:LINE=NAME`, where it is of one of these files.
+/// `FILE:LINE=NAME`, where it is of one of these files; as the file was given, or as it is shown.
 fn of_line(name: &str, files: &[PathBuf]) -> Option<(String, u32, String)> {
     files.iter().find_map(|file| {
-        let file = printable(&file.display().to_string());
-        let (line, name) = name.strip_prefix(&file)?.strip_prefix(':')?.split_once('=')?;
-        Some((file, line.parse().ok()?, name.trim().to_owned()))
+        let given = printable(&file.display().to_string());
+        let shown = if given == "-" { "stdin".to_owned() } else { given.clone() };
+        let rest = name.strip_prefix(&given).or(name.strip_prefix(&shown))?;
+        let (line, name) = rest.strip_prefix(':')?.split_once('=')?;
+        Some((shown, line.parse().ok()?, name.trim().to_owned()))
     })
+}
+
+/// A name of that form whose file is none of these was mistyped.
+fn looks_like_a_line(name: &str) -> bool {
+    let before = name.split_once('=').map(|(before, _)| before);
+    let line = before.and_then(|before| before.rsplit_once(':')).map(|(_, line)| line);
+    line.is_some_and(|line| !line.is_empty() && line.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// The names of a file's outputs by their lines.
@@ -160,6 +176,12 @@ fn at_lines(
             let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
             let allowed =
                 format!("a name, and a line where an output begins: {}", lines.join(", "));
+            return Err(Failure::flag("--as", &format!("{file}:{line}={name}"), allowed));
+        }
+        let own = found.drafts.iter().filter(|draft| draft.source.first_line == *line);
+        let names: BTreeSet<Option<&String>> = own.map(|draft| draft.own_name.as_ref()).collect();
+        if names.len() > 1 {
+            let allowed = "an output of one variant: at this line stands a table of several";
             return Err(Failure::flag("--as", &format!("{file}:{line}={name}"), allowed));
         }
         named.insert(*line, name.clone());

@@ -1,0 +1,385 @@
+//! What prose says of differences and of runs: "p99 went from 312 to 165 ms, 47.1 % better".
+//!
+//! An accusation that is wrong costs more than one that is missed: only where two values are joined
+//! by words of a change are they taken for the ones that a percentage is of.
+
+use crate::claim::{Change, Claim, Says};
+use crate::numbers;
+use crate::table::{Kind, KindOfUnit, meaning, unit};
+
+/// What a line of prose says.
+pub fn of_line(text: &str, line: usize) -> Vec<Claim> {
+    const LONGEST: usize = 1000;
+    let mut found = Vec::new();
+    if text.len() > LONGEST {
+        return found;
+    }
+    let claim = |says: Says| Claim {
+        file: String::new(),
+        line: line as u32,
+        text: text.trim().to_owned(),
+        says,
+    };
+    if is_selected(text) {
+        found.push(claim(Says::Selected));
+    }
+    if text.contains('%') && (is_change(text) || meaning(text).quantity == Some(Kind::Change)) {
+        found.extend(changes(text).into_iter().map(|change| claim(Says::Change(change))));
+    }
+    found
+}
+
+/// Words of differences that no head of a table has.
+fn is_change(text: &str) -> bool {
+    const WORDS: [&str; 17] = [
+        "slower",
+        "faster",
+        "improved",
+        "improves",
+        "reduced",
+        "reduces",
+        "increased",
+        "decreased",
+        "dropped",
+        "drops",
+        "a loss of",
+        "langsamer",
+        "schneller",
+        "besser",
+        "schlechter",
+        "higher",
+        "lower",
+    ];
+    let lower = text.to_lowercase();
+    WORDS.iter().any(|word| lower.contains(word))
+}
+
+/// A number of prose: what it is of, and in which unit of tare's.
+struct Said {
+    /// Where it begins in the text, and where it ends.
+    place: (usize, usize),
+    value: f64,
+    step: f64,
+    unit: Option<KindOfUnit>,
+}
+
+/// How two values are joined.
+#[derive(Clone, Copy, PartialEq)]
+enum Joined {
+    /// "from 312 to 165", "312 → 165".
+    FromTo,
+    /// "to 165 ms from 312".
+    ToFrom,
+    /// "312 and 165", "61.8k vs. 53.3k".
+    Either,
+}
+
+/// Two values of one unit that are joined, and the one percentage behind or before them.
+fn changes(text: &str) -> Vec<Change> {
+    let said = said(text);
+    let percents: Vec<&Said> = said.iter().filter(|one| is_of_a_change(text, one)).collect();
+    let pairs = said.windows(2).filter_map(|pair| {
+        let [from, to] = pair else { return None };
+        let joined = joined(text, from, to)?;
+        // "312 → 165 ms": the unit is both's.
+        let unit = from.unit.or(to.unit);
+        let from = Said { unit, place: from.place, ..*from };
+        is_pair(&from, to).then_some((from, to, joined))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    // Of several of either nobody knows which belong together.
+    match (percents.as_slice(), pairs.as_slice()) {
+        ([percent], [(from, to, joined)]) => vec![change(percent, from, to, *joined)],
+        _ => Vec::new(),
+    }
+}
+
+/// A percentage that is not a load, a share, a level or a percentile.
+fn is_of_a_change(text: &str, said: &Said) -> bool {
+    const OTHERS: [&str; 18] = [
+        "cpu",
+        "load",
+        "loss",
+        "packet",
+        "latency",
+        "ci",
+        "confidence",
+        "percentile",
+        "util",
+        "idle",
+        "busy",
+        "hit",
+        "success",
+        "error",
+        "of ",
+        "quantil",
+        "perzentil",
+        "availab",
+    ];
+    if said.unit != Some(KindOfUnit::Percent) {
+        return false;
+    }
+    let behind = text[said.place.1..].trim_start().trim_start_matches('%').trim_start();
+    let behind = behind.to_lowercase();
+    !OTHERS.iter().any(|word| behind.starts_with(word))
+}
+
+fn joined(text: &str, from: &Said, to: &Said) -> Option<Joined> {
+    const LONGEST: usize = 48;
+    let between = text.get(from.place.1..to.place.0)?.to_lowercase();
+    if between.chars().count() > LONGEST || between.contains(['±', '(', ')', ';']) {
+        return None;
+    }
+    let words: Vec<&str> = between
+        .split(|c: char| !(c.is_alphanumeric() || "→>-–=/".contains(c)))
+        .filter(|word| !word.is_empty() && unit(word).is_none())
+        .collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let before = text[..from.place.0].to_lowercase();
+    let last = before.split_whitespace().next_back().unwrap_or("");
+    if has(&["from", "von", "de", "desde"]) && ["to", "auf", "à", "a"].contains(&last) {
+        Some(Joined::ToFrom)
+    } else if has(&["→", "->", "=>", "-->", "to", "auf", "à", "nach", "vers", "até"]) {
+        Some(Joined::FromTo)
+    } else if has(&["vs", "versus", "against", "than", "gegen", "statt", "instead", "contre"])
+        || matches!(words.as_slice(), ["and" | "und" | "et" | "y"])
+    {
+        Some(Joined::Either)
+    } else {
+        None
+    }
+}
+
+fn is_pair(a: &Said, b: &Said) -> bool {
+    use KindOfUnit::{Bytes, Count, Time};
+    let alike = matches!(
+        (a.unit, b.unit),
+        (Some(Time(_)), Some(Time(_)))
+            | (Some(Bytes(_)), Some(Bytes(_)))
+            | (Some(Count(_)), Some(Count(_)))
+    );
+    alike && a.value > 0.0 && b.value > 0.0
+}
+
+fn change(percent: &Said, from: &Said, to: &Said, joined: Joined) -> Change {
+    let (from, to) = if joined == Joined::ToFrom { (to, from) } else { (from, to) };
+    let factor = |unit: Option<KindOfUnit>| match unit {
+        Some(KindOfUnit::Time(f) | KindOfUnit::Bytes(f) | KindOfUnit::Count(f)) => f,
+        _ => 1.0,
+    };
+    let with_step = |said: &Said| {
+        let factor = factor(said.unit);
+        (said.value * factor, said.step * factor)
+    };
+    let (from, to) = (with_step(from), with_step(to));
+    Change {
+        percent: percent.value,
+        step: percent.step,
+        from: from.0,
+        to: to.0,
+        slack: Change::slack(from, to),
+        of_either: joined == Joined::Either,
+        names: [String::new(), String::new()],
+    }
+}
+
+fn said(text: &str) -> Vec<Said> {
+    const MOST: usize = 40;
+    let (mut found, mut passed) = (Vec::new(), 0);
+    while let Some(start) = text[passed..].find(|c: char| c.is_ascii_digit()) {
+        let start = passed + start;
+        if found.len() == MOST {
+            break;
+        }
+        // "p99", "HTTP/1.1", "v2", "10.0.0.1", "2024-03-22" are names; what is behind ± is no value.
+        let before = text[..start].trim_end_matches(['-', '+', '−']);
+        let is_name = before
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | ':' | '.'));
+        let is_spread = before.trim_end().ends_with('±') || before.trim_end().ends_with("+/");
+        let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+        let end = text[start..].find(|c| !is_part(c)).map_or(text.len(), |n| start + n);
+        let digits = text[start..end].trim_end_matches(['.', ',']);
+        let word: String = text[end..]
+            .trim_start()
+            .chars()
+            .take_while(|c| !c.is_whitespace() && !matches!(c, ',' | ';' | ')' | '(' | '→'))
+            .take(16)
+            .collect();
+        let own = unit(word.trim_end_matches(['.', ':']));
+        // "100 connections" are no value; "312 → 165 ms" and "from 312 to" are.
+        let follows = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let is_joined = follows.is_empty()
+            || ["to", "auf", "and", "und", "vs", "à", "against", "from"]
+                .contains(&follows.as_str());
+        let is_value = own.is_some() || is_joined;
+        if let Some((value, step)) = numbers::decimal(digits)
+            && is_value
+            && !(is_name || is_spread)
+        {
+            found.push(Said { place: (start, end), value, step, unit: own });
+        }
+        passed = end;
+    }
+    found
+}
+
+/// "the median of the last three of ten runs", "best of 5", "we dropped the slowest".
+fn is_selected(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let clauses = lower.split(['.', ';', '。', '；']);
+    let mut clauses = clauses;
+    clauses.any(|clause| counts_some(clause) || drops_some(clause))
+}
+
+/// "best of three", "of the last 3", "der letzten drei Läufe": a number follows.
+fn counts_some(clause: &str) -> bool {
+    const OF: [&str; 8] = [
+        "best of ",
+        "best of the ",
+        "fastest of ",
+        "bester von ",
+        "beste von ",
+        "meilleur de ",
+        "of the last ",
+        "der letzten ",
+    ];
+    const NUMBERS: [&str; 18] = [
+        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twenty", "zwei",
+        "drei", "vier", "fünf", "zehn", "deux", "trois", "cinq",
+    ];
+    const RUNS: [&str; 8] =
+        ["run", "iteration", "of ", "repetition", "lauf", "läufe", "essai", "everywhere"];
+    let is_number = |word: &str| {
+        NUMBERS.contains(&word) || word.chars().all(|c| c.is_ascii_digit()) && !word.is_empty()
+    };
+    let counted = OF.iter().any(|start| {
+        clause.match_indices(start).any(|(at, _)| {
+            let rest = &clause[at + start.len()..];
+            let word = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
+            let behind = rest[word.len()..].trim_start();
+            let is_of_runs = behind.is_empty()
+                || behind.starts_with(|c: char| !c.is_alphabetic())
+                || RUNS.iter().any(|run| behind.starts_with(run));
+            is_number(word) && is_of_runs
+        })
+    });
+    counted
+        || ["后三次", "最后三次", "最好的一次", "去掉最高"]
+            .iter()
+            .any(|phrase| clause.contains(phrase))
+}
+
+/// "dropped the slowest two runs"; nothing that was not dropped, and nothing else than runs.
+fn drops_some(clause: &str) -> bool {
+    const DROPPED: [&str; 12] = [
+        "dropped",
+        "discarded",
+        "threw away",
+        "thrown away",
+        "excluded",
+        "removed",
+        "left out",
+        "omitted",
+        "verworfen",
+        "weggelassen",
+        "écarté",
+        "descartad",
+    ];
+    const WHICH: [&str; 10] = [
+        "slowest",
+        "fastest",
+        "worst",
+        "best",
+        "first run",
+        "first two",
+        "outlier",
+        "highest",
+        "lowest",
+        "ausreißer",
+    ];
+    const NOT: [&str; 10] =
+        ["no", "not", "none", "never", "nothing", "kein", "keine", "nicht", "cache", "caches"];
+    let has = |words: &[&str]| words.iter().any(|word| clause.contains(word));
+    let is_denied = clause.split(|c: char| !c.is_alphanumeric()).any(|word| NOT.contains(&word));
+    has(&DROPPED) && has(&WHICH) && !is_denied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes_of(text: &str) -> Vec<Change> {
+        let says = of_line(text, 1).into_iter().filter_map(|claim| match claim.says {
+            Says::Change(change) => Some(change),
+            _ => None,
+        });
+        says.collect()
+    }
+
+    #[test]
+    fn differences_are_computed_again() {
+        for (text, holds) in [
+            ("p99 went from 312 to 165 ms, an improvement of 47.1 %.", true),
+            ("Improvement 47.1 % (312 ms → 165 ms)", true),
+            ("Improvement 74.1% (312 ms -> 165 ms)", false),
+            ("Overhead: 11.66 % (4536.86 → 4008.00 req/s)", true),
+            ("4,008.00 req/s against 4,536.86 req/s: 11.7 % slower", true),
+            ("host vs VM: 61.8k vs 53.3k req/s (14 % slower)", true),
+            ("p99 dropped to 165 ms from 312 ms, an improvement of 47.1 %", true),
+            ("Die Latenz sinkt von 45,2 ms auf 38,1 ms, 15,7 % besser", true),
+            ("p99 increased from 0.2 ms to 1.4 ms (+800 %)", true),
+            ("53.3k req/s against 61.8k req/s is a loss of 14 %", true),
+        ] {
+            let found = changes_of(text);
+            let [change] = found.as_slice() else { panic!("{text}: {found:?}") };
+            assert_eq!(change.holds(), holds, "{text}: {change:?}");
+        }
+        let other = &changes_of("89.1 % improvement, from 312 to 165 ms")[0];
+        assert!(!other.holds() && other.is_of_second(), "{other:?}");
+        for none in [
+            "about 20 % slower",
+            "p99 is 12 % lower on HTTP/1.1 than on HTTP/2",
+            "with 16 threads and 100 connections 5 % more",
+            "With 100 connections the mean fell to 3 ms, 20 % lower.",
+            "On 2024-03-22 p99 fell to 3 ms, 20 % lower",
+            "99 % latency dropped from 312 ms to 165 ms",
+            "Throughput dropped from 45.3k req/s to 39.9k req/s at 85 % CPU",
+            "With 1 % packet loss p99 is higher: from 3 ms to 50 ms",
+            "p99 dropped 15 % to 4.2 ms ± 0.3 ms",
+            "With 3 ms delay and a 50 ms timeout we saw 12 % lower throughput",
+        ] {
+            assert!(changes_of(none).is_empty(), "{none}: {:?}", changes_of(none));
+        }
+    }
+
+    #[test]
+    fn runs_that_were_chosen() {
+        for text in [
+            "We report the median of the last three of ten runs.",
+            "Best of 5.",
+            "Each was run 10 times; we dropped the slowest two runs.",
+            "Median der letzten 3 Läufe",
+            "取后三次的中位数",
+        ] {
+            assert!(
+                matches!(of_line(text, 1).as_slice(), [Claim { says: Says::Selected, .. }]),
+                "{text}"
+            );
+        }
+        for text in [
+            "The first run was best.",
+            "median of ten runs",
+            "no packets were dropped",
+            "To the best of our knowledge nobody did",
+            "We dropped the page cache before all runs.",
+            "No runs were discarded, not even the slowest.",
+            "Throughput dropped in all runs.",
+            "of the last three nginx releases",
+            "in den letzten drei Jahren",
+        ] {
+            assert!(of_line(text, 1).is_empty(), "{text}");
+        }
+    }
+}
