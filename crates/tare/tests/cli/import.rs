@@ -35,6 +35,22 @@ fn words<'a>(values: &'a [Value], key: &str) -> Vec<&'a str> {
 }
 
 #[test]
+fn an_output_is_named_by_its_line() {
+    let desk = Desk::new("import-lines");
+    let file = "docs/evidence/confidential-vm.md";
+    let named = |name: &str| format!("{file}:{name}");
+    let (host, again) = (named("10=bare metal"), named("69=bare metal"));
+    let audit = desk.imported(&[file, "--dry-run", "--as", &host, "--as", &again]);
+    let variants = words(list(&audit["import"], "samples"), "variant");
+    assert_eq!((variants[0], variants[4]), ("bare metal", "bare metal"), "repetitions now");
+    assert_eq!(variants[1], "wrk on the host, nginx in a VM", "the others keep their names");
+    let refused = |name: &str, why: &str| desk.import(&[file, "--as", name]).fails(2, why);
+    refused(&named("11=x"), "a line where an output begins: 10, 24, 38, 53, 69");
+    refused(&named("10="), "a name, and a line where an output begins");
+    refused("other.md:10=x", "FILE:LINE=NAME is of one of the files that are read");
+}
+
+#[test]
 fn five_blocks_under_headings_are_five_variants() {
     let desk = Desk::new("import-headings");
     let audit = desk.imported(&["docs/evidence/confidential-vm.md"]);
