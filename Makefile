@@ -1,13 +1,20 @@
 # tare: what does this layer cost?
 #
-#   make setup   install what building, testing and benching need (Debian packages)
+#   make run     a first look: sets up, builds, measures what a filter costs in nginx
+#   make test    every deterministic test, after setting up what they need; what CI runs
+#   make check   before each commit: format, clippy, tests of the crates that changed
+#   make gate    tests HEAD as CI will: `.ci/run` in a clean clone
+#   make lint    formatting, clippy, licences; advice on sizes
+#
+#   make test-real    with filters, a browser, other tools, and the clock
+#   make test-places  with namespaces, containers, virtual machines, `kill -9`; as root
+#   make test-layers  with proxies
+#
+#   make setup   install what all of this needs (Debian packages, and tools from registries)
 #   make build   the program, optimised: target/release/tare
 #   make filters nginx's filter module and the filter libraries: target/filters
 #   make agent   the static program that runs inside places: target/agent/tare-agent
-#   make run     a first look: sets up, builds, measures what a filter costs in nginx
-#   make test    every test, after `setup`
 #   make cluster a real Kubernetes on this machine, NODES=1 to 3; cluster-down ends it
-#   make lint    formatting, clippy, house rules, licences
 #   make report-pictures  the README's pictures, of the stored run RUN (default: last)
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
 #                ROUNDS=2 AA_RUNS=5 for a look
@@ -20,6 +27,8 @@ SHELL := /bin/bash
 
 # What building and testing need, and what `make bench` measures and compares with.
 BUILD_PACKAGES := build-essential cmake pkg-config
+# What the gate needs: the servers of its tests, and what they are started with.
+GATE_PACKAGES := $(BUILD_PACKAGES) nginx iproute2 procps python3 util-linux
 # What the filters of `make run` are built with, and the server they are in.
 FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
 RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES)
@@ -35,7 +44,7 @@ SERVER_PACKAGES := apache2-bin caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
-TEST_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) $(PLACE_PACKAGES) procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
+REAL_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) iproute2 procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
 BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time sockperf linux-perf
 
@@ -47,9 +56,9 @@ SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 NODES ?= 1
 
-.PHONY: build agent filters run setup setup-run setup-places setup-cluster setup-bench setup-fuzz test lint \
-        cluster cluster-down report-pictures \
-        bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build agent filters run check lint test test-real test-places test-layers gate \
+        setup setup-gate setup-run setup-real setup-places setup-cluster setup-bench setup-fuzz \
+        cluster cluster-down report-pictures bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup-run agent
 	cargo build --release --locked -p tare
@@ -68,9 +77,11 @@ filters: setup-run
 run: build filters
 	target/release/tare run experiments/nginx-filters.toml
 
-setup: setup-run setup-places
-	@scripts/install-packages $(TEST_PACKAGES)
-	@scripts/install-peers
+setup: setup-gate setup-real setup-places setup-fuzz setup-bench
+
+setup-gate:
+	@scripts/install-packages $(GATE_PACKAGES)
+	@scripts/fetch-crates
 
 # What building and the experiment of `make run` need.
 setup-run:
@@ -80,6 +91,10 @@ setup-run:
 setup-places:
 	@scripts/install-packages $(PLACE_PACKAGES)
 	@scripts/install-runsc
+
+setup-real: setup-run
+	@scripts/install-packages $(REAL_PACKAGES)
+	@scripts/install-peers
 
 setup-cluster:
 	@scripts/install-packages $(CLUSTER_PACKAGES)
@@ -96,26 +111,43 @@ setup-fuzz:
 setup-bench:
 	@scripts/install-packages $(BENCH_PACKAGES)
 
-test: setup filters agent
-	rm -f target/skips
-	TARE_SKIPS=$(CURDIR)/target/skips cargo test --workspace --locked
-	scripts/check-skips target/skips
+check: setup-gate
+	scripts/check
 
-lint: setup-run
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo fmt --manifest-path filters/Cargo.toml --all --check
+test: setup-gate
+	scripts/test --workspace
+
+# Suites of real parts, one test at a time: what else runs on the machine is in their way.
+test-real: setup-real filters
 	cargo clippy --manifest-path filters/Cargo.toml --target-dir target/filters-build --locked -- -D warnings
-	cargo test --locked -q -p tare-tidy
+	scripts/test -p tare-lab --test real_servers
+	scripts/test -p tare --test real -- --test-threads=1
+
+test-places: setup-run setup-places filters agent
+	scripts/test -p tare --test places -- --test-threads=1
+
+test-layers: setup-real setup-places filters agent
+	scripts/test -p tare --test layers -- --test-threads=1
+
+gate:
+	scripts/gate
+
+lint: setup-gate
+	cargo fmt --all --check
+	cargo fmt --manifest-path filters/Cargo.toml --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	scripts/clippy-suites
+	cargo run -q --locked -p tare-tidy
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
-	 else echo "cargo-deny is not installed: licences, bans and sources were checked by tare-tidy"; fi
+	 else echo "cargo-deny is not installed: licences, bans and sources are checked by tare-tidy's tests"; fi
 
 # Of a run that is in your store: RUN=12.
 RUN ?= last
-report-pictures: setup build
+report-pictures: setup-real build
 	target/release/tare report $(RUN) --html target/report.html
 	TARE_PAGE=$(CURDIR)/target/report.html TARE_PICTURES=$(CURDIR)/docs/pictures \
-	    cargo test --locked -p tare --test cli report_pictures -- --ignored --exact \
+	    cargo test --locked -p tare --test real report_pictures -- --ignored --exact \
 	    browser::report_pictures
 
 bench: setup-bench build
@@ -129,14 +161,16 @@ bench: setup-bench build
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 	TARE_SIMULATED_ZOO=$(SIMULATED_ZOO) cargo test --release --locked -p tare-sim --test zoo -- --nocapture
 
-# Runs every part of the bench once and briefly, with the peers that are installed: it must not rot.
-bench-smoke: setup-bench build
-	bench/run --rounds 1 --seconds 1 --smoke
-	bench/net --smoke
-	bench/report --smoke
-	bench/method --smoke
-	bench/steady --smoke
-	bench/zoo --smoke
+# Runs every part of the bench once and briefly, with the peers that are installed and the program
+# that the tests use: it must not rot, and judges nothing.
+bench-smoke: setup-gate
+	cargo build --locked -p tare
+	TARE=$(CURDIR)/target/debug/tare bench/run --rounds 1 --seconds 1 --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/net --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/report --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/method --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/steady --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/zoo --smoke
 
 fuzz: setup-fuzz
 	fuzz/run replies -runs=$(FUZZ_RUNS)

@@ -110,6 +110,22 @@ pub fn end_with_starter(command: &mut Command) {
     unsafe { command.pre_exec(tie) };
 }
 
+/// What this command starts heeds SIGINT and SIGQUIT, also where this process was started with both
+/// ignored, as shells start their background jobs.
+pub fn heed_interrupts(command: &mut Command) {
+    let heed = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: the default action is no function, and the call may be made after a fork.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: system calls alone, and no memory is allocated between fork and exec.
+    unsafe { command.pre_exec(heed) };
+}
+
 /// Whether there is something to read (or the end) within so long.
 pub fn readable_within(from: &impl AsRawFd, limit: DurationNs) -> bool {
     ready_within(from, libc::POLLIN, limit)
@@ -274,5 +290,31 @@ mod tests {
         };
         let mut child = std::thread::spawn(start).join().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn a_command_heeds_interrupts_that_its_starter_ignores() {
+        let ignore = || {
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                // SAFETY: to ignore a signal is no function, and the call may follow a fork.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
+            Ok(())
+        };
+        // What it starts says which signals it ignores.
+        let ignored = |heed: bool| {
+            let mut command = Command::new("grep");
+            command.args(["SigIgn", "/proc/self/status"]);
+            // SAFETY: system calls alone.
+            unsafe { command.pre_exec(ignore) };
+            if heed {
+                heed_interrupts(&mut command);
+            }
+            let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            u64::from_str_radix(said.split_whitespace().nth(1).unwrap(), 16).unwrap()
+        };
+        let both = 1 << (libc::SIGINT - 1) | 1 << (libc::SIGQUIT - 1);
+        assert_eq!(ignored(false) & both, both);
+        assert_eq!(ignored(true) & both, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! House rules of this repository, checked as tests: `make lint` runs them.
+//! House rules of this repository, checked as tests; the program prints what is only advice.
 //!
 //! [`sources`] looks at our own files, [`dependencies`] at what we build on, [`arrows`] at which of
 //! our crates build on which, [`circles`] at files that use each other. The rules are values, and

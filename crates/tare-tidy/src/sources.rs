@@ -1,12 +1,12 @@
-//! Rules for our own source files.
+//! Rules for our own source files: faults, which fail the build, and advice, which is only printed.
 
 use std::path::{Path, PathBuf};
 
 /// Lines of code in a file, its tests not counted.
-pub const FILE_LINES_MAX: usize = 600;
+const FILE_LINES: usize = 600;
 /// Lines of a function, from its signature to its closing brace.
-pub const FUNCTION_LINES_MAX: usize = 70;
-pub const COLUMNS_MAX: usize = 100;
+const FUNCTION_LINES: usize = 70;
+const COLUMNS: usize = 100;
 
 /// Calls and words that have a better replacement here.
 const BANNED: [(&str, &str); 7] = [
@@ -28,20 +28,11 @@ const ALLOWED: [(&str, &str); 2] = [
 /// Where `unsafe` may be: the one crate for it, and filter libraries, whose interface is C.
 const UNSAFE_CRATES: [&str; 2] = ["crates/tare-io/src/", "filters/"];
 
-/// Complaints about one Rust file, as `path:line: what`.
-pub fn check(path: &str, text: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
-    let mut complain =
-        |line: usize, what: String| complaints.push(format!("{path}:{line}: {what}"));
+/// What is wrong in one Rust file, as `path:line: what`.
+pub fn faults(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut complain = |line: usize, what: String| found.push(format!("{path}:{line}: {what}"));
     let exempt = ALLOWED.iter().any(|(allowed, _)| *allowed == path);
-    if !text.starts_with("//!") && path.contains("/src/") && !path.ends_with("tests.rs") {
-        complain(1, "starts without a line that says what the file is for (//!)".into());
-    }
-    let code: Vec<&str> = text.lines().take_while(|line| !line.contains("#[cfg(test)]")).collect();
-    if code.len() > FILE_LINES_MAX && !path.contains("/tests/") && !path.ends_with("tests.rs") {
-        let n = code.len();
-        complain(n, format!("{n} lines of code; {FILE_LINES_MAX} are allowed: split the file"));
-    }
     for (at, line) in text.lines().enumerate() {
         for (word, instead) in BANNED {
             if line.contains(word) && !exempt {
@@ -54,18 +45,48 @@ pub fn check(path: &str, text: &str) -> Vec<String> {
             complain(at + 1, "unsafe outside tare-io".into());
         }
     }
-    // Beyond that are tests, whose expected texts are as wide as they are.
+    found
+}
+
+/// What would read better in one Rust file, as `path:line: what`. Tests are as long as they are.
+pub fn advice(path: &str, text: &str) -> Vec<String> {
+    if path.contains("/tests/") || path.ends_with("tests.rs") {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut advise = |line: usize, what: String| found.push(format!("{path}:{line}: {what}"));
+    if !text.starts_with("//!") && path.contains("/src/") {
+        advise(1, "starts without a line that says what the file is for (//!)".into());
+    }
+    let code: Vec<&str> = text.lines().take_while(|line| !line.contains("#[cfg(test)]")).collect();
+    if code.len() > FILE_LINES {
+        let n = code.len();
+        advise(n, format!("{n} lines of code, over {FILE_LINES}: can the file be split?"));
+    }
     for (at, line) in code.iter().enumerate() {
-        if line.chars().count() > COLUMNS_MAX && !line.contains('"') {
-            complain(at + 1, format!("over {COLUMNS_MAX} columns"));
+        if line.chars().count() > COLUMNS && !line.contains('"') {
+            advise(at + 1, format!("over {COLUMNS} columns"));
         }
     }
     for (line, name, length) in functions(&code.join("\n")) {
-        if length > FUNCTION_LINES_MAX && !path.contains("/tests/") && !path.ends_with("tests.rs") {
-            complain(line, format!("{name} has {length} lines; {FUNCTION_LINES_MAX} are allowed"));
+        if length > FUNCTION_LINES {
+            advise(line, format!("{name} has {length} lines, over {FUNCTION_LINES}"));
         }
     }
-    complaints
+    found
+}
+
+/// All that `look` finds in the files of a repository.
+pub fn in_all(
+    root: &Path,
+    look: impl Fn(&str, &str) -> Vec<String>,
+) -> std::io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in files(root) {
+        let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        found.extend(look(&shown, &std::fs::read_to_string(&path)?));
+    }
+    Ok(found)
 }
 
 /// Functions of a formatted file: line, name, length. A function ends at the brace that stands
@@ -120,23 +141,30 @@ mod tests {
 
     #[test]
     fn every_rule_can_fail() {
-        let long_function = format!("//! x\nfn f() {{\n{}}}\n", "    g();\n".repeat(70));
-        let long_file = format!("//! x\n{}", "const A: u8 = 0;\n".repeat(600));
-        for (text, complaint) in [
-            ("fn f() {}\n", "starts without a line"),
-            (long_function.as_str(), "f has 72 lines; 70 are allowed"),
-            (long_file.as_str(), "601 lines of code; 600 are allowed"),
+        for (text, fault) in [
             ("//! x\nlet now = Instant::now();\n", "one clock"),
             ("//! x\n// FIXME later\n", "file an issue"),
             ("//! x\nfn f() { unsafe { g() } }\n", "unsafe outside tare-io"),
+        ] {
+            let found = faults("crates/tare/src/x.rs", text);
+            assert!(found.iter().any(|line| line.contains(fault)), "{fault}: {found:?}");
+            assert_eq!(advice("crates/tare/src/x.rs", text), Vec::<String>::new());
+        }
+        let long_function = format!("//! x\nfn f() {{\n{}}}\n", "    g();\n".repeat(70));
+        let long_file = format!("//! x\n{}", "const A: u8 = 0;\n".repeat(600));
+        for (text, advised) in [
+            ("fn f() {}\n", "starts without a line"),
+            (long_function.as_str(), "f has 72 lines, over 70"),
+            (long_file.as_str(), "601 lines of code, over 600"),
             (&format!("//! x\n// {}\n", "y".repeat(100)), "over 100 columns"),
         ] {
-            let complaints = check("crates/tare/src/x.rs", text);
-            assert!(
-                complaints.iter().any(|c| c.contains(complaint)),
-                "{complaint}: {complaints:?}"
-            );
+            let found = advice("crates/tare/src/x.rs", text);
+            assert!(found.iter().any(|line| line.contains(advised)), "{advised}: {found:?}");
+            assert_eq!(faults("crates/tare/src/x.rs", text), Vec::<String>::new());
+            assert_eq!(advice("crates/tare/src/tests.rs", text), Vec::<String>::new());
         }
-        assert_eq!(check("crates/tare/src/x.rs", "//! Good.\n\nfn f() {}\n"), Vec::<String>::new());
+        let good = "//! Good.\n\nfn f() {}\n";
+        assert_eq!(faults("crates/tare/src/x.rs", good), Vec::<String>::new());
+        assert_eq!(advice("crates/tare/src/x.rs", good), Vec::<String>::new());
     }
 }

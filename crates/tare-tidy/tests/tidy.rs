@@ -10,17 +10,10 @@ use tare_tidy::{arrows, circles, root, sources};
 
 #[test]
 fn sources_keep_the_house_rules() {
-    let root = root();
-    let files = sources::files(&root);
+    let files = sources::files(&root());
     assert!(files.len() > 30, "only {} files found", files.len());
-    let complaints: Vec<String> = files
-        .iter()
-        .flat_map(|path| {
-            let shown = path.strip_prefix(&root).unwrap().display().to_string();
-            sources::check(&shown, &std::fs::read_to_string(path).unwrap())
-        })
-        .collect();
-    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+    let faults = sources::in_all(&root(), sources::faults).unwrap();
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
 #[test]

@@ -87,10 +87,9 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         Some(path) => url_list::read(path, base.as_ref())?,
         None => base.into_iter().collect(),
     };
-    let plan = plan(args, &urls)?;
-    let mut outputs = Outputs::create(args)?;
     let stop = Arc::new(AtomicBool::new(false));
-    interrupt::on_interrupt(stop.clone())?;
+    let plan = plan(args, &urls, &stop)?;
+    let mut outputs = Outputs::create(args)?;
     let mut watch = Watch {
         live: Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window)),
         series: TimeSeries::new(args.interval),
@@ -216,13 +215,15 @@ impl Outputs {
     }
 }
 
-fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
+/// From here on Ctrl-C sets `stop`: a name server may be silent for long.
+fn plan(args: &Load, urls: &[Url], stop: &Arc<AtomicBool>) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
     let spec = args.load.spec_on(default_threads());
     let open = spec.rate.is_some() || stages.is_some();
     spec.check_open_loop(open, "--rate or --stages")?;
+    interrupt::on_interrupt(stop.clone())?;
     let endpoint = match &args.unix_socket {
         Some(path) => Endpoint::Unix(path.clone()),
         None => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),

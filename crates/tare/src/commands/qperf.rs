@@ -58,9 +58,9 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     }
     let asked = options::parse(words).map_err(|why| Failure::Usage(format!("qperf: {why}")))?;
     let Some(host) = &asked.host else { return run_server(&asked) };
-    let address = resolve(host, asked.listen_port, Family::Any)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
+    let address = resolve(host, asked.listen_port, Family::Any)?;
     for test in &asked.tests {
         match test.test {
             Test::Conf => said(&conf(address, &test.with, &stop)?)?,

@@ -5,69 +5,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tare_io::process::{is_root, signal};
-use tare_tidy::skips::not_run;
+use tare_io::process::signal;
 
+use crate::attacker::{Attacker, NOBODY, mode};
 use crate::runs::{BRIEF, Desk, launches};
-use crate::util::{Folder, Temporary, ran, str};
-
-const NOBODY: u32 = 65534;
-
-/// The other user, and a home of theirs.
-struct Attacker {
-    _folder: Folder,
-    home: PathBuf,
-}
-
-impl Attacker {
-    /// `None` where this is not root, who alone can be two users.
-    fn new(name: &str) -> Option<Self> {
-        if !is_root() {
-            not_run("a second user needs root");
-            return None;
-        }
-        let folder = Folder::new(name);
-        let home = folder.file("home");
-        std::fs::create_dir(&home).unwrap();
-        mode(&folder.0, 0o755);
-        std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
-        Some(Self { _folder: folder, home })
-    }
-
-    /// Does something as that user, in their home.
-    #[track_caller]
-    fn does(&self, script: &str) {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).current_dir(&self.home).uid(NOBODY).gid(NOBODY);
-        assert!(command.status().unwrap().success(), "{script}");
-    }
-
-    /// A program that leaves a trace of having run.
-    fn evil(&self, name: &str) -> PathBuf {
-        self.does(&format!(
-            "mkdir -p bin; printf '#!/bin/sh\\ntouch {}/pwned\\n' >bin/{name}; chmod 755 bin/{name}",
-            self.home.display()
-        ));
-        self.home.join("bin").join(name)
-    }
-
-    #[track_caller]
-    fn has_not_won(&self) {
-        assert!(!self.home.join("pwned").exists(), "a planted program ran as root");
-    }
-
-    /// tare as root, with this user's home.
-    fn victim(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(args).env("HOME", &self.home).env_remove("TARE_STORE");
-        command.env_remove("XDG_DATA_HOME").env_remove("XDG_CACHE_HOME");
-        command
-    }
-}
-
-fn mode(path: &Path, bits: u32) {
-    std::fs::set_permissions(path, PermissionsExt::from_mode(bits)).unwrap();
-}
+use crate::util::{Folder, Temporary, command, ran, str};
 
 fn bits_of(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -198,36 +140,6 @@ fn programs_behind_another_users_link_do_not_run() {
     assert!(!told.stdout.contains(&path), "{}", told.story());
 }
 
-/// tare in a folder whose folder others can write to: what lies beside it need not be tare's.
-#[test]
-fn an_agent_and_filters_beside_tare_must_be_its_own() {
-    let Some(attacker) = Attacker::new("attack-near") else { return };
-    let near = Folder::new("attack-near-tare");
-    mode(&near.0, 0o1777);
-    let own = near.file("own");
-    std::fs::create_dir(&own).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_tare"), own.join("tare")).unwrap();
-    let agent = tare_lab::places::agent_file::find().unwrap();
-    let readable = attacker.home.join("agent-to-copy");
-    std::fs::copy(&agent, &readable).unwrap();
-    mode(&readable, 0o755);
-    let there = near.0.display();
-    attacker.does(&format!(
-        "mkdir {there}/agent {there}/filters; cp agent-to-copy {there}/agent/tare-agent; \
-         cp agent-to-copy {there}/filters/libtare_filter_library.so"
-    ));
-    let desk = Desk::new("attack-near-desk");
-    let run = |args: &[&str]| {
-        let mut command = Command::new(own.join("tare"));
-        command.args(args).env("XDG_DATA_HOME", &desk.folder.0).env_remove("TARE_STORE");
-        ran(command.env_remove("TARE_AGENT").env_remove("TARE_FILTERS"))
-    };
-    let doctor = run(&["doctor"]).success().stdout;
-    let netns = doctor.lines().find(|line| line.contains("netns")).unwrap();
-    assert!(netns.contains("is not built: make agent"), "{netns}");
-    run(&["filter", "ask", "library", "/aaaa"]).fails(3, "is not built: make filters");
-}
-
 #[test]
 fn a_store_that_is_another_users_link_is_refused() {
     let Some(attacker) = Attacker::new("attack-store") else { return };
@@ -291,7 +203,7 @@ fn nothing_is_left_open_to_others_whatever_the_umask() {
                 [[variant]]\nname = \"b\"\nserver = \"web\"\n";
     let path = desk.file("experiment.toml", toml);
     let tare = env!("CARGO_BIN_EXE_tare");
-    let mut command = Command::new("sh");
+    let mut command = command("sh");
     command.args(["-c", "umask 0; exec \"$0\" \"$@\"", tare, "run", str(&path), "-q"]);
     command.env("XDG_DATA_HOME", &desk.folder.0).env("TMPDIR", &temporary.0);
     command.env_remove("TARE_STORE").stdout(Stdio::null());
@@ -309,7 +221,8 @@ fn nothing_is_left_open_to_others_whatever_the_umask() {
             }
         }
     }
-    assert!(child.wait().unwrap().success());
+    // Looking on takes CPU from the run: noise may forbid its verdict.
+    assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)));
     let open: Vec<_> = seen.iter().filter(|(_, mode)| *mode & 0o022 != 0).collect();
     assert_eq!(open, Vec::<(&PathBuf, &u32)>::new());
     let named = |end: &str| {

@@ -6,7 +6,7 @@ use tare_io::process::is_root;
 use tare_tidy::skips::not_run;
 
 use crate::runs::{BRIEF, Desk, launches};
-use crate::util::{Folder, ran};
+use crate::util::{Folder, own, ran};
 
 const NOBODY: u32 = 65534;
 
@@ -51,7 +51,7 @@ fn without_control_groups_too() {
     std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
     std::os::unix::fs::chown(&folder.0, Some(NOBODY), Some(NOBODY)).unwrap();
     let marker = format!("--seed {}79", std::process::id());
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tare"));
+    let mut command = own();
     let (a, [_, b]) = (daemon(&marker), launches("", ""));
     let args = [&["compare", &a, &b, "-q"][..], &BRIEF].concat();
     command.args(args).env("XDG_DATA_HOME", &home).env("HOME", &home).env_remove("TARE_STORE");

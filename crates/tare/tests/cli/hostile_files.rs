@@ -1,14 +1,14 @@
 //! Files from strangers: imports, bodies, stores, logs.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, is_root};
 use tare_tidy::skips::not_run;
 
-use crate::hostile::{Flood, PEAK_KB_MAX};
+use crate::flood::{Flood, PEAK_KB_MAX};
 use crate::runs::{BRIEF, Desk, launches, read};
-use crate::util::{peak_of, ran, str, tare};
+use crate::util::{command, peak_of, ran, str, tare};
 
 #[test]
 fn imports_take_time_and_memory_by_their_length() {
@@ -117,7 +117,7 @@ fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let pair = launches("", "");
     let mut args = vec!["compare", &says, &pair[1], "-q"];
     args.extend(BRIEF);
-    desk.tare(&args).success();
+    desk.tare(&args).measured();
     let events = desk.tare(&["runs", "--events", "last"]).success().stdout;
     assert!(events.contains("\\u{1b}]0;pwned\\u{7}\\u{9b}1m\\u{202e}"), "{events}");
     is_safe(&events, "events");
@@ -137,7 +137,7 @@ fn names_in_a_strangers_store_are_shown_and_not_sent_to_the_terminal() {
     let pair = launches("", "");
     let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
     args.extend(BRIEF);
-    desk.tare(&args).success();
+    desk.tare(&args).measured();
     let path = desk.folder.file("tare/tare.db");
     let store = rusqlite::Connection::open(&path).unwrap();
     let name = "\u{1b}]0;pwned\u{7}\u{9b}1m\u{202e}";
@@ -164,7 +164,7 @@ fn a_strangers_store_cannot_make_reports_compute_or_grow_without_end() {
     let pair = launches("", "");
     let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
     args.extend(BRIEF);
-    desk.tare(&args).success();
+    desk.tare(&args).measured();
     let own = desk.folder.file("tare/tare.db");
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
     for (name, sql, words) in [
@@ -222,7 +222,7 @@ fn how_a_strangers_run_ended_is_one_line() {
     let pair = launches("", "");
     let mut args = vec!["compare", &pair[0], &pair[1], "-q"];
     args.extend(BRIEF);
-    desk.tare(&args).success();
+    desk.tare(&args).measured();
     let store = rusqlite::Connection::open(desk.folder.file("tare/tare.db")).unwrap();
     store.execute_batch("UPDATE run SET stopped_by = 'x' || char(10) || 'forged'").unwrap();
     let listed = desk.tare(&["runs"]).success().stdout;
@@ -234,7 +234,7 @@ fn how_a_strangers_run_ended_is_one_line() {
 fn findings_that_do_not_fit_are_refused() {
     let desk = Desk::new("hostile-found");
     let [a, b] = launches("", "");
-    desk.tare(&["compare", &a, &b, "--rounds", "1", "-q"]).success();
+    desk.tare(&["compare", &a, &b, "--rounds", "1", "-q"]).measured();
     let resume = ["run", "--resume", "1", "--rounds", "2", "-q"];
     for found in [
         r#"{"window":"20ms","ramp":"2ms","warmup":"20ms","warm":[]}"#,
@@ -301,14 +301,14 @@ fn a_store_that_may_only_be_read_is_reported() {
     let pair = launches("", "");
     let mut args = vec!["compare", &pair[0], &pair[1], "-q", "--json", "-"];
     args.extend(BRIEF);
-    let first = read(desk.tare(&args).success());
+    let first = read(desk.tare(&args).measured());
     let folder = desk.folder.file("tare");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec \"$0\" \"$@\"",
         folder.display()
     );
     let on_read_only = |args: &[&str]| {
-        let mut command = Command::new("unshare");
+        let mut command = command("unshare");
         command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tare")]).args(args);
         ran(command.env("XDG_DATA_HOME", &desk.folder.0).env_remove("TARE_STORE"))
     };

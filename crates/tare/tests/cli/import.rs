@@ -321,7 +321,7 @@ fn our_own_k6_table_comes_back() {
     let desk = Desk::new("import-own");
     let [a, b] = crate::runs::launches("", "--delay 1ms");
     desk.tare(&["compare", &a, &b, "-q", "--rounds", "2", "--cycles", "2", "--slice", "20ms"])
-        .success();
+        .measured();
     let csv = desk.tare(&["report", "last", "--format", "k6-csv"]).success().stdout;
     let path = desk.file("k6.csv", &csv);
     let audit = desk.imported(&[str(&path)]);

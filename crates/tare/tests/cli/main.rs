@@ -1,32 +1,27 @@
-//! The program as a user meets it: what it prints, writes, and returns.
+//! The program as a user meets it: what it prints, writes, and returns. Nothing here depends on how
+//! fast the machine is, or on programs beside nginx.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 mod attack;
-mod browser;
+#[path = "../common/mod.rs"]
+mod common;
 mod compare;
+mod corpus;
 mod daemons;
-mod filter_runs;
-mod filters;
 mod guards;
 mod hostile;
-mod hostile_endpoints;
 mod hostile_files;
 mod import;
-mod import_tools;
-mod kill;
 mod layers;
 mod load;
 mod mistakes;
 mod net;
 mod pair;
-mod places;
-mod places_ended;
-mod places_of_others;
 mod requests;
-mod runs;
 mod sweeps;
 mod sys;
 mod target;
-mod util;
 mod wrk;
+
+use common::{attacker, endpoints, flood, pairs, runs, util};

@@ -4,7 +4,7 @@ use tare_target::behaviour::Behaviour;
 use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
-use crate::util::{Server, ran, str, tare};
+use crate::util::{Server, command, ran, str, tare};
 
 #[test]
 fn the_users_words() {
@@ -128,7 +128,7 @@ fn too_few_files_are_said_before_the_load() {
     let script = format!(
         "ulimit -Sn 100; ulimit -Hn 100; exec setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource -- {program} load http://127.0.0.1:1/ -c 5000"
     );
-    ran(std::process::Command::new("sh").args(["-c", &script]))
+    ran(command("sh").args(["-c", &script]))
         .fails(3, "5000 connections need 5064 open files, and this process may have 100; raise the limit (ulimit -n 5064)");
 }
 
@@ -153,7 +153,7 @@ fn local_ports_that_run_out_are_explained() {
          2>&1 && break; done; \
          {tare} load http://127.0.0.1:8080/ -c 20 -t 1 -d 300ms; kill $target"
     );
-    let ran = ran(std::process::Command::new("unshare").args(["--net", "sh", "-c", &script]));
+    let ran = ran(command("unshare").args(["--net", "sh", "-c", &script]));
     if ran.stderr.contains("unshare failed: Operation not permitted") {
         // Only root may make a network; CI is root, and checks that this did run.
         assert!(std::env::var_os("CI").is_none(), "CI runs as root: {}", ran.story());

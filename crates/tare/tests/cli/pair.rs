@@ -1,66 +1,7 @@
-//! Two stored runs side by side.
+//! Two stored runs side by side: what cannot be compared.
 
-use serde_json::Value;
-
+use crate::pairs::{changes, measure, throughput};
 use crate::runs::Desk;
-use crate::util::Ran;
-
-/// A stored run: a plain server, and one that answers so late.
-fn measure(desk: &Desk, service: &str, more: &[&str]) {
-    let tare = env!("CARGO_BIN_EXE_tare");
-    let launch = |name: &str, service: &str| {
-        format!("--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} --delay {service}")
-    };
-    let (base, own) = (launch("base", "2ms"), launch("new", service));
-    let flags = ["compare", &base, &own, "-q", "-c", "4", "--cycles", "2", "--slice", "20ms"];
-    let flags = [&flags[..], &["--no-sustained"]].concat();
-    let all: Vec<&str> = flags.iter().chain(more).copied().collect();
-    desk.tare(&all).success();
-}
-
-fn changes(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap()
-}
-
-fn throughput<'a>(pair: &'a Value, variant: &str) -> &'a Value {
-    let mut all = pair["changes"].as_array().unwrap().iter();
-    let found = all.find(|c| c["variant"] == variant && c["metric"] == "throughput_per_s");
-    found.unwrap_or_else(|| panic!("no {variant} in {pair}"))
-}
-
-#[test]
-fn a_cost_that_came_between_two_runs_fails_the_gate() {
-    let desk = Desk::new("pair");
-    let rounds = ["--rounds", "20"];
-    measure(&desk, "2ms", &rounds);
-    measure(&desk, "4ms", &rounds);
-    let ran = desk.tare(&["report", "1", "2", "--json"]).success();
-    let pair = changes(&ran);
-    assert_eq!(pair["schema"], "tare.change/1");
-    // Twice as late: half of the throughput is left.
-    let change = throughput(&pair, "new");
-    assert_eq!((&change["verdict"], &change["relative_to"]), (&"slower".into(), &"base".into()));
-    let percent = change["overhead_percent"]["point"].as_f64().unwrap();
-    assert!((30.0..70.0).contains(&percent), "{percent}");
-    assert_eq!(throughput(&pair, "base")["relative_to"], Value::Null);
-    let drift = pair["guards"].as_array().unwrap().iter().find(|g| g["code"] == "drift");
-    let text = drift.unwrap()["text"].as_str().unwrap();
-    assert!(text.contains("drift between runs is not cancelled in the change of base"), "{text}");
-    let gate = |runs: [&str; 2], gate: &str| {
-        desk.tare(&["report", runs[0], runs[1], "--fail-if", gate, "--json", "/dev/null"])
-    };
-    gate(["1", "2"], "throughput > 5%").fails(1, "gate failed: new: throughput +");
-    gate(["1", "2"], "new: throughput > 90%").success();
-    gate(["2", "1"], "throughput > 5%").success();
-    gate(["2", "1"], "throughput < -5%").fails(1, "gate failed: new: throughput");
-    gate(["1", "2"], "moon: p50 > 5%").fails(2, "--fail-if moon: gates are about");
-    let again = desk.tare(&["report", "1", "2", "--json"]).success();
-    assert_eq!(ran.stdout, again.stdout, "to the byte");
-    for form in ["text", "markdown", "csv", "html"] {
-        let told = desk.tare(&["report", "1", "2", "--format", form]).success().stdout;
-        assert!(told.contains("new") && told.contains("slower"), "{form}: {told}");
-    }
-}
 
 #[test]
 fn what_cannot_be_compared_is_said() {
@@ -72,7 +13,7 @@ fn what_cannot_be_compared_is_said() {
     let alone = format!("--launch=alone=exec {tare} target --listen 127.0.0.1:{{port}}");
     let other = alone.replace("alone", "other");
     let flags = ["-q", "--rounds", "2", "--cycles", "2", "--slice", "20ms"];
-    desk.tare(&[&["compare", &alone, &other][..], &flags].concat()).success();
+    desk.tare(&[&["compare", &alone, &other][..], &flags].concat()).measured();
     // Another load forbids every verdict, and a gate that cannot judge does not pass.
     let pair = changes(&desk.tare(&["report", "1", "2", "--json"]).success());
     assert_eq!(throughput(&pair, "new")["verdict"], "void");
@@ -89,7 +30,7 @@ fn what_cannot_be_compared_is_said() {
         .fails(2, "--format k6-csv: a pair of runs has no form k6-csv");
     // A variant that is gone is none that has not changed.
     let base = alone.replacen("alone", "base", 1);
-    desk.tare(&[&["compare", &base, &other, "-c", "4"][..], &flags].concat()).success();
+    desk.tare(&[&["compare", &base, &other, "-c", "4"][..], &flags].concat()).measured();
     desk.tare(&["report", "1", "4", "--fail-if", "throughput > 900%", "--json", "/dev/null"])
         .fails(1, "new: throughput was not measured in two rounds; other: throughput was not");
     // Two rounds each resolve nothing.

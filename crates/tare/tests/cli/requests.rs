@@ -17,7 +17,7 @@ fn paths_of_a_file_are_requested_in_turn() {
     let launch = format!("--launch=a=exec python3 {} {{port}} {}", server.display(), log.display());
     let other = format!("--launch=b=exec {tare} target --listen 127.0.0.1:{{port}} --body 2");
     let args = ["compare", &launch, &other, "--urls", str(&file), "-q", "--json", "-", "-c", "1"];
-    let report = read(desk.tare(&[&args[..], &BRIEF].concat()).success());
+    let report = read(desk.tare(&[&args[..], &BRIEF].concat()).measured());
     assert!(report.variants.iter().all(|variant| variant.probe.is_some()), "{report:?}");
     let asked = std::fs::read_to_string(&log).unwrap();
     // The two requests of each probe are for the first.
@@ -89,7 +89,7 @@ fn servers_on_unix_sockets_are_compared() {
     let (a_socket, b_socket) = (format!("--unix-socket=a={a}"), format!("--unix-socket=b={b}"));
     let args = ["compare", "a=http://localhost/", "b=http://localhost/", &a_socket, &b_socket];
     let ran = desk.tare(&[&args[..], &["-q", "--json", "-", "-c", "2"], &BRIEF].concat());
-    let report = read(ran.success());
+    let report = read(ran.measured());
     assert!(report.guards.iter().all(|guard| guard.code != "unequal-reply"), "{report:?}");
     assert!(report.variants.iter().all(|variant| variant.probe.is_some()), "{report:?}");
     let toml = format!(
@@ -100,6 +100,6 @@ fn servers_on_unix_sockets_are_compared() {
          [[variant]]\nname = \"a\"\nserver = \"a\"\n[[variant]]\nname = \"b\"\nserver = \"b\"\n"
     );
     let file = desk.file("unix.toml", &toml);
-    let report = read(desk.tare(&["run", str(&file), "--json", "-", "-q"]).success());
+    let report = read(desk.tare(&["run", str(&file), "--json", "-", "-q"]).measured());
     assert_eq!(report.run.rounds, 2);
 }

@@ -28,7 +28,7 @@ fn settings_and_parameters_of_servers_can_be_swept() {
     let desk = Desk::new("sweep-servers");
     let path =
         desk.file("swept.toml", &experiment("connections = [1, 3]\nbody_bytes = [10, 20000]"));
-    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).success();
+    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).measured();
     let sweep: Value = serde_json::from_str(&ran.stdout).unwrap();
     let cells = sweep["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 4, "{}", ran.story());
@@ -74,7 +74,7 @@ fn where_a_server_listens_can_be_swept() {
          [sweep]\nat = {ports:?}\n"
     );
     let path = desk.file("ports.toml", &toml);
-    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).success();
+    let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).measured();
     let sweep: Value = serde_json::from_str(&ran.stdout).unwrap();
     for (cell, bytes) in sweep["cells"].as_array().unwrap().iter().zip([10, 2000]) {
         let probe = &cell["report"]["variants"][0]["probe"];

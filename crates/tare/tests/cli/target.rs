@@ -3,13 +3,13 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use crate::util::{Folder, str, tare};
+use crate::util::{Folder, own, str, tare};
 
 struct Running(Child, String);
 
 /// Starts the program on a free port and reads where it listens.
 fn start(args: &[&str]) -> Running {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+    let mut child = own()
         .args(["target", "--listen", "127.0.0.1:0"])
         .args(args)
         .stdout(Stdio::piped())
@@ -76,7 +76,7 @@ fn the_unix_socket_is_removed_at_the_end() {
     let folder = Folder::new("target-unix");
     let socket = folder.file("s");
     let listen = format!("unix:{}", str(&socket));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+    let mut child = own()
         .args(["target", "--listen", &listen])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

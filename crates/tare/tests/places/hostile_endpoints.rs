@@ -1,7 +1,7 @@
 //! Endpoints of networks and servers that stay silent, and greetings under false addresses.
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
-use crate::util::{Folder, str, tare};
+use crate::util::{Folder, command, str, tare};
 
 fn endpoint(connections_max: u32) -> (NetEndpoint, SocketAddr) {
     let plan = EndpointPlan {
@@ -165,7 +165,7 @@ fn ctrl_c_is_heeded_while_a_name_is_looked_up() {
     let script =
         format!("mount --bind {} /etc/resolv.conf && exec \"$0\" \"$@\"", config.display());
     for args in [&["net", "no.such.name"][..], &["load", "http://no.such.name/"]] {
-        let mut command = Command::new("unshare");
+        let mut command = command("unshare");
         command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_tare")]).args(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // Once it has asked, it is looking up.
@@ -174,8 +174,9 @@ fn ctrl_c_is_heeded_while_a_name_is_looked_up() {
         signal(child.id(), libc::SIGINT).unwrap();
         let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
         let _ = child.kill();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
         assert!(ended, "{args:?} waits for its name server");
+        assert_eq!(status.code(), Some(130), "{args:?}");
         silent.set_nonblocking(true).unwrap();
         while silent.recv(&mut [0; 512]).is_ok() {}
         silent.set_nonblocking(false).unwrap();

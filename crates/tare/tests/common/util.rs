@@ -3,11 +3,15 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tare_io::Endpoint;
+use tare_io::process::{heed_interrupts, is_root};
+use tare_report::load::LoadReport;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
+use tare_tidy::skips::not_run;
 
 pub struct Server {
     pub target: Target,
@@ -63,8 +67,26 @@ pub struct Ran {
     pub stderr: String,
 }
 
+/// A program that heeds SIGINT and SIGQUIT, also where the tests are a shell's background job.
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    heed_interrupts(&mut command);
+    command
+}
+
+/// The program that is tested.
+pub fn own() -> Command {
+    command(env!("CARGO_BIN_EXE_tare"))
+}
+
 pub fn tare(args: &[&str]) -> Ran {
-    ran(Command::new(env!("CARGO_BIN_EXE_tare")).args(args))
+    ran(own().args(args))
+}
+
+/// What `tare load` says in JSON.
+pub fn load_json(args: &[&str]) -> LoadReport {
+    let ran = tare(&[&["load", "--json", "-"], args].concat());
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}\n{}", ran.story()))
 }
 
 pub fn ran(command: &mut Command) -> Ran {
@@ -112,8 +134,11 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tare-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tare-test-{}-{number}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
         Self(path)
     }
 
@@ -127,8 +152,8 @@ pub struct Temporary(pub PathBuf);
 
 impl Temporary {
     pub fn new() -> Self {
-        static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("t{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
@@ -154,12 +179,12 @@ pub fn peak_of(command: &mut Command) -> (Ran, u64) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
-    let ended = std::sync::atomic::AtomicBool::new(false);
+    let ended = AtomicBool::new(false);
     let (output, peak_kb) = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
             let mut peak_kb = 0;
             let mut looks = 0;
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 peak_kb = peak_kb_of(pid).unwrap_or(0).max(peak_kb);
                 looks += 1;
                 // Some end at once.
@@ -169,7 +194,7 @@ pub fn peak_of(command: &mut Command) -> (Ran, u64) {
             peak_kb
         });
         let output = child.wait_with_output().unwrap();
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         (output, looking.join().unwrap())
     });
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -192,4 +217,12 @@ impl Drop for Folder {
 
 pub fn str(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Places are for root; CI is.
+pub fn can_run(what: &str) -> bool {
+    if !is_root() {
+        not_run(&format!("{what} needs root"));
+    }
+    is_root()
 }

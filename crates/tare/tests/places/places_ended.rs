@@ -8,9 +8,9 @@ use tare_io::{DurationNs, Random};
 use tare_lab::agent::protocol::PROTOCOL;
 use tare_report::run::RunReport;
 
-use crate::places::{can_run, experiment, left_by, not_void};
+use crate::places::{experiment, left_by, not_void};
 use crate::runs::Desk;
-use crate::util::{Temporary, str};
+use crate::util::{Temporary, can_run, command, str};
 
 #[test]
 fn two_runs_at_once_do_not_meet() {
@@ -146,7 +146,7 @@ fn agent() -> PathBuf {
 fn an_agent_follows_only_its_stream() {
     use std::io::Write;
     let start = || {
-        let mut command = Command::new(agent());
+        let mut command = command(agent());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     };
@@ -170,7 +170,7 @@ fn an_agent_follows_only_its_stream() {
         let greeting = format!("{{\"tare\":{PROTOCOL},\"hello\"");
         assert!(String::from_utf8_lossy(&output.stdout).starts_with(&greeting));
     }
-    let words = Command::new(agent()).arg("--help").output().unwrap();
+    let words = command(agent()).arg("--help").output().unwrap();
     assert_eq!(words.status.code(), Some(2));
     // What it started ends with its stream.
     let mut child = start();

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::places::{can_run, endpoints, experiment, left_by, not_void, proven};
+use crate::places::{endpoints, experiment, left_by, not_void, proven};
 use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
+use crate::util::can_run;
 use crate::util::str;
 
 /// An image made here: nginx with its libraries. No registry is asked.

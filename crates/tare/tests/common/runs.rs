@@ -1,11 +1,13 @@
 //! Runs the real binary on real servers, in a data folder of the test's own.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 
+use tare_report::load::guards::Severity;
 use tare_report::run::{Comparison, RunGuard, RunReport};
+use tare_stats::Verdict;
 
-use crate::util::{Folder, Ran, ran, str};
+use crate::util::{Folder, Ran, own, ran, str};
 
 /// A place for a test's runs.
 pub struct Desk {
@@ -18,7 +20,7 @@ impl Desk {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        let mut command = own();
         command.args(args).env("XDG_DATA_HOME", &self.folder.0).env_remove("TARE_STORE");
         command
     }
@@ -31,6 +33,19 @@ impl Desk {
         let path = self.folder.file(name);
         std::fs::write(&path, text).unwrap();
         path
+    }
+
+    /// Waits until a run that goes on has stored a round; `store` are flags that name its store.
+    #[track_caller]
+    pub fn wait_for_a_round(&self, child: &mut Child, store: &[&str]) {
+        loop {
+            let told = self.tare(&[&["report", "last", "--json"], store].concat());
+            if told.code == Some(0) && read(told).run.rounds > 0 {
+                return;
+            }
+            // It has a time limit of its own, which bounds this loop.
+            assert_eq!(child.try_wait().unwrap(), None, "it ended without a round");
+        }
     }
 
     /// Runs `compare` with these, and reads its JSON.
@@ -55,6 +70,10 @@ pub fn launches(a: &str, b: &str) -> [String; 2] {
         format!("--launch={name}=exec {tare} target --listen 127.0.0.1:{{port}} {flags}")
     };
     [launch("a", a), launch("b", b)]
+}
+
+pub fn owned<'a>(launches: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    launches.iter().map(String::as_str).chain(more.iter().copied()).collect()
 }
 
 /// Few and short: what is tested is not precision.
@@ -85,4 +104,40 @@ pub fn no_guard(report: &RunReport, code: &str) {
 pub fn asked(report: &RunReport) -> &Comparison {
     let found = report.comparisons.iter().find(|comparison| comparison.asked);
     found.unwrap_or_else(|| panic!("nothing compared: {report:#?}"))
+}
+
+/// Two of tare's own servers with these flags, compared briefly.
+#[track_caller]
+pub fn between(name: &str, a: &str, b: &str, more: &[&str]) -> RunReport {
+    let desk = Desk::new(name);
+    let pair = launches(a, b);
+    let mut args: Vec<&str> = pair.iter().map(String::as_str).collect();
+    args.extend(BRIEF);
+    args.extend(["-c", "4"]);
+    args.extend(more);
+    desk.compare(&args)
+}
+
+/// The guard is void, about `b`, and withholds the verdict.
+#[track_caller]
+pub fn voids(report: &RunReport, code: &str, text: &str) {
+    let found = guard(report, code);
+    assert_eq!(found.severity, Severity::Void, "{found:?}");
+    assert_eq!(found.variant.as_deref(), Some("b"), "{found:?}");
+    assert!(found.text.contains(text), "{found:?}");
+    assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void), "{report:#?}");
+    assert!(report.variant("b").unwrap().guards.contains(&code.to_owned()));
+    assert_eq!(report.run.stopped_by, if report.run.rounds == 5 { "void" } else { "rounds" });
+}
+
+/// An experiment in which one of two servers of tare's own has these layers.
+pub fn layered(layers: &str, more: &str) -> String {
+    format!(
+        "name = \"layers\"\n[load]\nconnections = 4\n[stop]\nrounds = 3\n\
+         [slices]\nwindow = \"20ms\"\ncycles = 2\n\
+         [server.s]\ntarget = {{}}\n\
+         [[variant]]\nname = \"plain\"\nserver = \"s\"\n\
+         [[variant]]\nname = \"layered\"\nserver = \"s\"\nlayers = {layers}\n\
+         may_differ = [\"headers\"]\n{more}\n"
+    )
 }

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, is_root, signal};
+use tare_io::process::{Watched, signal};
 use tare_model::Metric;
 use tare_report::load::guards::Severity;
 use tare_report::run::RunReport;
-use tare_tidy::skips::not_run;
 
 use crate::runs::{Desk, guard};
-use crate::util::str;
+use crate::util::{can_run, str};
 
 const HEAD: &str = "name = \"places\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\nrounds = 2\n\
     [slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\nnginx = { workers = 1 }\n";
@@ -21,14 +20,6 @@ pub fn experiment(variants: &[(&str, &str)]) -> String {
         .iter()
         .map(|(name, keys)| format!("[[variant]]\nname = \"{name}\"\nserver = \"web\"\n{keys}\n"));
     HEAD.to_owned() + &tables.collect::<String>()
-}
-
-/// Places are for root; CI is.
-pub fn can_run(what: &str) -> bool {
-    if !is_root() {
-        not_run(&format!("{what} needs root"));
-    }
-    is_root()
 }
 
 /// Everything that tares with these numbers could have left on this machine.

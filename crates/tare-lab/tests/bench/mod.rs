@@ -1,0 +1,80 @@
+//! A lab of its own for each test.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+
+use tare_lab::lab::Placed;
+use tare_lab::launch::Launched;
+use tare_lab::{Event, Lab, LabPlan};
+use tare_model::places::{ClientSpec, HostSpec, PlaceSpec};
+use tare_model::servers::{CommandSpec, ServerSpec};
+
+pub struct Bench {
+    pub lab: Lab,
+    pub events: Receiver<Event>,
+    state: PathBuf,
+}
+
+impl Bench {
+    pub fn new(name: &str, servers: Vec<ServerSpec>, fixed: Option<SocketAddr>) -> Self {
+        let state = std::env::temp_dir().join(format!("tare-lab-{}-{name}", std::process::id()));
+        let (sender, events) = channel();
+        let servers = servers.into_iter().enumerate();
+        let plan = LabPlan {
+            state: &state,
+            servers: servers
+                .map(|(n, server)| Placed {
+                    name: format!("v{n}"),
+                    server,
+                    fixed,
+                    ip: None,
+                    layers: Vec::new(),
+                    place: PlaceSpec::Host(HostSpec::default()),
+                    client: ClientSpec::Place(PlaceSpec::Host(HostSpec::default())),
+                })
+                .collect(),
+            cpus: vec![0],
+            load_cpus: Vec::new(),
+            place_launches: 3,
+            stop: Default::default(),
+            connections: 10,
+            events: sender,
+        };
+        Self { lab: Lab::open(plan).unwrap(), events, state }
+    }
+
+    pub fn start(&mut self, variant: usize) -> Launched {
+        let mut launched = self.lab.launch(variant, 0).unwrap().unwrap();
+        launched.server.wait_until_listening(&Default::default()).unwrap();
+        launched
+    }
+
+    /// Ends it, and checks that nothing is left.
+    pub fn end(self) {
+        assert_eq!(self.lab.close(), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(&self.state).unwrap().count(), 0, "journals");
+        std::fs::remove_dir_all(&self.state).unwrap();
+    }
+}
+
+pub fn get(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /aaaa HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+pub fn command(text: &str) -> ServerSpec {
+    let command = text.to_owned();
+    ServerSpec::Command(CommandSpec {
+        command,
+        env: Default::default(),
+        ready_within_ms: 5000,
+        access_log: None,
+    })
+}

@@ -1,0 +1,38 @@
+//! The fuzz targets on the inputs that are kept for them: what once went wrong does not again.
+
+use std::path::Path;
+
+#[path = "../../../../fuzz/src/imports.rs"]
+mod imports;
+#[path = "../../../../fuzz/src/messages.rs"]
+mod messages;
+#[path = "../../../../fuzz/src/replies.rs"]
+mod replies;
+
+/// Calls `check` on each input of one corpus.
+fn replay(name: &str, check: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        check(&std::fs::read(path).unwrap());
+        inputs += 1;
+    }
+    assert!(inputs >= 6, "{name}: {inputs} inputs");
+}
+
+#[test]
+fn kept_imports_are_answered() {
+    replay("imports", imports::check);
+}
+
+#[test]
+fn kept_messages_read_the_same_once_written_again() {
+    replay("messages", messages::check);
+}
+
+#[test]
+fn kept_replies_are_the_same_however_they_are_cut() {
+    replay("replies", replies::check);
+}

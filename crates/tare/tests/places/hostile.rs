@@ -1,0 +1,303 @@
+//! Servers and agents of strangers: memory stays bounded, nothing hangs, and nothing that
+//! they say reaches the terminal as a command.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tare_io::DurationNs;
+use tare_io::process::{Watched, signal};
+use tare_lab::agent::protocol::PROTOCOL;
+
+use crate::flood::{Flood, PEAK_KB_MAX};
+use crate::runs::{BRIEF, Desk};
+use crate::util::{command, own, peak_kb_of, peak_of, str};
+
+/// Replies without end, in each of the ways in which a body can be framed, and heads.
+fn floods() -> [(&'static str, Flood); 6] {
+    let chunk = [b"10000\r\n".to_vec(), vec![b'x'; 0x10000], b"\r\n".to_vec()].concat();
+    let header = format!("X-{}: {}\r\n", "a".repeat(100), "b".repeat(8000));
+    [
+        (
+            "4 GB",
+            Flood::of("HTTP/1.1 200 OK\r\nContent-Length: 4294967296\r\n\r\n", vec![b'x'; 65536]),
+        ),
+        ("chunks", Flood::of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk)),
+        ("until close", Flood::of("HTTP/1.1 200 OK\r\n\r\n", vec![b'x'; 65536])),
+        ("headers", Flood::of("HTTP/1.1 200 OK\r\n", header.into_bytes())),
+        ("one header", Flood::of("HTTP/1.1 200 OK\r\nX: ", vec![b'x'; 65536])),
+        ("interim", Flood::of("", b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1000))),
+    ]
+}
+
+#[test]
+fn replies_without_end_take_no_memory() {
+    let desk = Desk::new("hostile-replies");
+    let script = desk.file(
+        "bodies.lua",
+        "function response(status, headers, body) if #body > 1e8 then os.exit(9) end end",
+    );
+    for (kind, flood) in &floods() {
+        let url = flood.url();
+        let check = |what: &str, args: &[&str]| {
+            let (ran, peak_kb) = peak_of(&mut desk.command(args));
+            let story = ran.story();
+            assert!(peak_kb <= PEAK_KB_MAX, "{what}, {kind}: {peak_kb} kB: {story}");
+            assert!(matches!(ran.code, Some(0 | 4)), "{what}, {kind}: {story}");
+            ran
+        };
+        let other = format!("b={url}");
+        let args = ["compare", &url, &other, "-q", "--max-time", "1s", "--timeout", "1s"];
+        let told = check("compare", &[&args[..], &BRIEF[..]].concat());
+        assert_eq!(told.code, Some(4), "{kind}: {}", told.story());
+        check("load", &["load", &url, "-c", "20", "-d", "1s", "--timeout", "1s"]);
+        let args = ["wrk", "-c20", "-t2", "-d2s", "--timeout", "2s", "-s", str(&script), &url];
+        check("wrk", &args);
+    }
+}
+
+/// Answers to greetings, orders and questions that never end.
+#[test]
+fn an_endpoint_without_end_takes_no_memory() {
+    for forever in [vec![0; 65536], vec![0xff; 65536], b"tarenet2".repeat(8192)] {
+        let flood = Flood::of("", forever);
+        let address = flood.address.to_string();
+        for test in ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_stream_reverse"] {
+            let args = ["net", &address, test, "-d", "200ms", "--rounds", "2", "--timeout", "1s"];
+            let mut command = own();
+            let (ran, peak_kb) = peak_of(command.args(args));
+            assert!(peak_kb <= PEAK_KB_MAX, "{test}: {peak_kb} kB");
+            assert!(matches!(ran.code, Some(0 | 4)), "{test}: {}", ran.story());
+        }
+    }
+}
+
+/// What loads in places, on the end of a pipe.
+#[test]
+fn agents_take_no_memory_for_replies_without_end() {
+    use std::io::{BufRead, BufReader};
+    for (kind, flood) in &floods() {
+        let mut child = command(tare_lab::places::agent_file::find().unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lane = serde_json::json!({
+            "to": {"tcp": flood.address}, "protocol": "http", "nodelay": true,
+            "buffer_bytes": null, "bind": [], "connections": 20, "max_connections": 20,
+            "new_connections": false, "tls": null, "timeout_ns": 1_000_000_000u64,
+            "expected": {"ranges": [[200, 299]]}, "batch_max": 1, "linger_ns": 0, "spin_ns": 0,
+            "request": "R0VUIC8gSFRUUC8xLjENCkhvc3Q6IHgNCg0K", "rate_per_s": null,
+            "poisson": false, "workers": 1, "cpus": [], "reactor": null, "tls_resume": false,
+            "seed": 1
+        });
+        let stretch = serde_json::json!({
+            "ramp_ns": 0, "window_ns": 500_000_000u64, "requests": null, "on_replies": false
+        });
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = || out.next().unwrap().unwrap();
+        assert!(line().contains("hello"));
+        let mut to = child.stdin.take().unwrap();
+        for (id, order) in [
+            serde_json::json!({"probe": {"order": lane}}),
+            serde_json::json!({"open": {"lanes": [lane]}}),
+            serde_json::json!({"slice": {"lane": 0, "stretch": stretch}}),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let message = serde_json::json!({"tare": PROTOCOL, "id": id + 1, "do": order});
+            writeln!(to, "{message}").unwrap();
+            let answer = line();
+            assert!(answer.contains("\"done\""), "{kind}: {answer}");
+        }
+        let peak_kb = peak_kb_of(child.id()).unwrap();
+        drop(to);
+        child.wait().unwrap();
+        assert!(peak_kb <= PEAK_KB_MAX, "{kind}: {peak_kb} kB");
+    }
+}
+
+/// An ssh host whose agent says yes to everything, and starts nothing.
+#[test]
+fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
+    let desk = Desk::new("hostile-agent");
+    let bin = desk.folder.file("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let script = format!(
+        "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in\n\
+         'uname -sm') echo Linux x86_64;;\n\
+         *'cat >'*) cat >/dev/null;;\n\
+         exec*) echo '{{\"tare\":{PROTOCOL},\"hello\":{{\"version\":\"{version}\"}}}}'\n\
+         while read -r line; do\n\
+         id=$(printf %s \"$line\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n\
+         echo \"{{\\\"tare\\\":2,\\\"done\\\":{{\\\"id\\\":$id,\\\"value\\\":null}}}}\"\n\
+         done;;\nesac\n"
+    );
+    let ssh = bin.join("ssh");
+    std::fs::write(&ssh, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&ssh, mode).unwrap();
+    let toml = "name = \"x\"\n[load]\nconnections = 1\ntimeout = \"1s\"\n\
+                [stop]\nmax_time = \"5s\"\n[server.web]\ncommand = \"true {port}\"\n\
+                ready_within = \"2s\"\n\
+                [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+                place = { ssh = { host = \"h\", address = \"127.0.0.1\" } }\n\
+                [[variant]]\nname = \"b\"\nserver = \"web\"\n\
+                place = { ssh = { host = \"h\", address = \"127.0.0.1\" } }\n";
+    let path = desk.file("agent.toml", toml);
+    let paths = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display());
+    let mut command = desk.command(&["run", str(&path), "-q"]);
+    command.env("PATH", paths).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(ended, "it waits for ever: {told}");
+    assert!(told.contains("no good reply in time"), "{told}");
+    assert_eq!(output.status.code(), Some(3), "{told}");
+}
+
+#[test]
+fn a_body_that_a_script_is_to_see_has_a_limit_and_over_it_a_name() {
+    let desk = Desk::new("hostile-bodies");
+    let script = desk.file("bodies.lua", "function response(status, headers, body) end");
+    let body = vec![b'x'; 3 << 20];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let body = body.clone();
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                while stream.read(&mut request).is_ok_and(|n| n > 0)
+                    && stream.write_all(head.as_bytes()).is_ok()
+                    && stream.write_all(&body).is_ok()
+                {}
+            });
+        }
+    });
+    let wrk = |most: &str| {
+        let args = ["wrk", "-c1", "-t1", "-d1s", "-s", str(&script), "--max-body", most, &url];
+        desk.tare(&args)
+    };
+    assert!(!wrk("4M").success().stdout.contains("Socket errors"));
+    let over = wrk("2M");
+    assert!(over.stdout.contains("Socket errors: connect 0, read "), "{}", over.story());
+    let words = "reply bodies kept for the script are over 2097152 bytes together (--max-body)";
+    assert!(over.stderr.contains(words), "{}", over.story());
+    desk.tare(&["wrk", "--max-body", "x", &url]).fails(2, "write bytes, 64K, 256M or 1G");
+}
+
+/// Twenty clients that ask and never read.
+#[test]
+fn a_target_that_is_asked_by_clients_who_do_not_read_keeps_its_memory() {
+    for (path, flags) in [
+        ("/stats", &[][..]),
+        ("/", &["--body", "1000000"]),
+        ("/", &["--slow-head", "1s"]),
+        ("/", &["--delay", "10s"]),
+    ] {
+        let mut command = own();
+        command.args(["target", "--listen", "127.0.0.1:0"]).args(flags).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let requests = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(2000);
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    // 8 MB of them, on another connection where the last one was ended.
+                    let mut stream = TcpStream::connect(&address).unwrap();
+                    for _ in 0..120 {
+                        stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+                        if stream.write_all(requests.as_bytes()).is_err() {
+                            stream = TcpStream::connect(&address).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        // Connections that have gone leave nothing behind that waits.
+        let some = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4000);
+        for _ in 0..if flags.contains(&"--delay") { 4000 } else { 0 } {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            let _ = stream.write_all(some.as_bytes());
+        }
+        let peak_kb = peak_kb_of(child.id()).unwrap();
+        // It still serves those who read.
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(b"GET /stats HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(reply.contains("\"requests\""), "{reply}");
+        assert!(peak_kb <= PEAK_KB_MAX, "{path} {flags:?}: {peak_kb} kB");
+    }
+}
+
+/// A server whose log is a FIFO that nobody writes to.
+#[test]
+fn a_fifo_as_a_log_keeps_nobody_waiting() {
+    let desk = Desk::new("hostile-fifo");
+    let fifo = desk.folder.file("log");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let own = env!("CARGO_BIN_EXE_tare");
+    let toml = format!(
+        "name = \"x\"\n[load]\nconnections = 2\n[stop]\nrounds = 2\n[slices]\ncycles = 2\nwindow = \"5ms\"\n\
+         [server.web]\ncommand = \"exec {own} target --listen 127.0.0.1:{{port}}\"\n\
+         access_log = \"{}\"\n\
+         [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+         [[variant]]\nname = \"b\"\nserver = \"web\"\n",
+        fifo.display()
+    );
+    let path = desk.file("fifo.toml", &toml);
+    let mut command = desk.command(&["run", str(&path), "-q"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
+    let _ = child.kill();
+    let status = child.wait().unwrap();
+    assert!(ended, "it waits for the other end of the FIFO");
+    assert!(status.code().is_some(), "{status}");
+    // One that the user names is waited for as other programs do, and Ctrl-C ends that.
+    for args in
+        [&["import", str(&fifo)][..], &["run", str(&fifo)], &["wrk", "-s", str(&fifo), "http://h/"]]
+    {
+        let mut command = desk.command(args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::park_timeout(Duration::from_millis(100));
+        signal(child.id(), libc::SIGINT).unwrap();
+        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(ended, "{args:?} is deaf");
+    }
+}
+
+/// Each in a session of its own; waiting for one after another took a tenth of a second each.
+#[test]
+fn many_children_of_a_server_are_ended_together() {
+    let desk = Desk::new("hostile-children");
+    let own = env!("CARGO_BIN_EXE_tare");
+    let server = |name: &str| {
+        format!(
+            "--launch={name}=for i in $(seq 100); do setsid sleep 1000 & done; exec {own} target \
+             --listen 127.0.0.1:{{port}}"
+        )
+    };
+    let (a, b) = (server("a"), server("b"));
+    let brief = ["--rounds", "2", "--slice", "5ms", "--cycles", "2"];
+    let args = [&["compare", &a, &b, "-q"], &brief[..]].concat();
+    let mut command = desk.command(&args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(30));
+    let _ = signal(child.id(), libc::SIGINT);
+    assert!(ended && child.wait().unwrap().success());
+}

@@ -1,0 +1,16 @@
+//! Real places, `kill -9`, and strangers who mean harm. `make test-places` runs it as root, one test
+//! at a time.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+mod attack;
+#[path = "../common/mod.rs"]
+mod common;
+mod hostile;
+mod hostile_endpoints;
+mod kill;
+mod places;
+mod places_ended;
+mod places_of_others;
+
+use common::{attacker, flood, runs, util};

@@ -1,0 +1,20 @@
+//! Real programs and real load: filters, browsers, other tools, what only the clock can tell.
+//! `make test-real` runs it, one test at a time.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+mod compare;
+mod filter_runs;
+mod filters;
+mod guards;
+mod import_tools;
+mod load;
+mod net;
+mod pair;
+mod sys;
+mod wrk;
+
+use common::{endpoints, pairs, runs, util};
