@@ -99,12 +99,15 @@ def read_hey(output):
 
 
 class Box:
-    """The tools that are here, as runs on a URL."""
+    """The tools that are here, as runs on a URL; `alone` leaves out all but tare."""
 
-    def __init__(self, tare, peers, folder, seconds):
+    def __init__(self, tare, peers, folder, seconds, alone=False):
         self.tare, self.peers, self.folder, self.seconds = tare, peers, folder, seconds
+        self.alone = alone
 
     def path(self, tool):
+        if self.alone:
+            return None
         peer = os.path.join(self.peers, tool)
         return peer if os.access(peer, os.X_OK) else shutil.which(tool)
 
