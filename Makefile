@@ -120,8 +120,7 @@ test: setup-gate
 # Suites of real parts, one test at a time: what else runs on the machine is in their way.
 test-real: setup-real filters
 	cargo clippy --manifest-path filters/Cargo.toml --target-dir target/filters-build --locked -- -D warnings
-	scripts/test -p tare-lab --test real_servers
-	scripts/test -p tare --test real -- --test-threads=1
+	scripts/test -p tare -p tare-lab --test real --test real_servers -- --test-threads=1
 
 test-places: setup-run setup-places filters agent
 	scripts/test -p tare --test places -- --test-threads=1

@@ -110,20 +110,20 @@ pub fn end_with_starter(command: &mut Command) {
     unsafe { command.pre_exec(tie) };
 }
 
-/// What this command starts heeds SIGINT and SIGQUIT, also where this process was started with both
-/// ignored, as shells start their background jobs.
-pub fn heed_interrupts(command: &mut Command) {
-    let heed = || {
+/// Starts this command with the default actions of SIGINT and SIGQUIT. A process inherits that a
+/// signal is ignored, and shells start background jobs with both ignored.
+pub fn restore_default_signals(command: &mut Command) {
+    let restore = || {
         for signal in [libc::SIGINT, libc::SIGQUIT] {
-            // SAFETY: the default action is no function, and the call may be made after a fork.
+            // SAFETY: SIG_DFL is not the address of a handler, and signal() may follow a fork.
             if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(())
     };
-    // SAFETY: system calls alone, and no memory is allocated between fork and exec.
-    unsafe { command.pre_exec(heed) };
+    // SAFETY: it makes system calls only, and allocates no memory between fork and exec.
+    unsafe { command.pre_exec(restore) };
 }
 
 /// Whether there is something to read (or the end) within so long.
@@ -293,22 +293,21 @@ mod tests {
     }
 
     #[test]
-    fn a_command_heeds_interrupts_that_its_starter_ignores() {
+    fn a_command_has_default_signals_where_its_starter_ignores_them() {
         let ignore = || {
             for signal in [libc::SIGINT, libc::SIGQUIT] {
-                // SAFETY: to ignore a signal is no function, and the call may follow a fork.
+                // SAFETY: SIG_IGN is not the address of a handler, and signal() may follow a fork.
                 unsafe { libc::signal(signal, libc::SIG_IGN) };
             }
             Ok(())
         };
-        // What it starts says which signals it ignores.
-        let ignored = |heed: bool| {
+        let ignored = |restore: bool| {
             let mut command = Command::new("grep");
             command.args(["SigIgn", "/proc/self/status"]);
-            // SAFETY: system calls alone.
+            // SAFETY: as above: two system calls.
             unsafe { command.pre_exec(ignore) };
-            if heed {
-                heed_interrupts(&mut command);
+            if restore {
+                restore_default_signals(&mut command);
             }
             let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
             u64::from_str_radix(said.split_whitespace().nth(1).unwrap(), 16).unwrap()

@@ -215,7 +215,7 @@ impl Outputs {
     }
 }
 
-/// From here on Ctrl-C sets `stop`: a name server may be silent for long.
+/// Catches Ctrl-C, which then sets `stop`, before it looks up the name: that may take long.
 fn plan(args: &Load, urls: &[Url], stop: &Arc<AtomicBool>) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();

@@ -132,7 +132,7 @@ fn programs_behind_another_users_link_do_not_run() {
     attacker.does("ln -s /usr/sbin bin");
     let desk = Desk::new("attack-path-link-desk");
     let path = format!("{}/bin", attacker.home.display());
-    let toml = "name = \"x\"\n[load]\nconnections = 1\n[server.web]\nhttpd = {}\n\
+    let toml = "name = \"x\"\n[load]\nconnections = 1\n[server.web]\nnginx = {}\n\
                 [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\nplace = \"netns\"\n\
                 [[variant]]\nname = \"b\"\nserver = \"web\"\n";
     let file = desk.file("experiment.toml", toml);

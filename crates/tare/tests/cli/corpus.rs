@@ -12,14 +12,14 @@ mod replies;
 /// Calls `check` on each input of one corpus.
 fn replay(name: &str, check: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let mut inputs = 0;
+    let mut replayed = false;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         println!("{}", path.display());
         check(&std::fs::read(path).unwrap());
-        inputs += 1;
+        replayed = true;
     }
-    assert!(inputs >= 6, "{name}: {inputs} inputs");
+    assert!(replayed, "{name}: no input is kept");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tare_io::Endpoint;
-use tare_io::process::{heed_interrupts, is_root};
+use tare_io::process::{is_root, restore_default_signals};
 use tare_report::load::LoadReport;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
@@ -67,10 +67,10 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// A program that heeds SIGINT and SIGQUIT, also where the tests are a shell's background job.
+/// A program that SIGINT and SIGQUIT end, also where the tests run as a shell's background job.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
-    heed_interrupts(&mut command);
+    restore_default_signals(&mut command);
     command
 }
 

@@ -1,8 +1,7 @@
 //! Layers that are processes between client and server: in the path, proven, paid for, removed.
 
 use crate::runs::{Desk, layered, read};
-use crate::util::can_run;
-use crate::util::str;
+use crate::util::{can_run, str};
 
 #[test]
 fn a_proxy_is_in_the_path_and_paid_for() {
