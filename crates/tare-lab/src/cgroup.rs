@@ -18,6 +18,8 @@ pub struct Cgroup {
     version: Version,
     /// Version 1: the groups that limit it, of other controllers.
     limiting: Vec<PathBuf>,
+    /// Version 1: where sockets of those in it are told from others', which version 2 does.
+    sockets: Option<PathBuf>,
     /// Its name from the root of its hierarchy, as container runtimes want it.
     pub name: String,
 }
@@ -62,7 +64,7 @@ impl Cgroup {
         };
         let own = own.unwrap_or_default();
         let name = format!("{}/{PREFIX}{name}", own.trim_end_matches('/'));
-        Ok(Ok(Self { path, version, limiting: Vec::new(), name }))
+        Ok(Ok(Self { path, version, limiting: Vec::new(), sockets: None, name }))
     }
 
     /// Limits whoever is in it; an error in words where the kernel or the machine's set-up does
@@ -137,9 +139,32 @@ impl Cgroup {
         Ok(path)
     }
 
+    /// The group of version 2 that sockets of those in it are born in; made where it is not there.
+    pub fn socket_group(&mut self, journal: &Journal) -> Result<PathBuf, LabError> {
+        if self.version == Version::V2 {
+            return Ok(self.path.clone());
+        }
+        if let Some(path) = &self.sockets {
+            return Ok(path.clone());
+        }
+        let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let parent = own_group(&cgroups, "").zip(mount_of(&mounts, "cgroup2", None));
+        let (own, mount) = parent.ok_or_else(|| {
+            let text = "no control groups of version 2 are mounted, which BPF programs watch";
+            LabError::Environment(text.into())
+        })?;
+        let name = self.path.file_name().unwrap_or_default();
+        let path = below(mount, &own).join(name);
+        journal.about_to_make(made::Cgroup(path.clone()))?;
+        fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
+        self.sockets = Some(path.clone());
+        Ok(path)
+    }
+
     /// Where a process writes its number to enter.
     pub fn entrances(&self) -> Vec<PathBuf> {
-        let all = std::iter::once(&self.path).chain(&self.limiting);
+        let all = std::iter::once(&self.path).chain(&self.limiting).chain(&self.sockets);
         all.map(|path| path.join("cgroup.procs")).collect()
     }
 

@@ -94,6 +94,12 @@ pub fn run(argv: &[&str], limit: DurationNs) -> Outcome {
     };
     let mut command = Command::new(found);
     command.args(&argv[1.min(argv.len())..]);
+    run_as(command, program, limit)
+}
+
+/// Runs one that is known by that name in what is said of it.
+pub fn run_as(mut command: Command, program: &str, limit: DurationNs) -> Outcome {
+    let failed = |said: String| Outcome { said, ..Outcome::default() };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // With whatever it starts.
     command.process_group(0);

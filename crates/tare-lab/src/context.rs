@@ -5,12 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use tare_io::DurationNs;
 use tare_model::layers::LayerSpec;
 
+use crate::certificates::{self, Certified};
 use crate::error::LabError;
 use crate::launch_spec::{LaunchSpec, PlacedFile};
 
@@ -23,6 +24,8 @@ pub struct LaunchContext<'a> {
     pub ip: IpAddr,
     /// Which ports are free there.
     pub ports: Ports,
+    /// On which port, where the place says so.
+    pub port: Option<u16>,
     /// Whether this machine's programs are what runs there; else a place has its own.
     pub our_programs: bool,
     /// Whether it runs as root there.
@@ -42,6 +45,9 @@ impl LaunchContext<'_> {
     pub(crate) fn address(&self) -> Result<SocketAddr, LabError> {
         match self.fixed {
             Some(fixed) => Ok(fixed),
+            None if self.port.is_some() => {
+                Ok(SocketAddr::new(self.ip, self.port.unwrap_or_default()))
+            }
             None => Ok(SocketAddr::new(self.ip, self.ports.next(self.ip)?)),
         }
     }
@@ -60,18 +66,18 @@ impl LaunchContext<'_> {
 
     /// A certificate for localhost and its key, the same for all servers of this process.
     pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), LabError> {
-        let (cert, key) = certificate()?;
+        let Certified { cert, key, .. } = certificates::of_server()?;
         let key = self.write_secret("key.pem", key.as_bytes());
         Ok((self.write("cert.pem", cert.as_bytes()), key))
     }
 
     /// The same in one file.
     pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, LabError> {
-        let (cert, key) = certificate()?;
+        let Certified { cert, key, .. } = certificates::of_server()?;
         Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
     }
 
-    fn write_secret(&self, name: &str, text: &[u8]) -> PathBuf {
+    pub(crate) fn write_secret(&self, name: &str, text: &[u8]) -> PathBuf {
         let path = self.folder.join(name);
         self.files.borrow_mut().push(PlacedFile::secret(path.clone(), text));
         path
@@ -100,20 +106,6 @@ impl LaunchContext<'_> {
     }
 }
 
-/// A certificate for localhost and its key.
-fn certificate() -> Result<(&'static str, &'static str), LabError> {
-    static MADE: OnceLock<Result<(String, String), String>> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
-        Ok((made.cert.pem(), made.signing_key.serialize_pem()))
-    });
-    match made {
-        Ok((cert, key)) => Ok((cert, key)),
-        Err(why) => Err(LabError::Environment(format!("cannot make a certificate: {why}"))),
-    }
-}
-
 /// How a place gives out ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
@@ -127,7 +119,7 @@ pub enum Ports {
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 impl Ports {
-    fn next(self, ip: IpAddr) -> Result<u16, LabError> {
+    pub(crate) fn next(self, ip: IpAddr) -> Result<u16, LabError> {
         // One row for all places: two may be on one machine elsewhere.
         static GIVEN: AtomicU16 = AtomicU16::new(0);
         match self {

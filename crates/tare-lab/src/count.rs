@@ -5,25 +5,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::launch_spec::{CountPage, CountSource};
-use crate::log_file;
 use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(2);
-const PAGE_BYTES_MAX: u64 = 64 << 10;
+/// A sidecar tells of every server in its mesh.
+const PAGE_BYTES_MAX: u64 = 2 << 20;
 
 /// The server's count now, asked where it runs.
 pub fn read(source: &CountSource, server: &dyn Server) -> Option<u64> {
     match source {
         CountSource::Page { address, path, page } => page.parse(&server.page(*address, path)?),
         CountSource::AccessLog(path) => server.lines(path),
-    }
-}
-
-/// The same of a process on this machine.
-pub fn read_here(source: &CountSource) -> Option<u64> {
-    match source {
-        CountSource::Page { address, path, page } => page.parse(&fetch(*address, path)?),
-        CountSource::AccessLog(path) => log_file::lines(path),
     }
 }
 
@@ -45,13 +37,37 @@ impl CountSource {
 
 /// A page over plain HTTP, head and all.
 pub fn fetch(address: SocketAddr, path: &str) -> Option<String> {
+    fetch_as(address, &address.to_string(), path)
+}
+
+/// The same by another name than its address.
+pub fn fetch_as(address: SocketAddr, host: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut bytes = Vec::new();
     stream.take(PAGE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+    let page = String::from_utf8(bytes).ok()?;
+    let (head, body) = page.split_once("\r\n\r\n")?;
+    match head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked") {
+        true => Some(format!("{head}\r\n\r\n{}", whole(body)?)),
+        false => Some(page),
+    }
+}
+
+/// What was sent in chunks.
+fn whole(mut body: &str) -> Option<String> {
+    let mut text = String::new();
+    loop {
+        let (size, rest) = body.split_once("\r\n")?;
+        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
+        if size == 0 {
+            return Some(text);
+        }
+        text.push_str(rest.get(..size)?);
+        body = rest.get(size..)?.strip_prefix("\r\n")?;
+    }
 }
 
 impl CountPage {
@@ -64,26 +80,42 @@ impl CountPage {
         };
         match self {
             // " accepts handled requests\n 3 3 17"
-            Self::NginxStub => {
-                let line = page.split_once("server accepts handled requests")?.1;
-                line.split_whitespace().nth(2)?.parse().ok()
-            }
+            Self::NginxStub => nginx_stub(page).map(|(_, requests)| requests),
             Self::ApacheAuto => after("Total Accesses:"),
-            Self::HaproxyCsv => {
-                let columns = page.split_once("# pxname,")?.1.lines().next()?.split(',');
-                let at = columns.clone().position(|column| column == "req_tot")?;
-                let web = page.lines().find_map(|line| line.strip_prefix("web,FRONTEND,"))?;
-                // The names before it are cut off, one here and two there.
-                web.split(',').nth(at.checked_sub(1)?)?.parse().ok()
-            }
+            Self::HaproxyCsv => haproxy_column(page, "req_tot"),
             Self::TareTarget => after("\"requests\":"),
         }
     }
 }
 
+/// A column of HAProxy's statistics, of the frontend `web`.
+pub fn haproxy_column(page: &str, name: &str) -> Option<u64> {
+    let columns = page.split_once("# pxname,")?.1.lines().next()?.split(',');
+    let at = columns.clone().position(|column| column == name)?;
+    let web = page.lines().find_map(|line| line.strip_prefix("web,FRONTEND,"))?;
+    // The names before it are cut off, one here and two there.
+    web.split(',').nth(at.checked_sub(1)?)?.parse().ok()
+}
+
+/// Accepted connections and requests of nginx's stub_status.
+pub fn nginx_stub(page: &str) -> Option<(u64, u64)> {
+    let line = page.split_once("server accepts handled requests")?.1;
+    let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+    let accepted = numbers.next()??;
+    Some((accepted, numbers.nth(1)??))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_are_put_together() {
+        assert_eq!(whole("4\r\nabcd\r\n2;x=1\r\nef\r\n0\r\n\r\n").as_deref(), Some("abcdef"));
+        for cut in ["4\r\nabc", "4\r\nabcd", "zz\r\na\r\n", "", "ffffffffffffffff\r\na\r\n"] {
+            assert_eq!(whole(cut), None, "{cut}");
+        }
+    }
 
     #[test]
     fn pages_are_read() {

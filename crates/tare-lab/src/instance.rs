@@ -1,14 +1,18 @@
 //! A place while a run lasts: started when it is first needed, started afresh when that is due.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use tare_io::DurationNs;
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
+use crate::event::Event;
+use crate::injected::Injected;
 use crate::meter::Meter;
-use crate::places::{LabResources, Place, Restarts};
+use crate::places::{LabResources, Place, PlaceContext, Restarts};
 use crate::processes;
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
@@ -20,17 +24,59 @@ pub struct PlaceInstance {
     pub place: Box<dyn Place>,
     cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
+    more: Vec<Arc<Agent>>,
     proof: Option<Proof>,
     /// The round in which it was last started, and how often it was.
     started_in: u32,
     pub starts: u32,
     /// As often as a slow one is started over the first rounds.
     launches: u32,
+    /// Who it is in the run's log.
+    log: (String, Sender<Event>),
 }
 
 impl PlaceInstance {
-    pub fn new(place: Box<dyn Place>, cgroup: Option<Cgroup>, launches: u32) -> Self {
-        Self { place, cgroup, agent: None, proof: None, started_in: 0, starts: 0, launches }
+    pub fn new(
+        place: Box<dyn Place>,
+        cgroup: Option<Cgroup>,
+        launches: u32,
+        context: &PlaceContext,
+    ) -> Self {
+        let log = (context.who.clone(), context.events.clone());
+        let (agent, more, proof, started_in, starts) = (None, Vec::new(), None, 0, 0);
+        Self { place, cgroup, agent, more, proof, started_in, starts, launches, log }
+    }
+
+    /// Begins to start it (afresh) where that is due.
+    pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+        if self.is_up(round, resources) {
+            return Ok(());
+        }
+        self.end_old();
+        self.place.begin(resources)
+    }
+
+    /// Ends it, if it is up: what comes next is a start from nothing.
+    pub fn make_way(&mut self) {
+        if self.agent.is_some() {
+            self.end_old();
+        }
+    }
+
+    fn is_up(&self, round: u32, resources: &LabResources<'_>) -> bool {
+        let mut all = self.agent.iter().chain(&self.more);
+        self.agent.is_some()
+            && all.all(|agent| agent.is_alive())
+            && !self.is_due(round)
+            && self.place.fits(resources.clusters)
+    }
+
+    fn end_old(&mut self) {
+        let mut all = self.agent.iter().chain(&self.more);
+        if let Some(why) = all.find_map(|agent| agent.gone(DurationNs::ZERO)) {
+            self.note(format!("{why}; it is started afresh"));
+        }
+        self.down();
     }
 
     /// Its agent, started (afresh) where that is due.
@@ -39,17 +85,23 @@ impl PlaceInstance {
         round: u32,
         resources: &mut LabResources<'_>,
     ) -> Result<Arc<Agent>, LabError> {
-        let alive = self.agent.as_ref().filter(|agent| agent.is_alive());
-        if let Some(agent) = alive.filter(|_| !self.is_due(round)) {
+        if let Some(agent) = self.agent.as_ref().filter(|_| self.is_up(round, resources)) {
             return Ok(agent.clone());
         }
-        self.down();
+        self.end_old();
         let agent = Arc::new(self.place.start(resources)?);
+        self.more = self.place.take_more_agents().into_iter().map(Arc::new).collect();
         self.proof = Some(self.place.prove(&agent));
         self.agent = Some(agent.clone());
         self.started_in = round;
         self.starts += 1;
         Ok(agent)
+    }
+
+    fn note(&self, text: String) {
+        let (who, events) = &self.log;
+        let unix_ms = tare_io::time::wall_unix_ms();
+        let _ = events.send(Event { unix_ms, who: who.clone(), text });
     }
 
     fn is_due(&self, round: u32) -> bool {
@@ -71,6 +123,7 @@ impl PlaceInstance {
     pub fn down(&mut self) {
         if let Some(agent) = self.agent.take() {
             agent.end();
+            self.more.drain(..).for_each(|agent| agent.end());
             self.place.stop();
         }
     }
@@ -82,7 +135,8 @@ impl PlaceInstance {
 
     /// Those on this machine that belong to it.
     pub fn processes(&self) -> Vec<u32> {
-        let tree = self.agent.iter().flat_map(|agent| processes::tree(agent.pid()));
+        let tree =
+            self.agent.iter().chain(&self.more).flat_map(|agent| processes::tree(agent.pid()));
         tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
     }
 
@@ -93,6 +147,16 @@ impl PlaceInstance {
 
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
+    }
+
+    /// All that make load together.
+    pub fn agents(&self) -> Vec<Arc<Agent>> {
+        self.agent.iter().chain(&self.more).cloned().collect()
+    }
+
+    /// What a mesh put into it.
+    pub fn injected(&self) -> Option<Injected> {
+        self.place.injected(self.agent.as_ref()?)
     }
 
     pub fn agent(&self) -> Option<&Arc<Agent>> {
@@ -132,7 +196,19 @@ mod tests {
     }
 
     fn starts(restarts: Restarts, launches: u32) -> Vec<u32> {
-        let mut instance = PlaceInstance::new(Box::new(Paper(restarts)), None, launches);
+        let log = (String::new(), std::sync::mpsc::channel().0);
+        let place = Box::new(Paper(restarts));
+        let mut instance = PlaceInstance {
+            place,
+            cgroup: None,
+            agent: None,
+            more: Vec::new(),
+            proof: None,
+            started_in: 0,
+            starts: 0,
+            launches,
+            log,
+        };
         let mut rounds = vec![0];
         instance.starts = 1;
         for round in 0..130 {

@@ -13,21 +13,23 @@ use tare_model::places::{ClientSpec, Limits, PlaceFacts, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
-use crate::agent::{Agent, PlacedServer};
+use crate::agent::{Agent, MeteredBy, PlacedServer};
 use crate::cgroup::Cgroup;
 use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
 use crate::event::Event;
 use crate::instance::PlaceInstance;
 use crate::journal::Journal;
-use crate::launch::{Hop, Launched};
-use crate::layers;
+use crate::launch::Launched;
+use crate::layers::{self, ClientAddresses};
 use crate::local::{HostContext, LocalServer};
 use crate::ours::PREFIX;
+use crate::places::kubernetes::ground::Clusters;
 use crate::places::network::{Network, PLACES_MAX};
 use crate::places::{self, LabResources, PlaceContext};
 use crate::processes::{self, Stat};
-use crate::servers;
+use crate::servers::{self, StandingServer};
+use crate::slot::{HopContext, SocketGroups, VariantSlot};
 use crate::temporary;
 
 /// What the lab is for.
@@ -41,6 +43,8 @@ pub struct LabPlan<'a> {
     pub load_cpus: Vec<usize>,
     /// Connections that load will open to each.
     pub connections: u32,
+    /// Variants are up one at a time.
+    pub exclusive: bool,
     /// How often a place that starts slowly is started over the first rounds.
     pub place_launches: u32,
     pub events: Sender<Event>,
@@ -85,6 +89,10 @@ impl Placed {
 pub struct Lab {
     slots: Vec<VariantSlot>,
     network: Option<Network>,
+    clusters: Clusters,
+    /// The rounds of which all servers' places, and all clients', have begun to start.
+    begun: [Option<u32>; 2],
+    exclusive: bool,
     folder: PathBuf,
     cpus: Vec<usize>,
     connections: u32,
@@ -96,52 +104,19 @@ pub struct Lab {
     inherited: Vec<(u32, u64)>,
 }
 
-/// One variant's part of the lab.
-#[derive(Debug)]
-struct VariantSlot {
-    placed: Placed,
-    /// Of servers on this machine as it is.
-    host: HostContext,
-    /// Of its layers' processes, with their layers' places among the variant's, and their folders.
-    hops: Vec<HopContext>,
-    /// Where its servers keep their files, here or in their place.
-    folder: PathBuf,
-    ports: Ports,
-    server: Option<PlaceInstance>,
-    client: Option<PlaceInstance>,
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Server,
+    Client,
 }
 
-#[derive(Debug)]
-struct HopContext {
-    layer: usize,
-    host: HostContext,
-    folder: PathBuf,
-}
-
-impl VariantSlot {
-    /// Layers that are processes, from the server's side on: each stands before what is there.
-    fn start_hops(&self, launched: &mut Launched, connections: u32) -> Result<(), LabError> {
-        for hop in self.hops.iter().rev() {
-            let context = LaunchContext {
-                folder: &hop.folder,
-                our_programs: true,
-                ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
-                ports: Ports::Kernel,
-                root: process::is_root(),
-                files: Default::default(),
-                connections,
-                fixed: None,
-                layers: &[],
-                layers_taken: Default::default(),
-            };
-            let kind = layers::kind(&self.placed.layers[hop.layer]);
-            let Some(launch_spec) = kind.hop(&context, launched.address())? else { continue };
-            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
-            let name = self.placed.layers[hop.layer].facts().name();
-            launched.add_hop(Hop { name, layer: hop.layer, launch_spec, server });
-        }
-        Ok(())
-    }
+fn resources<'a>(
+    journal: &'a Journal,
+    network: &'a Option<Network>,
+    clusters: &'a Clusters,
+    stop: &'a Arc<AtomicBool>,
+) -> LabResources<'a> {
+    LabResources { journal, network: network.as_ref(), clusters, stop }
 }
 
 /// A process for good: numbers are used again.
@@ -171,6 +146,9 @@ impl Lab {
         let mut lab = Self {
             slots: Vec::new(),
             network,
+            clusters: Clusters::new(&format!("{PREFIX}{}", unique())),
+            begun: [None; 2],
+            exclusive: plan.exclusive,
             folder,
             cpus: plan.cpus.clone(),
             connections: plan.connections,
@@ -197,7 +175,9 @@ impl Lab {
         let name = format!("{}-{index}", unique());
         let limits = placed.place.limits_by_group();
         let is_up = placed.server == ServerSpec::Up;
-        let cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
+        let mut groups = SocketGroups::of(placed);
+        let mut cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
+        groups.add(&mut cgroup, &self.journal)?;
         let mut needs = Vec::new();
         if placed.place.facts().has_our_programs() {
             needs.extend(servers::needs(&placed.server)?);
@@ -207,6 +187,8 @@ impl Lab {
         let context = PlaceContext {
             who: placed.name.clone(),
             tag: format!("{PREFIX}{name}"),
+            server_tag: None,
+            layers: placed.layers.clone(),
             index: (index * 2) as u8,
             cpus: if same { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
             cgroup: cgroup.clone(),
@@ -219,7 +201,7 @@ impl Lab {
             true => None,
             false => self.instance(&placed.place, context.clone(), plan.place_launches)?,
         };
-        let client = self.client_of(placed, &name, context, plan)?;
+        let client = self.client_of(placed, &name, context, plan, &mut groups)?;
         let host = HostContext {
             who: placed.name.clone(),
             cpus: plan.cpus.clone(),
@@ -227,7 +209,8 @@ impl Lab {
             journal: Some(self.journal.entries()),
             events: plan.events.clone(),
         };
-        let hops = self.hop_contexts(placed, &name, &folder, &host)?;
+        let hops = self.hop_contexts(placed, &name, &folder, &host, &mut groups)?;
+        let bypass = groups.attach().map_err(|error| error.named(&placed.name))?;
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
         self.slots.push(VariantSlot {
@@ -238,6 +221,8 @@ impl Lab {
             ports,
             server,
             client,
+            client_addresses: ClientAddresses::default(),
+            bypass,
         });
         Ok(())
     }
@@ -249,22 +234,21 @@ impl Lab {
         name: &str,
         folder: &Path,
         server: &HostContext,
+        groups: &mut SocketGroups,
     ) -> Result<Vec<HopContext>, LabError> {
         let mut hops = Vec::new();
         for (layer, spec) in placed.layers.iter().enumerate() {
-            if !layers::kind(spec).is_hop() {
-                continue;
+            for (at, stand) in layers::kind(spec).stands().iter().enumerate() {
+                let who = format!("{}, {}", placed.name, spec.facts().name());
+                let own = format!("l{layer}-{at}");
+                let mut cgroup = self.cgroup(&format!("{name}{own}"), Limits::default(), &who)?;
+                groups.add(&mut cgroup, &self.journal)?;
+                let folder = folder.join(own);
+                std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+                open_up(&folder)?;
+                let host = HostContext { who, cgroup, ..server.clone() };
+                hops.push(HopContext { layer, stand: *stand, host, folder });
             }
-            let who = format!("{}, {}", placed.name, spec.facts().name());
-            let cgroup = self.cgroup(&format!("{name}l{layer}"), Limits::default(), &who)?;
-            let folder = folder.join(format!("layer-{layer}"));
-            std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-            open_up(&folder)?;
-            hops.push(HopContext {
-                layer,
-                host: HostContext { who, cgroup, ..server.clone() },
-                folder,
-            });
         }
         Ok(hops)
     }
@@ -276,6 +260,7 @@ impl Lab {
         name: &str,
         server: PlaceContext,
         plan: &LabPlan<'_>,
+        groups: &mut SocketGroups,
     ) -> Result<Option<PlaceInstance>, LabError> {
         let place = match &placed.client {
             ClientSpec::SameAsServer => return Ok(None),
@@ -290,10 +275,12 @@ impl Lab {
         };
         let name = format!("{name}c");
         let who = format!("{}, client", placed.name);
-        let cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
+        let mut cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
+        groups.add(&mut cgroup, &self.journal)?;
         let context = PlaceContext {
             who,
             tag: format!("{PREFIX}{name}"),
+            server_tag: Some(server.tag.clone()),
             index: server.index + 1,
             cpus: plan.load_cpus.clone(),
             cgroup,
@@ -332,16 +319,37 @@ impl Lab {
         launches: u32,
     ) -> Result<Option<PlaceInstance>, LabError> {
         let (folder, cgroup) = (context.folder.clone(), context.cgroup.clone());
-        let Some(place) = places::place(place, context) else { return Ok(None) };
+        let Some(place) = places::place(place, context.clone()) else { return Ok(None) };
         // Copies of programs and what they are given: nobody else's to read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         private.create(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-        Ok(Some(PlaceInstance::new(place, cgroup, launches)))
+        Ok(Some(PlaceInstance::new(place, cgroup, launches, &context)))
+    }
+
+    /// All places of one side begin to start before the first is waited for.
+    fn begin(&mut self, side: Side, round: u32) -> Result<(), LabError> {
+        if self.exclusive || self.begun[side as usize] == Some(round) {
+            return Ok(());
+        }
+        self.begun[side as usize] = Some(round);
+        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        for slot in &mut self.slots {
+            let instance = match side {
+                Side::Server => &mut slot.server,
+                Side::Client => &mut slot.client,
+            };
+            if let Some(instance) = instance {
+                let begun = instance.begin(round, &mut resources);
+                begun.map_err(|error| error.named(&slot.placed.name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts a variant's server, in its place; `None` where it is up already.
     pub fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
+        self.begin(Side::Server, round)?;
         let slot = &mut self.slots[variant];
         if slot.placed.server == ServerSpec::Up {
             return Ok(None);
@@ -351,9 +359,8 @@ impl Lab {
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (agent, ip) = match &mut slot.server {
             Some(instance) => {
-                let network = self.network.as_ref();
                 let mut resources =
-                    LabResources { journal: &self.journal, network, stop: &self.stop };
+                    resources(&self.journal, &self.network, &self.clusters, &self.stop);
                 let agent =
                     instance.up(round, &mut resources).map_err(|error| error.named(&who))?;
                 let ip = if same { localhost } else { instance.place.address() };
@@ -372,6 +379,7 @@ impl Lab {
             our_programs: slot.placed.place.facts().has_our_programs(),
             ip,
             ports: slot.ports,
+            port: slot.server.as_ref().and_then(|instance| instance.place.port()),
             root: agent.as_ref().map_or_else(process::is_root, |agent| agent.hello.uid == 0),
             files: Default::default(),
             connections: self.connections,
@@ -381,35 +389,57 @@ impl Lab {
         };
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
-        let host = &slot.host;
         let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
         // Beside a client in the same place it would carry nothing.
         let place = slot.server.as_ref().filter(|_| !same);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
-        let numbered = slot.server.as_ref().is_some_and(|s| s.place.has_our_cpus());
-        let cpus = if numbered { self.cpus.clone() } else { Vec::new() };
+        let numbered = slot.server.as_ref().filter(|s| s.place.has_our_cpus());
+        let cpus = numbered.map_or(Vec::new(), |_| self.cpus.clone());
+        let stands = matches!(slot.placed.server, ServerSpec::Standing(_));
         let mut launched = Launched::begin(launch_spec, link, |launch_spec| match agent {
-            None => Ok(Box::new(LocalServer::start(launch_spec, host)?)),
+            None if stands => Ok(Box::new(StandingServer::start(&who, &launch_spec)?)),
+            None => Ok(Box::new(LocalServer::start(launch_spec, &slot.host)?)),
             Some(agent) => {
                 // Of a place that holds the load too, only its agent can tell what the server used.
-                let cgroup = host.cgroup.clone().filter(|_| metered && !same);
-                Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, cgroup)?))
+                let cgroup = slot.host.cgroup.clone().filter(|_| metered && !same);
+                let far = place.and_then(|instance| instance.place.far_meter());
+                let metered_by = MeteredBy::of(cgroup, far);
+                Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, metered_by)?))
             }
         })?;
-        slot.start_hops(&mut launched, self.connections)?;
+        if let Some(instance) = slot.server.as_ref().filter(|_| !same) {
+            launched.entry = instance.place.entry();
+            launched.path = instance.place.path_proof(&slot.client_addresses);
+        }
+        if slot.has_hop_beside_client() {
+            self.client(variant, round)?;
+        }
+        let hops = self.slots[variant].start_hops(&mut launched, self.connections);
+        hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }
 
-    /// Who makes the load of a variant, where that is not this process. Its server is up.
-    pub fn client(&mut self, variant: usize, round: u32) -> Result<Option<Arc<Agent>>, LabError> {
+    /// Who makes the load of a variant; nobody where that is this process. Its server is up.
+    pub fn client(&mut self, variant: usize, round: u32) -> Result<Vec<Arc<Agent>>, LabError> {
+        self.begin(Side::Client, round)?;
         let slot = &mut self.slots[variant];
         if slot.placed.client == ClientSpec::SameAsServer {
-            return Ok(slot.server.as_ref().and_then(PlaceInstance::agent).cloned());
+            return Ok(slot.server.as_ref().map(PlaceInstance::agents).unwrap_or_default());
         }
-        let Some(instance) = &mut slot.client else { return Ok(None) };
-        let network = self.network.as_ref();
-        let mut resources = LabResources { journal: &self.journal, network, stop: &self.stop };
-        instance.up(round, &mut resources).map(Some).map_err(|error| error.named(&slot.placed.name))
+        let know = |addresses: &mut dyn Iterator<Item = &String>| {
+            let all = addresses.filter_map(|address| address.parse().ok());
+            *slot.client_addresses.lock().unwrap_or_else(|e| e.into_inner()) = all.collect();
+        };
+        let Some(instance) = &mut slot.client else {
+            know(&mut tare_io::net_config::addresses().iter());
+            return Ok(Vec::new());
+        };
+        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let up = instance.up(round, &mut resources);
+        up.map_err(|error| error.named(&slot.placed.name))?;
+        let agents = instance.agents();
+        know(&mut agents.iter().flat_map(|agent| &agent.hello.addresses));
+        Ok(agents)
     }
 
     /// Whether CPUs of the client's place have the numbers that they have here.
@@ -437,6 +467,13 @@ impl Lab {
         let slot = &self.slots[variant];
         let both = slot.server.iter().chain(&slot.client);
         both.into_iter().any(|instance| instance.place.is_emulated())
+    }
+
+    /// Ends a server's place, if it is up.
+    pub fn make_way(&mut self, variant: usize) {
+        if let Some(instance) = &mut self.slots[variant].server {
+            instance.make_way();
+        }
     }
 
     /// How often a variant's server's place was started; 0 where it has none.
@@ -486,6 +523,7 @@ impl Lab {
     /// Removes everything now; complaints about what could not be removed.
     pub fn close(mut self) -> Vec<String> {
         self.slots.clear();
+        drop(self.clusters);
         self.journal.remove_all()
     }
 }

@@ -1,16 +1,21 @@
 //! One launch of one server: how it is spoken to wherever it runs.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tare_bypass::Bypass;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
 
 use crate::count;
 use crate::error::LabError;
+use crate::injected::Injected;
+use crate::intercept::Namespace;
 use crate::launch_spec::LaunchSpec;
-use crate::meter::Meter;
+use crate::layers::{LayerProof, Stand};
+use crate::meter::{FarMeter, Meter};
 use crate::server::Server;
 
 /// When a count is believed to be the last.
@@ -34,9 +39,24 @@ pub struct Launched {
     readings: AtomicU64,
     /// Carries all that it sends and receives.
     link: Option<String>,
+    pub(crate) entry: Option<Entry>,
+    /// What will show that they came that way.
+    pub path: Option<Box<dyn LayerProof>>,
+    /// What hands its connections' data past TCP.
+    pub(crate) bypass: Option<Arc<Bypass>>,
     /// Layers that are processes, from the client's side on: they end before the server.
     hops: Vec<Hop>,
     pub server: Box<dyn Server>,
+}
+
+/// Where clients connect to, where that is not what the server listens on.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub address: SocketAddr,
+    /// What they ask for there.
+    pub host: String,
+    /// Of what stands between there and the server.
+    pub meters: Vec<Arc<dyn FarMeter>>,
 }
 
 /// A layer's process.
@@ -45,6 +65,15 @@ pub struct Hop {
     pub name: String,
     /// Its layer's place among the variant's.
     pub layer: usize,
+    pub stand: Stand,
+    /// Where it is, beside client or server.
+    pub namespace: Option<Namespace>,
+    /// What a cluster's mesh put there.
+    pub injected: Option<Injected>,
+    /// Clients are sent through it, and know only what is behind it.
+    pub intercepts: bool,
+    /// What it passes on to.
+    pub to: SocketAddr,
     pub launch_spec: LaunchSpec,
     pub server: Box<dyn Server>,
 }
@@ -59,7 +88,19 @@ impl Launched {
         let server = start(launch_spec.clone())?;
         let readings = AtomicU64::new(0);
         let hops = Vec::new();
-        Ok(Self { launch_spec, started_unix_ms, started, readings, link, server, hops })
+        let (entry, path, bypass) = (None, None, None);
+        Ok(Self {
+            launch_spec,
+            started_unix_ms,
+            started,
+            readings,
+            link,
+            entry,
+            path,
+            bypass,
+            server,
+            hops,
+        })
     }
 
     /// Puts a layer's process before all that are there.
@@ -67,13 +108,25 @@ impl Launched {
         self.hops.insert(0, hop);
     }
 
-    pub fn hop(&self, layer: usize) -> Option<&Hop> {
-        self.hops.iter().find(|hop| hop.layer == layer)
+    pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
+        self.hops.iter()
+    }
+
+    /// Those of one layer.
+    pub fn hops(&self, layer: usize) -> Vec<&Hop> {
+        self.hops.iter().filter(|hop| hop.layer == layer).collect()
     }
 
     /// Where its client connects to.
     pub fn address(&self) -> SocketAddr {
-        self.hops.first().map_or(self.launch_spec.address, |hop| hop.launch_spec.address)
+        let own = self.entry.as_ref().map_or(self.launch_spec.address, |entry| entry.address);
+        let entered = self.hops.iter().find(|hop| !hop.intercepts);
+        entered.map_or(own, |hop| hop.launch_spec.address)
+    }
+
+    /// What clients ask for, where they connect to what stands for it: a Service.
+    pub fn entry_host(&self) -> Option<&str> {
+        self.entry.as_ref().map(|entry| entry.host.as_str())
     }
 
     /// The server and its hops.
@@ -110,7 +163,9 @@ impl Launched {
     /// What they use, with the packets of the server's place.
     pub fn meter(&self) -> Meter {
         let own = self.server.meter().with_link(self.link.as_deref());
-        self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()))
+        let own = self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()));
+        let entry = self.entry.iter().flat_map(|entry| &entry.meters);
+        entry.fold(own, |meter, far| meter.and(Meter::far(far.clone())))
     }
 
     /// Lines and bytes that they wrote.

@@ -2,19 +2,29 @@
 //! there. A new kind is a file here that implements [`LayerKind`] for its settings
 //! (`tare_model::layers`), and a line in [`kind`].
 
+mod bypass;
+mod crypto;
+mod evidence;
 mod filter;
+mod gateway;
+mod mesh;
+mod proxies;
 mod proxy;
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
+use tare_kube::Kind;
 use tare_model::layers::LayerSpec;
 use tare_model::samples::{Probe, Proof};
 
 use crate::context::LaunchContext;
 use crate::error::LabError;
-use crate::launch::Launched;
+use crate::intercept::Namespace;
+use crate::launch::{Hop, Launched};
 use crate::launch_spec::{CompanionSpec, LaunchSpec};
 use crate::server::Server;
 
@@ -26,31 +36,57 @@ pub trait LayerKind {
     fn check_machine(&self) -> Result<(), LabError>;
 
     /// The programs and files that it needs where the server runs, by their absolute paths.
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError>;
+    /// What runs on this machine, wherever the server does, needs none.
+    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(Vec::new())
+    }
 
     /// What it puts into the server's own configuration.
-    fn insert(&self, context: &LaunchContext<'_>, into: &mut Inserted) -> Result<(), LabError>;
+    fn insert(&self, _: &LaunchContext<'_>, _: &mut Inserted) -> Result<(), LabError> {
+        Ok(())
+    }
 
-    /// Whether it is a process between client and server.
-    fn is_hop(&self) -> bool {
+    /// What it puts into the environment of all of the variant's processes.
+    fn env(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Whether BPF programs are to watch the connections of the variant's processes.
+    fn bypasses(&self) -> bool {
         false
     }
 
-    /// The process that stands before what listens at `to`, where the layer is one.
+    /// What it wants of pods that a variant's server or client is in.
+    fn pod_parts(&self, _: &PodSeat<'_>) -> PodParts {
+        PodParts::default()
+    }
+
+    /// Its processes are put into pods by their cluster.
+    fn is_injected(&self) -> bool {
+        false
+    }
+
+    /// The processes that it is, from the client's side on.
+    fn stands(&self) -> &[Stand] {
+        &[]
+    }
+
+    /// One of its processes, which passes on to what listens at `to`.
     fn hop(
         &self,
         _context: &LaunchContext<'_>,
+        _seat: &Seat<'_>,
         _to: SocketAddr,
-    ) -> Result<Option<LaunchSpec>, LabError> {
-        Ok(None)
+    ) -> Result<HopPlan, LabError> {
+        Err(LabError::Environment("this layer is no process".into()))
     }
 
-    /// Collects evidence that it is in the path, as far as it can be had before load; `hop` is its
-    /// process.
+    /// Collects evidence that it is in the path, as far as it can be had before load; `hops` are
+    /// its processes.
     fn begin_proof(
         &self,
         launched: &Launched,
-        hop: Option<&LaunchSpec>,
+        hops: &[&Hop],
         proof: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError>;
 }
@@ -60,7 +96,68 @@ pub fn kind(spec: &LayerSpec) -> &dyn LayerKind {
     match spec {
         LayerSpec::Filter(spec) => spec,
         LayerSpec::Proxy(spec) => spec,
+        LayerSpec::Gateway(spec) => spec,
+        LayerSpec::Crypto(spec) => spec,
+        LayerSpec::Bypass(spec) => spec,
+        LayerSpec::Mesh(spec) => spec,
     }
+}
+
+/// Where a layer's process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// On this machine, on the way from client to server.
+    Between,
+    /// In the network namespace of one of them.
+    BesideClient,
+    BesideServer,
+}
+
+impl Stand {
+    /// Whose process it is, in words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Between => "the one between",
+            Self::BesideClient => "the client's",
+            Self::BesideServer => "the server's",
+        }
+    }
+}
+
+/// What a process may know of where it stands.
+#[derive(Debug)]
+pub struct Seat<'a> {
+    pub stand: Stand,
+    /// Of those beside client or server.
+    pub namespace: Option<&'a Namespace>,
+}
+
+/// What may be known of a pod before it is made.
+#[derive(Debug)]
+pub struct PodSeat<'a> {
+    pub stand: Stand,
+    /// What its server's place is called; so is the Service before it.
+    pub tag: &'a str,
+    pub namespace: &'a str,
+    /// Labels of all pods of that place.
+    pub selector: Value,
+}
+
+/// What layers want of a pod, and of its namespace.
+#[derive(Debug, Default, PartialEq)]
+pub struct PodParts {
+    pub labels: Vec<(String, String)>,
+    pub annotations: Vec<(String, String)>,
+    /// The specifications of objects that stand beside its server.
+    pub objects: Vec<(Kind, Value)>,
+}
+
+/// A process of a layer, as it is to be started.
+#[derive(Debug)]
+pub struct HopPlan {
+    pub launch_spec: LaunchSpec,
+    /// Connections come to this port of it unseen; else clients connect to where it listens.
+    pub intercepts: Option<u16>,
 }
 
 /// What layers put into a server, and beside it.
@@ -90,6 +187,28 @@ pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, LabError> {
     Ok(inserted)
 }
 
+/// Whether a cluster puts its processes into pods.
+pub fn is_injected(layer: &LayerSpec) -> bool {
+    kind(layer).is_injected()
+}
+
+/// What all of these want of a pod.
+pub fn pod_parts(layers: &[LayerSpec], seat: &PodSeat<'_>) -> PodParts {
+    let mut all = PodParts::default();
+    for layer in layers {
+        let parts = kind(layer).pod_parts(seat);
+        all.labels.extend(parts.labels);
+        all.annotations.extend(parts.annotations);
+        all.objects.extend(parts.objects);
+    }
+    all
+}
+
+/// What all of these put into the environment of a variant's processes.
+pub fn env(layers: &[LayerSpec]) -> Vec<(String, String)> {
+    layers.iter().flat_map(|layer| kind(layer).env()).collect()
+}
+
 /// What all of these need where the server runs.
 pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, LabError> {
     let all: Result<Vec<Vec<PathBuf>>, LabError> =
@@ -117,12 +236,18 @@ pub struct ProofContext<'a> {
     pub cpus: &'a [usize],
 }
 
+/// Addresses that a variant's client has, known once it is there.
+pub type ClientAddresses = Arc<Mutex<Vec<IpAddr>>>;
+
 /// One launch's evidence about one layer, between its start and its end.
 pub trait LayerProof: Debug {
     /// What one call of it costs without a server, where it can be called so.
     fn call_ns(&self) -> Option<f64> {
         None
     }
+
+    /// Right before the load, once nothing else is asked.
+    fn begin(&mut self) {}
 
     /// After the load, of which so many requests were sent.
     fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof;

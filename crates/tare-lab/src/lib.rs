@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod certificates;
 pub mod cgroup;
+pub mod clock;
 pub mod commands;
 pub mod companion;
 pub mod context;
@@ -18,7 +20,10 @@ mod ending;
 pub mod error;
 mod event;
 pub mod filters;
+pub mod groups;
+mod injected;
 mod instance;
+pub mod intercept;
 pub mod journal;
 pub mod lab;
 pub mod launch;
@@ -36,7 +41,9 @@ pub mod programs;
 mod running;
 pub mod server;
 pub mod servers;
+mod slot;
 pub mod temporary;
+mod tls_probe;
 
 pub use error::LabError;
 pub use event::Event;

@@ -58,7 +58,7 @@ const READY_CHECK: DurationNs = DurationNs::from_us(500);
 
 impl LocalServer {
     pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, LabError> {
-        if answers(launch_spec.address) {
+        if is_taken(launch_spec.address) {
             return Err(LabError::Environment(format!(
                 "{}: something already answers on {}; stop it, or give the server another port",
                 host.who, launch_spec.address
@@ -249,9 +249,24 @@ impl Drop for LocalServer {
     }
 }
 
+/// A predecessor's socket may outlive it for a moment: io_uring lets go of it after the process.
+const FREE_WITHIN: DurationNs = DurationNs::from_ms(1000);
+const FREE_CHECK: Duration = Duration::from_millis(10);
+
+fn is_taken(address: SocketAddr) -> bool {
+    let limit = monotonic_now() + FREE_WITHIN;
+    while answers(address) {
+        if monotonic_now() > limit {
+            return true;
+        }
+        std::thread::park_timeout(FREE_CHECK);
+    }
+    false
+}
+
 /// Whether somebody accepts connections there. A port that nobody has may answer too: a connection
 /// from it to itself, which TCP allows.
-fn answers(address: SocketAddr) -> bool {
+pub fn answers(address: SocketAddr) -> bool {
     // On loopback a refusal comes at once.
     TcpStream::connect_timeout(&address, Duration::from_millis(200))
         .is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())

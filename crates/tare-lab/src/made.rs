@@ -5,12 +5,14 @@
 
 mod blocked_range;
 mod cgroup;
+mod cluster_object;
 mod engine_container;
 mod folder;
 mod link;
 mod network_namespace;
 mod oci_container;
 mod processes;
+mod reset_script;
 mod shared_memory;
 mod ssh_folder;
 mod thing;
@@ -19,12 +21,14 @@ use serde::{Deserialize, Serialize};
 
 pub use blocked_range::{BLOCKED_METRIC, BlockedRange};
 pub use cgroup::Cgroup;
+pub use cluster_object::ClusterObject;
 pub use engine_container::EngineContainer;
 pub use folder::Folder;
 pub use link::Link;
 pub use network_namespace::NetworkNamespace;
 pub use oci_container::OciContainer;
 pub use processes::Processes;
+pub use reset_script::ResetScript;
 pub use shared_memory::SharedMemory;
 pub use ssh_folder::SshFolder;
 pub use thing::Thing;
@@ -61,4 +65,6 @@ made! {
     OciContainer;
     EngineContainer;
     SshFolder;
+    ClusterObject;
+    ResetScript;
 }

@@ -19,6 +19,11 @@ use crate::processes::{self, Stat};
 pub trait FarMeter: Debug + Send + Sync {
     fn used(&self) -> Option<ServerUse>;
     fn rss_bytes(&self) -> Option<u64>;
+
+    /// Periods in which a quota held it up, ever.
+    fn throttled_periods(&self) -> u64 {
+        0
+    }
 }
 
 /// Reads what a running server uses. Its files are opened once: a reading costs microseconds.
@@ -103,10 +108,14 @@ impl Meter {
         let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
         let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
         let own = ServerUse { packets, ..self.read_processes()? };
-        // A hop has no link of its own.
-        self.others.iter().try_fold(own, |sum, other| {
-            Some(ServerUse { packets: sum.packets, ..sum.plus(other.read()?) })
-        })
+        let mut sum = own;
+        for other in &self.others {
+            let used = other.read()?;
+            let layers_ns = Some(sum.layers_ns.unwrap_or(0) + used.cpu_ns);
+            // A hop has no link of its own.
+            sum = ServerUse { packets: own.packets, layers_ns, ..sum.plus(used) };
+        }
+        Some(sum)
     }
 
     fn read_processes(&self) -> Option<ServerUse> {
@@ -125,6 +134,7 @@ impl Meter {
                 system_ns: read_number(system)?,
                 switches,
                 packets: None,
+                layers_ns: None,
             }),
             Source::V2 { stat } => {
                 let text = read_text(stat)?;
@@ -138,6 +148,7 @@ impl Meter {
                     system_ns: us("system_usec ")?,
                     switches,
                     packets: None,
+                    layers_ns: None,
                 })
             }
             Source::Processes => {
@@ -151,7 +162,8 @@ impl Meter {
                 let user_share = user as f64 / (user + system).max(1) as f64;
                 let user_ns = (cpu_ns as f64 * user_share) as u64;
                 let system_ns = cpu_ns - user_ns;
-                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, packets: None })
+                let (packets, layers_ns) = (None, None);
+                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, packets, layers_ns })
             }
         }
     }
@@ -192,8 +204,30 @@ impl Meter {
         Some(own? + others?)
     }
 
+    /// The part of it that others hold, where there are such.
+    pub fn others_rss_bytes(&self) -> Option<u64> {
+        if self.others.is_empty() {
+            return None;
+        }
+        self.others.iter().map(Self::rss_bytes).sum()
+    }
+
+    /// Periods in which a quota held it up, as another tells; `None` where it is read here.
+    pub fn far_throttled_periods(&self) -> Option<u64> {
+        match &self.source {
+            Source::Far(far) => Some(far.throttled_periods()),
+            _ => None,
+        }
+    }
+
     pub fn pids(&self) -> &[u32] {
         &self.pids
+    }
+
+    /// Of the others, too.
+    pub fn all_pids(&self) -> Vec<u32> {
+        let others = self.others.iter().flat_map(Self::all_pids);
+        self.pids.iter().copied().chain(others).collect()
     }
 }
 

@@ -5,6 +5,9 @@ use std::path::Path;
 /// Everything tare makes bears it, and nothing else is ever removed.
 pub const PREFIX: &str = "tare-";
 
+/// Everything that tare makes in a cluster bears this label, too.
+pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "tare");
+
 pub fn is_ours(name: &str) -> bool {
     name.starts_with(PREFIX)
 }

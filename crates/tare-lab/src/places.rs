@@ -9,6 +9,7 @@ pub mod agent_file;
 pub mod container;
 pub mod cpio;
 pub mod guest_kernel;
+pub mod kubernetes;
 pub mod netns;
 pub mod network;
 pub mod oci;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
+use tare_model::layers::LayerSpec;
 use tare_model::places::{
     Confidential, ContainerSpec, HostSpec, Limits, NetnsSpec, OciSpec, PlaceFacts, PlaceSpec,
     VmSpec,
@@ -39,8 +41,14 @@ use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::injected::Injected;
+use crate::intercept::Namespace;
 use crate::journal::{Entries, Journal};
+use crate::launch::Entry;
+use crate::layers::{ClientAddresses, LayerProof};
+use crate::meter::FarMeter;
 use crate::running::Start;
+use kubernetes::ground::Clusters;
 use network::Network;
 
 /// What this machine knows of a kind of place.
@@ -66,6 +74,7 @@ fn kind(spec: &PlaceSpec) -> &dyn PlaceKind {
         PlaceSpec::Container(spec) => spec,
         PlaceSpec::Vm(spec) => spec,
         PlaceSpec::Ssh(spec) => spec,
+        PlaceSpec::Kubernetes(spec) => spec,
     }
 }
 
@@ -100,9 +109,25 @@ impl PlaceKind for HostSpec {
 
 /// One place of one variant, for its server or its client.
 pub trait Place: Debug {
+    /// Whether it is still where it should be: another place may have moved.
+    fn fits(&self, _clusters: &Clusters) -> bool {
+        true
+    }
+
+    /// Begins with what its start takes, where that goes on by itself: all places of a round begin
+    /// before the first of them is waited for.
+    fn begin(&mut self, _resources: &mut LabResources<'_>) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Makes what it needs, and starts its agent. Called again after [`Place::stop`], it starts
     /// afresh.
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError>;
+
+    /// Agents beside the first, where it is several that make load together.
+    fn take_more_agents(&mut self) -> Vec<Agent> {
+        Vec::new()
+    }
 
     /// Evidence, from what its agent saw and from this side, that it is what was asked for.
     fn prove(&self, agent: &Agent) -> Proof;
@@ -113,6 +138,31 @@ pub trait Place: Debug {
     /// Where servers in it listen, and are reached from other places.
     fn address(&self) -> IpAddr;
 
+    /// The port on which every server in it listens, where it must be the same one.
+    fn port(&self) -> Option<u16> {
+        None
+    }
+
+    /// Where clients connect to, where that is not what the server listens on.
+    fn entry(&self) -> Option<Entry> {
+        None
+    }
+
+    /// What will show that its client came that way.
+    fn path_proof(&self, _client: &ClientAddresses) -> Option<Box<dyn LayerProof>> {
+        None
+    }
+
+    /// Who meters its servers, where that is not its agent.
+    fn far_meter(&self) -> Option<Arc<dyn FarMeter>> {
+        None
+    }
+
+    /// What a mesh put beside what runs in it, which its agent speaks with.
+    fn injected(&self, _beside: &Arc<Agent>) -> Option<Injected> {
+        None
+    }
+
     /// Emulated, and not run by the hardware.
     fn is_emulated(&self) -> bool {
         false
@@ -120,6 +170,11 @@ pub trait Place: Debug {
 
     /// The link of this machine that carries all that servers in it send and receive.
     fn link(&self, _: &Network) -> Option<String> {
+        None
+    }
+
+    /// The network namespace of this machine that its programs' sockets are in, where tare made it.
+    fn namespace(&self) -> Option<Namespace> {
         None
     }
 
@@ -165,6 +220,7 @@ pub enum Restarts {
 pub struct LabResources<'a> {
     pub journal: &'a Journal,
     pub network: Option<&'a Network>,
+    pub clusters: &'a Clusters,
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -175,6 +231,10 @@ pub struct PlaceContext {
     pub who: String,
     /// Names of what it makes: no other place of any run has the same.
     pub tag: String,
+    /// The same of the variant's server, where this is for its client.
+    pub server_tag: Option<String>,
+    /// What is in the path of the variant's requests.
+    pub layers: Vec<LayerSpec>,
     /// Its number in the lab.
     pub index: u8,
     pub cpus: Vec<usize>,
@@ -287,6 +347,7 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
         ("tdx", words(&VmSpec::confidential(Confidential::Tdx))),
         ("sev-snp", words(&VmSpec::confidential(Confidential::SevSnp))),
         ("ssh", ssh::check_program().map_err(|error| error.to_string())),
+        ("kubernetes", kubernetes::here().map_err(|error| error.to_string())),
     ]
 }
 
@@ -302,7 +363,7 @@ fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), LabError> {
 }
 
 /// Places that need it say why they cannot do without.
-fn need_root(what: &str) -> Result<(), LabError> {
+pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
     match tare_io::process::is_root() {
         true => Ok(()),
         false => Err(LabError::Environment(format!("{what} needs root (run tare with sudo)"))),

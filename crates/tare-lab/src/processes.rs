@@ -134,6 +134,13 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
 
 const PAGE_BYTES: u64 = 4096;
 
+/// What it was started with, an entry each, as far as it has not written over it.
+pub fn environment(pid: u32) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let entries = bytes.split(|byte| *byte == 0);
+    entries.map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

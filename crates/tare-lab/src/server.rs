@@ -1,11 +1,12 @@
 //! A server that runs, here or elsewhere.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::Instant;
+use tare_io::{DurationNs, Instant};
 
 use crate::error::LabError;
 use crate::meter::Meter;
@@ -25,8 +26,8 @@ pub trait Server: Debug + Send {
         None
     }
 
-    /// Why the place it runs in is no more; `None` where it is.
-    fn place_gone(&self) -> Option<LabError> {
+    /// Why the place it runs in is no more; `None` where it still is after so long.
+    fn place_gone(&self, _patience: DurationNs) -> Option<LabError> {
         None
     }
 
@@ -41,6 +42,11 @@ pub trait Server: Debug + Send {
 
     /// Lines of a file, where the server runs.
     fn lines(&self, path: &Path) -> Option<u64>;
+
+    /// Who is connected to it, as far as was seen when it was metered.
+    fn peers(&self) -> BTreeMap<IpAddr, u64> {
+        BTreeMap::new()
+    }
 
     /// Asks it to end; [`Server::stop`] then waits. Servers that are stopped together are asked
     /// together.

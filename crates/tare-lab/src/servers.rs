@@ -7,10 +7,12 @@ mod haproxy;
 mod httpd;
 mod net;
 mod nginx;
+mod standing;
 mod target;
 
 use std::path::PathBuf;
 
+pub use standing::StandingServer;
 use tare_model::servers::ServerSpec;
 
 use crate::context::LaunchContext;
@@ -46,6 +48,7 @@ fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
         ServerSpec::Haproxy(spec) => spec,
         ServerSpec::Target(spec) => spec,
         ServerSpec::Net(spec) => spec,
+        ServerSpec::Standing(spec) => spec,
     })
 }
 
@@ -70,7 +73,8 @@ pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, LabError> {
 /// What to start, made anew for each launch.
 pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
     let up = || LabError::Usage("a server that is already up is not started".into());
-    let launch_spec = kind(spec).ok_or_else(up)?.launch_spec(context)?;
+    let mut launch_spec = kind(spec).ok_or_else(up)?.launch_spec(context)?;
+    launch_spec.env.extend(layers::env(context.layers));
     // A layer that no server asked for would be left out without a word.
     if !context.layers_taken.get() && layers::inserted(context)? != Inserted::default() {
         return Err(LabError::Usage("this kind of server takes no such layer".into()));

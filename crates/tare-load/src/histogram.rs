@@ -3,6 +3,7 @@
 
 use hdrhistogram::Histogram as Hdr;
 use tare_io::DurationNs;
+use tare_model::Distribution;
 
 /// Takes its 220 KB with the first value, so a series that a mode does not use costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,16 @@ impl Histogram {
     /// Takes the memory now, so that recording never allocates.
     pub fn ready() -> Self {
         Self { hdr: Some(new_hdr()), ..Self::default() }
+    }
+
+    /// Of counted values, whose sum is exact.
+    pub fn of(distribution: &Distribution) -> Self {
+        let mut histogram = Self::default();
+        for (value, n) in distribution.counts() {
+            histogram.record_n(DurationNs::from_ns(*value), *n);
+        }
+        histogram.sum_ns = distribution.sum_ns();
+        histogram
     }
 
     #[inline]

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use tare_io::{DurationNs, Endpoint};
+use tare_io::{DurationNs, Endpoint, Instant};
 use tare_model::net::Protocol;
-use tare_model::samples::{Counts, NUMBER_MAX, Series};
+use tare_model::samples::{Counts, NUMBER_MAX, Series, Together};
 use tare_model::{Distribution, plain};
 
+use crate::histogram::Histogram;
 use crate::load_plan::LoadPlan;
 use crate::slice_report::{Recorded, SliceReport};
-use crate::tally::Tally;
+use crate::tally::{Connections, Tally, Unfinished};
 
 /// What all workers together saw in one slice.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,9 @@ pub struct Measured {
 pub struct MeasuredMessage {
     counts: Counts,
     latencies: Vec<SeriesMessage>,
+    /// When it began, by the clock of who carried it out.
+    #[serde(default)]
+    pub began_ns: u64,
 }
 
 /// Name, buckets, sum.
@@ -72,12 +76,83 @@ impl Measured {
         (per_s, DurationNs::from_ns(mean as u64))
     }
 
+    /// What clients saw who made one load together.
+    pub fn of_clients(parts: Vec<Self>) -> Option<Self> {
+        let good = |part: &Self| part.counts.good;
+        let least = parts.iter().map(good).min()?;
+        let most = parts.iter().map(good).max()?;
+        let clients = u32::try_from(parts.len()).ok()?;
+        let mut parts = parts.into_iter();
+        let mut all = parts.next()?;
+        for part in parts {
+            all.counts.add_beside(&part.counts);
+            for (series, distribution) in part.latencies {
+                match all.latencies.iter_mut().find(|(own, _)| *own == series) {
+                    Some((_, own)) => own.merge(&distribution),
+                    None => all.latencies.push((series, distribution)),
+                }
+            }
+        }
+        all.latencies.sort_by_key(|(series, _)| *series);
+        all.counts.together = Some(Together { clients, least, most, ..Together::default() });
+        Some(all)
+    }
+
+    /// As one stretch of load from `start`.
+    pub fn tally(&self, start: Instant) -> Tally {
+        let counts = &self.counts;
+        let mut tally = Tally {
+            start,
+            end: start + DurationNs::from_ns(counts.window_ns),
+            started: counts.started,
+            completed: counts.completed,
+            good: counts.good,
+            failed: counts.failed,
+            waited: counts.waited,
+            unfinished: Unfinished {
+                drained: counts.drained,
+                cut: counts.cut,
+                unsent: counts.unsent,
+            },
+            body_bytes: counts.body_bytes,
+            received_bytes: counts.received_bytes,
+            sent_bytes: counts.sent_bytes,
+            connections: Connections {
+                opened: counts.opened,
+                not_opened: counts.not_opened,
+                closed_by_server: counts.closed_by_server,
+                closed_by_client: counts.closed_by_client,
+                handshakes_full: counts.handshakes_full,
+                handshakes_resumed: counts.handshakes_resumed,
+            },
+            ..Tally::default()
+        };
+        counts.status.iter().for_each(|(status, n)| tally.status.add(*status, *n));
+        counts.errors.iter().for_each(|(kind, n, first)| tally.failures.add_named(kind, *n, first));
+        // Only an open loop has latencies of two kinds.
+        let open_loop = counts.due.is_some();
+        for (series, distribution) in &self.latencies {
+            let latency = &mut tally.latency;
+            let histogram = match series {
+                Series::Headline if open_loop => &mut latency.from_due,
+                Series::Headline | Series::FromSent => &mut latency.from_sent,
+                Series::Connect => &mut latency.connect,
+                Series::Handshake => &mut latency.tls,
+                Series::FirstByte => &mut latency.first_byte,
+                Series::SendLag => &mut latency.send_lag,
+            };
+            *histogram = Histogram::of(distribution);
+        }
+        tally
+    }
+
     pub fn message(&self) -> MeasuredMessage {
         let latencies = self.latencies.iter().map(|(series, distribution)| {
             let sum = distribution.sum_ns().to_string();
             (series.name().to_owned(), distribution.counts().to_vec(), sum)
         });
-        MeasuredMessage { counts: self.counts.clone(), latencies: latencies.collect() }
+        let latencies = latencies.collect();
+        MeasuredMessage { counts: self.counts.clone(), latencies, began_ns: 0 }
     }
 }
 
@@ -96,7 +171,8 @@ impl MeasuredMessage {
         });
         let latencies: Vec<(Series, Distribution)> = latencies.collect::<Option<_>>()?;
         let series: BTreeSet<Series> = latencies.iter().map(|(series, _)| *series).collect();
-        let mut counts = self.counts;
+        // What one client cannot know.
+        let mut counts = Counts { together: None, ..self.counts };
         for (kind, _, first) in &mut counts.errors {
             *kind = plain::short(kind, KIND_CHARS_MAX);
             *first = plain::short(first, ERROR_CHARS_MAX);
@@ -162,9 +238,13 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
             Protocol::Calls { .. } => total.good,
             _ => 0,
         },
+        together: None,
         disordered: reports.iter().map(|report| report.disordered).sum(),
         bodies: bodies(reports),
         retransmits: reports.iter().map(|report| report.retransmits).sum(),
+        sent_bytes: total.sent_bytes,
+        not_opened: total.connections.not_opened,
+        closed_by_client: total.connections.closed_by_client,
     }
 }
 
@@ -185,7 +265,7 @@ mod tests {
     fn message(change: impl Fn(&mut MeasuredMessage)) -> Option<Measured> {
         let counts = Counts { started: 3, completed: 2, good: 2, failed: 1, ..Counts::default() };
         let latencies = vec![("headline".to_owned(), vec![(1, 1), (2, 1)], "3".to_owned())];
-        let mut message = MeasuredMessage { counts, latencies };
+        let mut message = MeasuredMessage { counts, latencies, began_ns: 0 };
         change(&mut message);
         message.measured()
     }

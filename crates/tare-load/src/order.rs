@@ -60,6 +60,9 @@ pub struct StretchOrder {
     pub requests: Option<u64>,
     /// The window opens and closes with replies, not by the clock.
     pub on_replies: bool,
+    /// When it begins, by the clock of who carries it out; at once where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<u64>,
 }
 
 /// Only the one who resolved it can carry this load out.
@@ -119,6 +122,29 @@ impl LoadOrder {
         })
     }
 
+    /// The parts of so many clients, who make this load together.
+    pub fn divided(&self, clients: u32) -> Result<Vec<Self>, NotAnOrder> {
+        if self.connections < clients {
+            return Err(NotAnOrder(format!(
+                "connections = {}: {clients} clients divide them, and each needs one: give at least {clients}",
+                self.connections
+            )));
+        }
+        let part = |n: u32, index: u32| n / clients + u32::from(index < n % clients);
+        let of = |index: u32| Self {
+            connections: part(self.connections, index),
+            max_connections: part(self.max_connections, index),
+            rate_per_s: self.rate_per_s.map(|rate| rate / f64::from(clients)),
+            // They may share CPUs: one that waits busily would keep the others from theirs.
+            cpus: if clients == 1 { self.cpus.clone() } else { Vec::new() },
+            spin_ns: if clients == 1 { self.spin_ns } else { 0 },
+            // Each draws its own arrivals.
+            seed: self.seed.wrapping_add(u64::from(index).wrapping_mul(SEED_STEP)),
+            ..self.clone()
+        };
+        Ok((0..clients).map(of).collect())
+    }
+
     pub fn plan(self) -> Result<LoadPlan, NotAnOrder> {
         let no = |what: &str, why: String| NotAnOrder(format!("{what}: {why}"));
         let request =
@@ -170,8 +196,12 @@ impl LoadOrder {
     }
 }
 
+/// Odd: all seeds that come of one are different.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl StretchOrder {
-    const NONE: Self = Self { ramp_ns: 0, window_ns: 0, requests: None, on_replies: false };
+    const NONE: Self =
+        Self { ramp_ns: 0, window_ns: 0, requests: None, on_replies: false, at_ns: None };
 
     pub fn of(stretch: &Stretch) -> Self {
         Self {
@@ -179,6 +209,7 @@ impl StretchOrder {
             window_ns: stretch.window.as_ns(),
             requests: stretch.requests,
             on_replies: stretch.edges == Edges::Replies,
+            at_ns: None,
         }
     }
 
@@ -207,5 +238,48 @@ mod base64 {
 
     pub fn decode(text: &str) -> Option<Vec<u8>> {
         STANDARD.decode(text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(connections: u32, rate_per_s: Option<f64>) -> LoadOrder {
+        LoadOrder {
+            to: To::Tcp(([127, 0, 0, 1], 80).into()),
+            protocol: Protocol::Http,
+            nodelay: true,
+            buffer_bytes: None,
+            bind: Vec::new(),
+            connections,
+            max_connections: connections,
+            new_connections: false,
+            tls: None,
+            timeout_ns: 1,
+            expected: StatusSet::success(),
+            batch_max: 1,
+            linger_ns: 0,
+            spin_ns: 0,
+            request: String::new(),
+            rate_per_s,
+            poisson: false,
+            workers: 1,
+            cpus: Vec::new(),
+            reactor: None,
+            tls_resume: false,
+            seed: 5,
+        }
+    }
+
+    #[test]
+    fn a_divided_load_is_the_same_load() {
+        let parts = order(10, Some(1000.0)).divided(4).unwrap();
+        let connections: Vec<u32> = parts.iter().map(|part| part.connections).collect();
+        assert_eq!(connections, [3, 3, 2, 2]);
+        assert_eq!(parts.iter().filter_map(|part| part.rate_per_s).sum::<f64>(), 1000.0);
+        let seeds: std::collections::BTreeSet<u64> = parts.iter().map(|part| part.seed).collect();
+        assert_eq!(seeds.len(), 4);
+        assert!(order(3, None).divided(4).unwrap_err().to_string().contains("at least 4"));
     }
 }

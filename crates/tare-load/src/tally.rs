@@ -244,6 +244,14 @@ impl Failures {
         }
     }
 
+    /// Some of one kind by its name, as another process told them; the first in words.
+    pub fn add_named(&mut self, kind: &str, n: u64, first: &str) {
+        let known = FailureKind::ALL.into_iter().find(|known| known.name() == kind);
+        let at = known.unwrap_or(FailureKind::Other) as usize;
+        self.counts[at] += n;
+        self.first[at].get_or_insert_with(|| first.to_owned());
+    }
+
     pub fn count(&self, kind: FailureKind) -> u64 {
         self.counts[kind as usize]
     }

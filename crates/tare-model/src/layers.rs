@@ -3,7 +3,11 @@
 //!
 //! A new kind is a file here with its settings and facts, and a line in `layers!`.
 
+mod bypass;
+mod crypto;
 mod filter;
+mod gateway;
+mod mesh;
 mod proxy;
 
 use std::path::PathBuf;
@@ -16,7 +20,11 @@ use crate::Invalid;
 use crate::filters::FilterSpec;
 use crate::variant::Variant;
 
-pub use proxy::{ProxyProgram, ProxySpec};
+pub use bypass::{BypassKind, BypassSpec};
+pub use crypto::{CryptoSpec, Mask};
+pub use gateway::{GatewaySpec, GatewayTls, KeyProvider, TlsVersion};
+pub use mesh::{MeshProgram, MeshSpec, MeshTls};
+pub use proxy::{Intercept, KeyKind, Mode, ProxyProgram, ProxySpec, Side, Tls};
 
 /// The enum of layers and its facts, from a list of kinds: the setting that names the kind, as in
 /// `{ filter = "wasm" }`.
@@ -52,6 +60,10 @@ macro_rules! layers {
 layers! {
     "filter", Filter(FilterSpec);
     "proxy", Proxy(ProxySpec);
+    "gateway", Gateway(GatewaySpec);
+    "crypto", Crypto(CryptoSpec);
+    "bypass", Bypass(BypassSpec);
+    "mesh", Mesh(MeshSpec);
 }
 
 impl<'de> Deserialize<'de> for LayerSpec {
@@ -71,6 +83,11 @@ pub trait LayerFacts {
 
     /// What is wrong with it on that variant.
     fn check(&self, variant: &Variant) -> Result<(), Invalid>;
+
+    /// Clients speak TLS with it, whatever their server speaks.
+    fn takes_tls(&self) -> bool {
+        false
+    }
 
     /// Files that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {

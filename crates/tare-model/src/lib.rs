@@ -22,6 +22,7 @@ pub mod plan;
 pub mod samples;
 pub mod servers;
 pub mod status;
+pub mod steps;
 pub mod sustained;
 pub mod text;
 pub mod url;

@@ -201,6 +201,39 @@ metrics! {
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.server?.packets?),
     }
+    /// What the processes of its layers use of that: proxies, sidecars, gateways.
+    LayersCpu {
+        key: "layers_cpu_ns_per_request", word: "layers-cpu", title: "layers' CPU",
+        noun: "its layers' CPU per request",
+        unit: Time, basis: Basis::Total, phrase: Costs,
+        number: |o| o.per_request(o.server?.layers_ns?),
+    }
+    LayersRss {
+        key: "layers_rss_bytes", word: "layers-rss", title: "layers' memory",
+        noun: "its layers' memory",
+        unit: Bytes, basis: Basis::Total, phrase: Costs,
+        number: |o| Some(o.launch?.layers_rss_bytes? as f64),
+    }
+    /// CPU time for each second in which others were measured: what it takes by being there.
+    IdleCpu {
+        key: "idle_cpu_ns_per_s", word: "idle-cpu", title: "idle CPU/s",
+        noun: "CPU per second without load",
+        unit: Time, basis: Basis::Total, phrase: Costs,
+        number: |o| o.idle_cpu_per_s(),
+    }
+    /// From nothing, its place with it, to the first good reply; where that is asked.
+    Startup {
+        key: "startup_ns", word: "startup", title: "startup", noun: "time to the first good reply",
+        unit: Time, basis: Basis::Total, phrase: Costs,
+        number: |o| Some(o.launch?.startup_ns? as f64),
+    }
+    /// Of the whole machine until then: of engines and runtimes, too.
+    StartupCpu {
+        key: "startup_cpu_ns", word: "startup-cpu", title: "CPU to start",
+        noun: "CPU time to the first good reply",
+        unit: Time, basis: Basis::Total, phrase: Costs,
+        number: |o| Some(o.launch?.startup_cpu_ns? as f64),
+    }
 }
 
 impl Observed<'_> {
@@ -210,6 +243,11 @@ impl Observed<'_> {
 
     fn per_request(&self, n: u64) -> Option<f64> {
         Some(n as f64 / self.paid as f64)
+    }
+
+    fn idle_cpu_per_s(&self) -> Option<f64> {
+        let load = &self.launch?.load;
+        (load.idle_ns > 0).then(|| load.idle_cpu_ns as f64 * 1e9 / load.idle_ns as f64)
     }
 
     fn latency(&self, series: Series) -> Option<&Distribution> {

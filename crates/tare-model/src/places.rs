@@ -5,6 +5,7 @@
 
 mod container;
 mod host;
+mod kubernetes;
 mod netns;
 mod oci;
 mod ssh;
@@ -18,6 +19,7 @@ use crate::Invalid;
 
 pub use container::{ContainerSpec, ENGINES};
 pub use host::HostSpec;
+pub use kubernetes::{Enter, KubernetesSpec, OtherPod, Policy, Via};
 pub use netns::NetnsSpec;
 pub use oci::OciSpec;
 pub use ssh::SshSpec;
@@ -30,6 +32,7 @@ macro_rules! places {
         /// Where a server or client runs.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
+        #[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
         pub enum PlaceSpec { $($name($spec),)* }
 
         impl PlaceSpec {
@@ -54,6 +57,7 @@ places! {
     "container", Some("image"), Container(ContainerSpec);
     "vm", None, Vm(VmSpec);
     "ssh", Some("host"), Ssh(SshSpec);
+    "kubernetes", None, Kubernetes(KubernetesSpec);
 }
 
 /// Which network a place is on.
@@ -67,6 +71,8 @@ pub enum Network {
     Engine,
     /// Another machine's.
     Elsewhere,
+    /// A Kubernetes cluster's.
+    Cluster,
 }
 
 /// What a place may use.
@@ -164,6 +170,17 @@ impl PlaceSpec {
         if facts.is_limited_by_group() { facts.limits() } else { Limits::default() }
     }
 
+    /// What is wrong with it for a client of a server in `place`.
+    pub fn check_client(&self, place: &Self) -> Result<(), Invalid> {
+        match (self, place) {
+            (Self::Kubernetes(client), Self::Kubernetes(server)) => {
+                client.check_client(Some(server))
+            }
+            (Self::Kubernetes(client), _) => client.check_client(None),
+            _ => Ok(()),
+        }
+    }
+
     /// A port that is taken on this machine is taken in it.
     pub fn shares_our_ports(&self) -> bool {
         self.facts().network() == Network::Host
@@ -183,6 +200,7 @@ impl PlaceSpec {
 /// Where the load of a variant comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
 pub enum ClientSpec {
     /// The server's own place: the same container, or the same VM.
     SameAsServer,
@@ -192,6 +210,14 @@ pub enum ClientSpec {
 impl ClientSpec {
     pub fn on_host() -> Self {
         Self::Place(PlaceSpec::host())
+    }
+
+    /// Who make the load together.
+    pub fn clients(&self) -> u32 {
+        match self {
+            Self::Place(PlaceSpec::Kubernetes(spec)) => spec.pods(),
+            _ => 1,
+        }
     }
 
     /// This process.

@@ -145,7 +145,13 @@ impl PlanParts {
 
     /// Whether a variant runs alone; then all do, one after another.
     pub fn is_exclusive(&self) -> bool {
-        self.variants.iter().any(|variant| variant.exclusive)
+        self.variants.iter().any(|variant| variant.exclusive) || self.measures_startup()
+    }
+
+    /// Whether how long they take to start is asked: then each starts alone, its place with it.
+    pub fn measures_startup(&self) -> bool {
+        let asked = &self.stop.metrics;
+        asked.contains(&Metric::Startup) || asked.contains(&Metric::StartupCpu)
     }
 
     /// The load on one variant, with what is its own.
@@ -154,7 +160,7 @@ impl PlanParts {
         let mut load = self.load.clone();
         load.headers.extend(own.headers.iter().cloned());
         // tare made the certificate itself, a moment ago.
-        load.insecure |= own.server.facts().tls();
+        load.insecure |= own.shows_our_certificate();
         load.threads = Some(self.load.workers());
         load.cpus = (!self.load_cpus.is_empty()).then(|| self.load_cpus.clone());
         load
@@ -181,6 +187,9 @@ impl PlanParts {
         }
         self.check_ranges()?;
         self.check_cold()?;
+        if self.measures_startup() {
+            self.all_are_started("startup")?;
+        }
         self.load.check_test()?;
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
         let protocol = self.load.protocol();
@@ -194,6 +203,10 @@ impl PlanParts {
         if self.slices.cold.is_none() {
             return Ok(());
         }
+        // A slice that one of several began too late is made again: then it is not the first.
+        if self.variants.iter().any(|variant| variant.client.clients() > 1) {
+            return Err("cold: its load comes from one client: leave out pods".into());
+        }
         let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
         let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);
         if durations || cycles.is_some_and(|cycles| cycles != 1) {
@@ -201,8 +214,14 @@ impl PlanParts {
                         --slice), warmup, sustained and cycles"
                 .into());
         }
+        self.all_are_started("cold")
+    }
+
+    fn all_are_started(&self, wanted: &str) -> Result<(), Invalid> {
         match self.variants.iter().find(|variant| variant.server == ServerSpec::Up) {
-            Some(up) => Err(Invalid(format!("cold: tare does not start '{}' (--launch)", up.name))),
+            Some(up) => {
+                Err(Invalid(format!("{wanted}: tare does not start '{}' (--launch)", up.name)))
+            }
             None => Ok(()),
         }
     }

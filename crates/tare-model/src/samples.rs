@@ -51,10 +51,19 @@ pub struct Launch {
     pub started_unix_ms: u64,
     /// From its start to its first good reply.
     pub ready_ns: u64,
+    /// The same from before its place was there: where it started alone, and afresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_ns: Option<u64>,
+    /// CPU time of the whole machine meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_cpu_ns: Option<u64>,
     /// Requests that load put on it while the server's own count ran, and that count.
     pub requests_sent: u64,
     pub requests_served: Option<u64>,
     pub rss_bytes: Option<u64>,
+    /// The part of it that its layers' processes hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers_rss_bytes: Option<u64>,
     pub log_lines: u64,
     pub log_bytes: u64,
     /// Connections closed by the server between and within slices.
@@ -90,6 +99,8 @@ pub struct LaunchLoad {
     pub not_warm: bool,
     /// CPU time between its slices and the rests after them: while others were measured.
     pub idle_cpu_ns: u64,
+    /// How long that was; 0 where it was not kept.
+    pub idle_ns: u64,
     /// Rests after slices, and those that ended before all servers stood still.
     pub rests: u32,
     pub rests_cut: u32,
@@ -126,6 +137,7 @@ impl Ramps {
             system_ns: share(self.server.system_ns),
             switches: self.server.switches.map(share),
             packets: self.server.packets.map(share),
+            layers_ns: self.server.layers_ns.map(share),
         };
         (server.since(ramp), answered - share(self.answered))
     }
@@ -225,6 +237,29 @@ pub struct Counts {
     /// Segments that a TCP stream sent again.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub retransmits: u64,
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub sent_bytes: u64,
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub not_opened: u64,
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub closed_by_client: u64,
+    /// Where several clients made the load together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+}
+
+/// How evenly several clients made one load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Together {
+    pub clients: u32,
+    /// From the start of the first to that of the last; over several slices the longest.
+    pub skew_ns: u64,
+    /// How far off the estimate of their clocks can be.
+    pub clock_ns: u64,
+    /// Good replies of those that got the fewest and the most.
+    pub least: u64,
+    pub most: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -238,6 +273,9 @@ pub struct ServerUse {
     /// Packets that its place received and sent, where it has a link of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
+    /// The part of its CPU time that its layers' processes used, where it has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers_ns: Option<u64>,
 }
 
 /// Kinds of latency; timing models in docs/terms.md.
@@ -338,6 +376,27 @@ impl Counts {
         self.calls += other.calls;
         self.disordered += other.disordered;
         self.retransmits += other.retransmits;
+        self.sent_bytes += other.sent_bytes;
+        self.not_opened += other.not_opened;
+        self.closed_by_client += other.closed_by_client;
+        self.together = match (self.together, other.together) {
+            (Some(a), Some(b)) => Some(Together {
+                clients: a.clients.max(b.clients),
+                skew_ns: a.skew_ns.max(b.skew_ns),
+                clock_ns: a.clock_ns.max(b.clock_ns),
+                least: a.least + b.least,
+                most: a.most + b.most,
+            }),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Adds what another client saw of the same slice: at the same time, not after it.
+    pub fn add_beside(&mut self, other: &Self) {
+        let busiest = self.client_busiest.max(other.client_busiest);
+        let window_ns = self.window_ns.midpoint(other.window_ns);
+        self.add(other);
+        (self.client_busiest, self.window_ns) = (busiest, window_ns);
     }
 
     /// Every request that started ended somewhere.
@@ -364,6 +423,9 @@ impl Counts {
             self.calls,
             self.disordered,
             self.retransmits,
+            self.sent_bytes,
+            self.not_opened,
+            self.closed_by_client,
         ];
         let of_statuses = self.status.iter().map(|(_, n)| *n);
         let of_errors = self.errors.iter().map(|(_, n, _)| *n);
@@ -415,6 +477,7 @@ impl ServerUse {
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
             switches: self.switches.zip(earlier.switches).map(|(a, b)| a.saturating_sub(b)),
             packets: self.packets.zip(earlier.packets).map(|(a, b)| a.saturating_sub(b)),
+            layers_ns: self.layers_ns.zip(earlier.layers_ns).map(|(a, b)| a.saturating_sub(b)),
         }
     }
 
@@ -425,6 +488,7 @@ impl ServerUse {
             system_ns: self.system_ns + other.system_ns,
             switches: self.switches.zip(other.switches).map(|(a, b)| a + b),
             packets: self.packets.zip(other.packets).map(|(a, b)| a + b),
+            layers_ns: self.layers_ns.zip(other.layers_ns).map(|(a, b)| a + b),
         }
     }
 }

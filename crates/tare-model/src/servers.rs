@@ -8,6 +8,7 @@ mod haproxy;
 mod httpd;
 mod net;
 mod nginx;
+mod standing;
 mod target;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use haproxy::HaproxySpec;
 pub use httpd::HttpdSpec;
 pub use net::NetSpec;
 pub use nginx::NginxSpec;
+pub use standing::StandingSpec;
 pub use target::TargetSpec;
 
 /// The enum of servers and its facts, from a list of kinds with their keys in experiments.
@@ -67,6 +69,7 @@ servers! {
     "haproxy": Haproxy(HaproxySpec),
     "target": Target(TargetSpec),
     "net": Net(NetSpec),
+    "standing": Standing(StandingSpec),
 }
 
 /// What is known of a server before it starts.
@@ -88,8 +91,8 @@ pub trait ServerFacts {
 
     /// Whether it can start in a place with programs of its own; else why not.
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
-        let text = "a place with programs of its own (an image, another machine) runs nginx or a \
-                    command";
+        let text = "a place with programs of its own (an image, another machine) runs nginx, httpd, \
+                    tare's target or a command";
         Err(text.into())
     }
 

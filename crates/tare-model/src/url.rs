@@ -1,6 +1,6 @@
 //! The part of URLs that a load generator needs.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
@@ -56,6 +56,12 @@ impl Url {
             Some(_) => target.to_owned(),
         };
         Ok(Self { tls, host: host.to_owned(), port, written_port, target })
+    }
+
+    /// It names the machine that asks.
+    pub fn is_loopback(&self) -> bool {
+        let ip: Option<IpAddr> = self.host.parse().ok();
+        self.host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
     }
 
     /// As in the Host header: the port only where it is not the scheme's own.

@@ -1,7 +1,6 @@
 //! One of the things that are compared: a server, where it runs, where its load comes from, and
 //! what is put between them.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -70,8 +69,24 @@ impl Variant {
         self.server != ServerSpec::Up
     }
 
+    /// Whether tare can see what its server uses.
+    pub fn is_metered(&self) -> bool {
+        self.is_launched() && !matches!(self.server, ServerSpec::Standing(_))
+    }
+
     pub fn is_tls(&self) -> bool {
         self.url.starts_with("https:")
+    }
+
+    /// Clients see a certificate that tare made.
+    pub fn shows_our_certificate(&self) -> bool {
+        self.server.facts().tls() || self.layers.iter().any(|layer| layer.facts().takes_tls())
+    }
+
+    /// Its gateway was told to take up no session again.
+    pub fn is_not_to_resume(&self) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|layer| matches!(layer, LayerSpec::Gateway(gateway) if !gateway.tls.resume))
     }
 
     pub fn may_differ_in(&self, what: Difference) -> bool {
@@ -91,7 +106,7 @@ impl Variant {
     pub(crate) fn filters(&self) -> impl Iterator<Item = &FilterSpec> {
         self.layers.iter().filter_map(|layer| match layer {
             LayerSpec::Filter(spec) => Some(spec),
-            LayerSpec::Proxy(_) => None,
+            _ => None,
         })
     }
 
@@ -130,6 +145,10 @@ impl Variant {
         self.place.check()?;
         if let ClientSpec::Place(client) = &self.client {
             client.check()?;
+            client.check_client(&self.place)?;
+        }
+        if let PlaceSpec::Kubernetes(place) = &self.place {
+            place.check_server()?;
         }
         self.check_places()?;
         self.layers.iter().try_for_each(|layer| layer.facts().check(self))
@@ -181,11 +200,10 @@ impl Variant {
             )));
         }
         let url = Url::parse(&self.url.replace("{port}", "1"));
-        let is_loopback = url.is_ok_and(|url| {
-            url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-        });
+        let is_loopback = url.is_ok_and(|url| url.is_loopback());
         // tare finds an address for what it starts, on its own network.
-        let is_found = self.url.contains("{port}") && !matches!(client, PlaceSpec::Ssh(_));
+        let is_found = self.url.contains("{port}")
+            && !matches!(client, PlaceSpec::Ssh(_) | PlaceSpec::Kubernetes(_));
         let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();
         if !has_place && !client_is_here && is_loopback && !is_found {
             return usage(

@@ -8,6 +8,7 @@
 pub mod import;
 pub mod pair;
 pub mod run;
+pub mod steps;
 pub mod sweep;
 
 mod about;

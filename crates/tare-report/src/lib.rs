@@ -17,6 +17,7 @@ pub mod load;
 pub mod net;
 pub mod pair;
 pub mod run;
+pub mod steps;
 pub mod sweep;
 pub mod sys;
 pub mod timeline;

@@ -33,6 +33,9 @@ pub struct LoadReport {
     pub connections: Connections,
     pub latency: Latency,
     pub client: Client,
+    /// Where the load was made by clients elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<Clients>,
     pub intervals: Vec<Interval>,
     pub guards: Vec<Guard>,
 }
@@ -212,12 +215,28 @@ pub struct Bar {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    pub cpu_user_ns: u64,
-    pub cpu_system_ns: u64,
+    /// Null where clients elsewhere tell only their sum.
+    pub cpu_user_ns: Option<u64>,
+    pub cpu_system_ns: Option<u64>,
     /// Per completed request; null where polling for due times is part of it.
     pub cpu_ns_per_request: Option<f64>,
     /// CPU over wall time of the busiest worker.
     pub busiest_worker_share: f64,
+}
+
+/// Clients elsewhere that made the load, together where they are several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clients {
+    pub clients: u32,
+    /// What was seen from inside of where they are.
+    pub seen: String,
+    /// From the start of the first to that of the last, and how far off that may be.
+    pub skew_ns: u64,
+    pub clock_error_ns: u64,
+    /// Good replies of the client that got the fewest, and of the one that got the most.
+    pub least_good: u64,
+    pub most_good: u64,
 }
 
 /// A stretch of the time series.
@@ -373,11 +392,12 @@ pub(crate) mod tests {
                 ],
             },
             client: Client {
-                cpu_user_ns: 10_000_000,
-                cpu_system_ns: 100_000_000,
+                cpu_user_ns: Some(10_000_000),
+                cpu_system_ns: Some(100_000_000),
                 cpu_ns_per_request: Some(5_500.0),
                 busiest_worker_share: 0.055,
             },
+            clients: None,
             intervals: vec![interval(0), interval(1)],
             guards: Vec::new(),
         }

@@ -5,13 +5,15 @@
 
 mod made_up;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
 use tare_model::places::{PlaceSpec, SshSpec};
 use tare_model::samples::{Launch, Proof, Round};
+use tare_model::servers::ServerSpec;
+use tare_model::steps::{Images, Procedure, Repetition, Step, StepKind, Timed, Wait};
 use tare_model::variant::{Skipped, Variant};
 use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
@@ -24,6 +26,7 @@ use tare_report::run::document::RunDocument;
 use tare_report::run::markdown;
 use tare_report::run::text;
 use tare_report::run::{GateResult, RunReport};
+use tare_report::steps::{Asked, StepsReport, analyse};
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
@@ -40,6 +43,17 @@ fn trips(change: impl Fn(&mut Round), code: &str, severity: Severity, text: &str
     assert!(found.text.contains(text), "{found:?}");
     let void = report.comparisons.iter().all(|c| c.verdict == Verdict::Void);
     assert_eq!(void, severity == Severity::Void, "{code}");
+}
+
+/// What such servers use is not told from what others do.
+#[test]
+fn others_are_not_seen_beside_servers_that_stand() {
+    let mut stands = facts();
+    let spec = serde_json::from_str("{\"relaunch\": \"true\"}").unwrap();
+    stands.plan.variants[1].server = ServerSpec::Standing(spec);
+    let busy = |round: &mut Round| round.machine.own_cpu_ns = 0;
+    let noisy = |facts: &_| build(facts, &rounds(busy)).guards.iter().any(|g| g.code == "noisy");
+    assert!(noisy(&facts()) && !noisy(&stands));
 }
 
 #[test]
@@ -79,6 +93,17 @@ fn what_only_another_machine_could_provoke() {
         warn,
         "of a CPU in its slices, and slept between requests",
     );
+    trips(
+        |round| round.machine.own_cpu_ns = 300_000_000,
+        "noisy",
+        warn,
+        "CPUs of 2 meanwhile: intervals",
+    );
+    let crowded = |round: &mut Round| {
+        round.machine.own_cpu_ns = 0;
+        round.machine.capacity_ns = round.machine.busy_ns / 2;
+    };
+    trips(crowded, "noisy", Severity::Void, "who gets a CPU decides");
     trips(|round| round.machine.thermal_throttles = 1, "throttled", warn, "slowed CPUs 24 times");
     trips(
         |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97),
@@ -294,13 +319,81 @@ fn every_form_of_an_import_to_the_byte() {
     every_form("import", &import);
 }
 
+/// Two procedures, of which a person does a part of one.
+fn steps() -> StepsReport {
+    let step = |name: &str, run: &str| Step {
+        name: name.into(),
+        run: Some(run.into()),
+        ..Step::default()
+    };
+    let wait = Wait { url: Some("http://x/".into()), ..Wait::default() };
+    let procedure = |name: &str, more: Vec<Step>| {
+        let ready = Step { name: "ready".into(), wait: Some(wait.clone()), ..Step::default() };
+        let verify = Step { kind: Some(StepKind::Verify), ..step("a <b>visit</b>", "curl x") };
+        let steps = [more, vec![step("install", "apply a && apply b"), ready, verify]].concat();
+        let (needs, env, reset, images_of) = (None, BTreeMap::new(), None, Vec::new());
+        Procedure { name: name.into(), needs, env, reset, images_of, steps }
+    };
+    let (manual, took) = (true, Some("90s".into()));
+    let console = Step { name: "console".into(), manual, took, ..Step::default() };
+    let procedures = [procedure("by hand", vec![console]), procedure("manifest", Vec::new())];
+    let ms = |n: u64| n * 1_000_000;
+    let repetition = |variant: u32, round: u32| {
+        let mut steps = vec![
+            Timed { started_ns: 0, took_ns: ms(90_000), tries: 1, objects: 0, recorded: true },
+            Timed {
+                took_ns: ms(2000 + 10 * u64::from(round)),
+                tries: 1,
+                objects: 7,
+                ..Timed::default()
+            },
+            Timed { started_ns: ms(2100), took_ns: ms(1500), tries: 1, ..Timed::default() },
+            Timed {
+                started_ns: ms(3600),
+                took_ns: ms(40),
+                tries: 1 + round % 2,
+                ..Timed::default()
+            },
+        ];
+        if variant == 1 {
+            steps.remove(0);
+        }
+        let cpu_ns = ms(2500 + 100 * u64::from(round));
+        let images = Images { used: 3, pulled: 2, pulled_bytes: Some(61_200_000) };
+        let images = (variant == 0).then_some(images);
+        Repetition { variant, round, started_unix_ms: 1_795_239_600_000, steps, cpu_ns, images }
+    };
+    let asked = Asked {
+        name: "What does it take?".into(),
+        skipped: vec![("product".into(), "it needs an account".into())],
+        tare_version: "0.1.0".into(),
+        seed: 42,
+        tolerance: 0.05,
+        baseline: 0,
+        interrupted: false,
+        failed: None,
+    };
+    let done = (0..6).flat_map(|round| [repetition(0, round), repetition(1, round)]).collect();
+    analyse(asked, &procedures, done)
+}
+
+#[test]
+fn every_form_of_procedures_to_the_byte() {
+    let steps = steps();
+    assert_eq!(steps.variants[1].verdict, Some(Verdict::Faster));
+    every_form("steps", &steps);
+}
+
 /// `.*` in the table stands for anything below.
 #[test]
-fn the_json_of_pairs_and_imports_is_as_published() {
+fn the_json_of_pairs_imports_and_procedures_is_as_published() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let documents: [(&str, &dyn Document); 2] =
-        [("## `tare.change/1`", &pair()), ("## `tare.audit/1`", &import())];
+    let documents: [(&str, &dyn Document); 3] = [
+        ("## `tare.change/1`", &pair()),
+        ("## `tare.audit/1`", &import()),
+        ("## `tare.steps/1`", &steps()),
+    ];
     for (title, document) in documents {
         let (_, rest) = page.split_once(title).unwrap();
         let table = rest.split("\n## ").next().unwrap();

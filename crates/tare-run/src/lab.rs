@@ -23,6 +23,9 @@ pub trait Lab {
     /// Counters of the whole machine at one moment.
     type Machine: MachineReading;
 
+    /// Ends a variant's place, if it is up: that is not in the time of its next start.
+    fn make_way(&mut self, variant: usize);
+
     /// Starts a variant's server; `None` where it is up already.
     fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Self::Launch>, RunError>;
 
@@ -89,6 +92,13 @@ pub trait Launch {
     type Meter: Meter;
 
     fn address(&self) -> SocketAddr;
+
+    /// What clients ask for, where they reach it by what stands for it: a Service's address, or the
+    /// name by which a gateway knows it.
+    fn entry_host(&self) -> Option<&str> {
+        None
+    }
+
     fn started(&self) -> Instant;
 
     /// When it counts as not having become ready.
@@ -106,8 +116,8 @@ pub trait Launch {
     /// alive.
     fn what_ended(&mut self) -> (String, Option<String>);
 
-    /// Why the place that it runs in is no more.
-    fn place_gone(&self) -> Option<RunError>;
+    /// Why the place that it runs in is no more; `None` where it still is after so long.
+    fn place_gone(&self, patience: DurationNs) -> Option<RunError>;
 
     /// Collects what shows that the variant's layers are in the path, as far as it can be had
     /// before load. `path` is what load asks for.
@@ -146,6 +156,9 @@ pub trait Meter {
     fn threads(&self) -> Vec<[u64; 2]>;
 
     fn rss_bytes(&self) -> Option<u64>;
+
+    /// The part of it that its layers' processes hold, where it has such.
+    fn layers_rss_bytes(&self) -> Option<u64>;
 
     /// Periods in which a quota held its processes up, ever.
     fn throttled_periods(&self) -> u64;

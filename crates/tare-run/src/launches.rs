@@ -13,7 +13,7 @@ use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
 use tare_model::url::Url;
 
 use crate::error::RunError;
-use crate::lab::{Lab, Launch as _, Load, Meter, Placement};
+use crate::lab::{self, Lab, Launch as _, Load, MachineReading as _, Meter, Placement};
 use crate::observer::Event;
 use crate::runner::Runner;
 
@@ -29,10 +29,19 @@ pub(crate) struct Up<L: Lab> {
     pub lanes: Vec<LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
+    /// With its place, where that is asked.
+    startup: Option<Startup>,
     pub meter: Option<L::Meter>,
     counted: Option<u64>,
     logged_before: (u64, u64),
     throttled_before: u64,
+}
+
+/// What it took from nothing to the first good reply.
+struct Startup {
+    took: DurationNs,
+    /// Of the whole machine.
+    cpu_ns: u64,
 }
 
 /// One cell's load on one variant.
@@ -82,9 +91,12 @@ impl<L: Lab> Up<L> {
             fresh: self.launched.is_some(),
             started_unix_ms: self.started_unix_ms,
             ready_ns: self.ready.as_ns(),
+            startup_ns: self.startup.as_ref().map(|startup| startup.took.as_ns()),
+            startup_cpu_ns: self.startup.as_ref().map(|startup| startup.cpu_ns),
             requests_sent: sent,
             requests_served: served,
             rss_bytes: self.meter.as_ref().and_then(Meter::rss_bytes),
+            layers_rss_bytes: self.meter.as_ref().and_then(Meter::layers_rss_bytes),
             // What it says of its start is not the price of a request.
             log_lines: log_lines.saturating_sub(self.logged_before.0),
             log_bytes: log_bytes.saturating_sub(self.logged_before.1),
@@ -109,19 +121,26 @@ impl<L: Lab> Runner<'_, L> {
         round: u32,
         active: &[usize],
     ) -> Result<Vec<Up<L>>, RunError> {
+        let from_nothing = self.plan().measures_startup();
         let mut started = Vec::new();
         for variant in group {
+            if from_nothing {
+                self.lab.make_way(*variant);
+            }
+            let machine = from_nothing.then(|| self.lab.machine());
+            let from = self.clock().now();
             let launched = self.lab.launch(*variant, round)?;
             // What a place took to start is not the server's.
             let began = launched.as_ref().map(L::Launch::started);
             let at = began.unwrap_or_else(|| self.clock().now());
-            started.push((*variant, launched, at, self.clock().unix_ms()));
+            let from = (from, machine);
+            started.push((*variant, launched, from, at, self.clock().unix_ms()));
             if self.interrupted() {
                 return Ok(Vec::new());
             }
         }
         let mut all = Vec::new();
-        for (variant, mut launched, at, started_unix_ms) in started {
+        for (variant, mut launched, from, at, started_unix_ms) in started {
             if let Some(launched) = &mut launched {
                 launched.wait_until_listening()?;
             }
@@ -140,7 +159,11 @@ impl<L: Lab> Runner<'_, L> {
                     return Ok(Vec::new());
                 }
             }
-            let ready = self.clock().now().since(at);
+            let now = self.clock().now();
+            let startup = launched.as_ref().and(from.1).map(|machine| Startup {
+                took: now.since(from.0),
+                cpu_ns: self.lab.machine().since(&machine).busy_ns,
+            });
             if let Some(launched) = &mut launched {
                 self.begin_proofs(active[0], variant, launched, &client)?;
             }
@@ -148,7 +171,8 @@ impl<L: Lab> Runner<'_, L> {
                 variant,
                 lanes,
                 started_unix_ms,
-                ready,
+                ready: now.since(at),
+                startup,
                 counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
                 logged_before: (0, 0),
                 throttled_before: 0,
@@ -177,7 +201,7 @@ impl<L: Lab> Runner<'_, L> {
     ) -> Result<(), RunError> {
         let plan = self.cells[cell].plan;
         let address = launched.address();
-        let url = plan.variants[variant].url(address.port())?;
+        let url = url_of(plan, variant, launched)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         let endpoint = Endpoint::Tcp(address);
         let load = self.load(cell);
@@ -202,8 +226,8 @@ impl<L: Lab> Runner<'_, L> {
         }
         let (url, endpoint) = match launched {
             Some(launched) => {
-                let address = launched.address();
-                (plan.variants[variant].url(address.port())?, Endpoint::Tcp(address))
+                let endpoint = Endpoint::Tcp(launched.address());
+                (url_of(plan, variant, launched)?, endpoint)
             }
             None => (plan.variants[variant].url(1)?, self.lab.endpoint(variant)),
         };
@@ -264,6 +288,9 @@ impl<L: Lab> Runner<'_, L> {
         let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
             return Ok(());
         };
+        if let Some(gone) = launched.place_gone(DurationNs::ZERO) {
+            return Err(gone);
+        }
         let name = &self.plan().variants[up.variant].name;
         let (who, how) = launched.what_ended();
         let how = how.map_or(String::new(), |how| format!(" ({how})"));
@@ -281,6 +308,17 @@ impl<L: Lab> Runner<'_, L> {
         self.lab.end_orphans();
         self.write_events()
     }
+}
+
+/// What a launch is asked. Behind a Service it is asked for by that: meshes and gateways go by the
+/// name, and know no localhost. With TLS the name is the certificate's.
+fn url_of(plan: &Plan, variant: usize, launched: &impl lab::Launch) -> Result<Url, RunError> {
+    let address = launched.address();
+    let mut url = plan.variants[variant].url(address.port())?;
+    if let Some(host) = launched.entry_host().filter(|_| !url.tls && url.is_loopback()) {
+        url.host = host.to_owned();
+    }
+    Ok(url)
 }
 
 /// A faster variant gets further in a list: launches begin at different places, the same for all

@@ -3,6 +3,8 @@
 mod clock;
 mod launch;
 mod load;
+mod once;
+mod together;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -29,6 +31,7 @@ pub use clock::SystemClock;
 use launch::LaunchNeeds;
 pub use launch::{RealLaunch, RealMeter};
 pub use load::{Client, RealLoad};
+pub use once::{Once, load_from};
 
 /// Starts of a place that takes long to start, over the first rounds.
 const PLACE_LAUNCHES: u32 = 3;
@@ -65,6 +68,7 @@ impl RealLab {
             servers,
             cpus: plan.server_cpus.clone(),
             load_cpus: plan.load_cpus.clone(),
+            exclusive: plan.is_exclusive(),
             place_launches: plan.slices.place_launches.unwrap_or(PLACE_LAUNCHES),
             stop: Arc::clone(stop),
             connections: *connections,
@@ -125,13 +129,17 @@ impl Lab for RealLab {
         Ok(self.lab.client(variant, round)?)
     }
 
+    fn make_way(&mut self, variant: usize) {
+        self.lab.make_way(variant);
+    }
+
     fn client_has_our_cpus(&self, variant: usize) -> bool {
         self.lab.client_has_our_cpus(variant)
     }
 
     /// An agent makes one load at a time.
     fn can_load_at_once(&self, clients: &[&Client]) -> bool {
-        let agents: Vec<_> = clients.iter().filter_map(|client| client.as_ref()).collect();
+        let agents: Vec<_> = clients.iter().flat_map(|client| client.iter()).collect();
         let shared = |at: usize| agents[..at].iter().any(|other| Arc::ptr_eq(other, agents[at]));
         !(0..agents.len()).any(shared)
     }

@@ -7,7 +7,7 @@ use tare_store::Entry;
 
 use crate::cell::Cell;
 use crate::error::RunError;
-use crate::lab::{Lab, Load, MachineReading};
+use crate::lab::{Lab, Launch as _, Load, MachineReading};
 use crate::launches::Up;
 use crate::observer::Event;
 use crate::outcome::Stopped;
@@ -91,7 +91,7 @@ impl<L: Lab> Runner<'_, L> {
                 sum.closed_by_server += life.closed_by_server;
             }
             if let Err(failure) = measured {
-                self.fail(*cell, failure)?;
+                self.fail(*cell, place_gone(&up).unwrap_or(failure))?;
             }
             let took = self.clock().now().since(at);
             round.elapsed_ns += took.as_ns();
@@ -161,6 +161,16 @@ impl<L: Lab> Runner<'_, L> {
             Err(failure) => (Vec::new(), measured.and(Err(failure))),
         }
     }
+}
+
+/// The end of a place is heard within this.
+const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
+
+/// Who meets a place that is no more hears first that nobody answers.
+fn place_gone<L: Lab>(up: &[Up<L>]) -> Option<RunError> {
+    up.iter()
+        .filter_map(|up| up.launched.as_ref())
+        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN))
 }
 
 fn add_use(sum: &mut MachineUse, more: MachineUse) {

@@ -79,20 +79,19 @@ impl<L: Lab> Runner<'_, L> {
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
         let shapes = schedule::shapes(seed, round.index, round.cycles);
         let is_fixed = self.cells[cell].plan.slices.window.is_some();
-        let shaped = |shape: &schedule::Shape| {
-            if cold.is_some() { window } else { window.shaped(shape, is_fixed) }
-        };
         self.rest(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
-        let mut own = vec![0; up.len()];
+        let began = self.clock().now();
+        let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
-            let window = shaped(&shape);
+            let window = if cold.is_some() { window } else { window.shaped(&shape, is_fixed) };
             for (position, at) in variants.into_iter().enumerate() {
                 let variant = up[at].variant;
                 let Some(slice) = self.slice(cell, at, up, lane, window)? else {
                     return Ok(());
                 };
                 own[at] += slice.server.map_or(0, |server| server.cpu_ns);
+                windows_ns[at] += slice.counts.window_ns;
                 let (cycle, position) = (cycle as u32, position as u32);
                 let slice = Slice { variant: variant as u32, cycle, position, ..slice };
                 let slice = Arc::new(slice);
@@ -101,6 +100,7 @@ impl<L: Lab> Runner<'_, L> {
                 self.see(&Event::SliceDone { cell, variant, cycle });
             }
         }
+        let elapsed_ns = self.clock().now().since(began).as_ns();
         for (at, before) in before.into_iter().enumerate() {
             if cold.is_none() {
                 own[at] += self.ramp(cell, at, up, lane, window)?;
@@ -108,6 +108,7 @@ impl<L: Lab> Runner<'_, L> {
             let after = Alone::of(&up[at]);
             let load = &mut up[at].lanes[lane].load;
             load.idle_cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns).saturating_sub(own[at]);
+            load.idle_ns = elapsed_ns.saturating_sub(windows_ns[at]);
             (load.busy_threads, load.delay_ns) = after.threads_since(&before);
             load.cpus = self.plan().server_cpus.len() as u32;
         }
@@ -184,7 +185,9 @@ impl<L: Lab> Runner<'_, L> {
             return Ok(None);
         }
         let server = after.zip(before).map(|(after, before)| after.since(before));
-        if let Some(gone) = up[at].launched.as_ref().and_then(L::Launch::place_gone) {
+        if let Some(gone) =
+            up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
+        {
             return Err(gone);
         }
         let (counts, latencies) = (measured.counts, measured.latencies);

@@ -185,6 +185,28 @@ fn exclusive_variants_are_never_up_together() {
 }
 
 #[test]
+fn a_start_is_timed_from_nothing_and_alone() {
+    let world = World::new(two());
+    let mut parts = short(2);
+    parts.stop.metrics = vec![Metric::Startup];
+    run(&world, &[parts], Start::default());
+    let log = logged(&world);
+    let changes = log.iter().filter_map(|text| text.split(' ').next());
+    let changes: Vec<&str> = changes.filter(|w| ["make", "launch", "stop"].contains(w)).collect();
+    assert!(changes.chunks(3).all(|each| each == ["make", "launch", "stop"]), "{log:?}");
+    let entries = world.entries.borrow();
+    let launches = entries.iter().filter_map(|(_, entry)| match entry {
+        Entry::RoundEnded { launches, .. } => Some(launches),
+        _ => None,
+    });
+    for launch in launches.flatten() {
+        // What made way for it took 3 s, its place 50 ms: only the latter is in it.
+        let place_ns = launch.startup_ns.unwrap() - launch.ready_ns;
+        assert_eq!(place_ns, 50_000_000, "{launch:?}");
+    }
+}
+
+#[test]
 fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
     for phase in [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Sustained] {
         let world = World::new(two());

@@ -46,15 +46,26 @@ impl Severity {
 /// under repeated looks is poor.
 pub const ROUNDS_MIN: u32 = 20;
 
+/// The same where their number was settled before.
+pub const FIXED_MIN: u32 = 5;
+
 impl Verdict {
     /// `overhead_percent` is positive when worse; `tolerance` is a share (0.02).
     ///
     /// `Same` goes first: an effect that lies wholly inside what the user called negligible is
     /// negligible, also where it is known so well that it is not zero.
     pub fn of(overhead_percent: &Estimate, tolerance: f64) -> Self {
+        match overhead_percent.n < ROUNDS_MIN {
+            true => Self::Unresolved,
+            false => Self::of_fixed(overhead_percent, tolerance),
+        }
+    }
+
+    /// Where how many rounds there are was settled before the first, and nobody looked meanwhile.
+    pub fn of_fixed(overhead_percent: &Estimate, tolerance: f64) -> Self {
         let Estimate { lower, upper, n, .. } = *overhead_percent;
         let within = tolerance * 100.0;
-        if n < ROUNDS_MIN {
+        if n < FIXED_MIN {
             Self::Unresolved
         } else if lower >= -within && upper <= within {
             Self::Same

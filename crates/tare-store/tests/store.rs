@@ -52,6 +52,7 @@ fn slice(variant: u32, cycle: u32) -> Slice {
             system_ns: 2,
             switches: Some(4),
             packets: None,
+            layers_ns: None,
         }),
         latencies: vec![(Series::Headline, Distribution::new(vec![(127, 3), (4095, 4)], 17_000))],
     }

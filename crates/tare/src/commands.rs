@@ -1,16 +1,19 @@
 //! The command line: which command, and its own file.
 
+mod agent;
 mod clean;
 mod compare;
 mod doctor;
 mod filter;
 mod import;
+mod kubernetes;
 mod load;
 mod net;
 mod qperf;
 mod report;
 mod run;
 mod runs;
+mod steps;
 mod sys;
 mod target;
 mod wrk;
@@ -37,6 +40,7 @@ enum Command {
     Run(Box<run::Run>),
     Report(report::Report),
     Runs(runs::Runs),
+    Steps(steps::Steps),
     Import(import::Import),
     Filter(filter::Filter),
     Load(Box<load::Load>),
@@ -46,6 +50,9 @@ enum Command {
     Target(Box<target::TargetArgs>),
     Wrk(Box<wrk::Wrk>),
     Doctor(doctor::Doctor),
+    Agent(agent::Agent),
+    #[command(hide = true)]
+    Kubernetes(kubernetes::Kubernetes),
     Clean(clean::Clean),
 }
 
@@ -68,6 +75,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Runs(args) => runs::run(&args),
+        Command::Steps(args) => steps::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Load(args) => load::run(&args),
@@ -77,6 +85,8 @@ pub fn run() -> Result<(), Failure> {
         Command::Target(args) => target::run(&args),
         Command::Wrk(args) => wrk::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Agent(args) => agent::run(&args),
+        Command::Kubernetes(args) => kubernetes::run(&args),
         Command::Clean(args) => clean::run(&args),
     }
 }

@@ -6,12 +6,10 @@ mod server;
 mod sweep;
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
-use tare_io::files::open_input;
 use tare_model::Metric;
 use tare_model::layers::LayerSpec;
 use tare_model::load::LoadSpec;
@@ -24,6 +22,7 @@ use crate::failure::Failure;
 use crate::load::plan::random_seed;
 use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
 use crate::run::places::divide_cpus;
+use crate::toml_file::{self, Source};
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -88,74 +87,12 @@ struct VariantTable {
     optional: bool,
 }
 
-/// Experiments are short; a device has no end.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
 /// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
 pub fn read(path: &Path) -> Result<Vec<PlanParts>, Failure> {
-    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
-    let file = open_input(path).map_err(|error| in_file(error.to_string()))?;
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| in_file(error.to_string()))?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(in_file("it is longer than 1 MB; experiments are short".into()));
-    }
+    let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
-    let file: Written = toml::from_str(&text).map_err(|error| source.complain(&error))?;
+    let file: Written = source.parse()?;
     plans(file, &source)
-}
-
-struct Source<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
-impl Source<'_> {
-    fn at(&self, byte: usize, what: &str) -> Failure {
-        let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
-        Failure::Usage(format!("{}:{line}: {what}", self.path.display()))
-    }
-
-    /// Files that it names are relative to it.
-    fn whole(&self, path: &Path) -> PathBuf {
-        let path = self.path.parent().unwrap_or(Path::new(".")).join(path);
-        std::path::absolute(&path).unwrap_or(path)
-    }
-
-    fn complain(&self, error: &toml::de::Error) -> Failure {
-        let message = error.message().lines().collect::<Vec<_>>().join(" ");
-        let what = nearest(&message).unwrap_or(message);
-        match error.span() {
-            Some(span) => self.at(span.start, &what),
-            None => Failure::Usage(format!("{}: {what}", self.path.display())),
-        }
-    }
-}
-
-/// serde's "unknown field (or variant) `x`, expected one of `a`, `b`", with the likeliest of them
-/// first.
-fn nearest(message: &str) -> Option<String> {
-    let (rest, what) = match message.strip_prefix("unknown variant ") {
-        Some(rest) => (rest, "word"),
-        None => (message.strip_prefix("unknown field ")?, "key"),
-    };
-    let mut quoted = rest.split('`').skip(1).step_by(2);
-    let unknown = quoted.next()?;
-    let mut known: Vec<&str> = quoted.collect();
-    known.sort_by_key(|name| strsim::damerau_levenshtein(name, unknown));
-    let first = *known.first()?;
-    known[1..].sort_unstable();
-    let others = known[1..].join(", ");
-    let close = strsim::damerau_levenshtein(first, unknown) <= unknown.len().max(first.len()) / 2;
-    Some(match (close, others.is_empty()) {
-        (true, false) => {
-            format!("unknown {what} '{unknown}'; did you mean '{first}'? (others are {others})")
-        }
-        (true, true) => format!("unknown {what} '{unknown}'; did you mean '{first}'?"),
-        (false, _) => format!("unknown {what} '{unknown}'; known are {}", known.join(", ")),
-    })
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
@@ -234,7 +171,8 @@ fn variant(
         return Err(source.at(at, &format!("there is no server '{name}'; there are: {known}")));
     };
     let spec = server::spec(&name, server, source)?;
-    let scheme = if spec.facts().tls() { "https" } else { "http" };
+    let takes_tls = spec.facts().tls() || layers.iter().any(|layer| layer.facts().takes_tls());
+    let scheme = if takes_tls { "https" } else { "http" };
     let own = table.url.or_else(|| server.get_ref().url.clone());
     Ok(Variant {
         name: table.name,

@@ -1,6 +1,7 @@
 //! What `tare load` and `tare wrk` share: reading arguments, making the plan, showing results.
 
 pub mod describe;
+pub mod elsewhere;
 pub mod interrupt;
 pub mod live;
 pub mod outputs;

@@ -12,6 +12,7 @@ mod load;
 mod net;
 mod qperf;
 mod run;
+mod toml_file;
 
 use std::process::ExitCode;
 

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::launch_spec::LaunchSpec;
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 6;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +48,8 @@ pub enum Request {
     NotYet { late: bool },
     /// Whether its first process lives; a boolean.
     IsAlive,
+    /// How its server ended, in words, or null.
+    HowItEnded,
     /// [`Used`].
     Used,
     /// Lines and bytes that it wrote.
@@ -70,6 +72,13 @@ pub enum Request {
     Probe { order: Box<LoadOrder> },
     /// The place's clocks; [`Clock`].
     Clock,
+    /// Who has connections to a port of the place; addresses and how many.
+    Peers { port: u16 },
+    /// Of an agent that sees its node's control groups: what a pod uses, or one container of it;
+    /// [`Used`].
+    UsedByPod { uid: String, container: Option<String> },
+    /// tare is there; not answered.
+    Alive,
     /// Ends what is under way; said in between, and not answered.
     Cancel,
 }
@@ -158,6 +167,12 @@ pub struct Hello {
     /// Effective capabilities, as /proc tells them.
     pub capabilities: String,
     pub hostname: String,
+    /// Of its own program.
+    pub program_sha256: String,
+    /// How it meters servers: by its container's control group, or by process.
+    pub meters_by: String,
+    /// What its node is called, where it is told.
+    pub node: String,
 }
 
 /// What a server uses.
@@ -165,6 +180,9 @@ pub struct Hello {
 pub struct Used {
     pub server: Option<ServerUse>,
     pub rss_bytes: Option<u64>,
+    /// Periods in which a quota held it up, ever.
+    #[serde(default)]
+    pub throttled_periods: u64,
 }
 
 /// How load is made there.
@@ -201,12 +219,12 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let stop = ToAgent::parse(br#"{"tare":4,"id":7,"do":"stop"}"#).unwrap();
+        let stop = ToAgent::parse(br#"{"tare":6,"id":7,"do":"stop"}"#).unwrap();
         assert_eq!((stop.id, stop.request), (7, Request::Stop));
         for (line, complaint) in [
             (&br#"{"tare":1,"id":7,"do":"stop"}"#[..], "protocol 1"),
-            (b"{\"tare\":3,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":3,\"id\":7}", "missing field"),
+            (b"{\"tare\":6,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":6,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

@@ -1,28 +1,52 @@
 //! A server that an agent runs in its place.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
+use tare_model::plain;
 
 use super::Agent;
 use super::protocol::Request;
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::launch_spec::LaunchSpec;
-use crate::meter::Meter;
+use crate::meter::{FarMeter, Meter};
 use crate::server::Server;
+
+/// Who reads what a server in a place uses.
+#[derive(Debug)]
+pub enum MeteredBy {
+    /// This process: the whole place's control group is on this machine.
+    Cgroup(Cgroup),
+    Other(Arc<dyn FarMeter>),
+    Agent,
+}
+
+impl MeteredBy {
+    /// The nearest that sees all of it.
+    pub fn of(cgroup: Option<Cgroup>, far: Option<Arc<dyn FarMeter>>) -> Self {
+        match (cgroup, far) {
+            (Some(cgroup), _) => Self::Cgroup(cgroup),
+            (None, Some(far)) => Self::Other(far),
+            (None, None) => Self::Agent,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub struct PlacedServer {
     agent: Arc<Agent>,
     who: String,
     ready_within: DurationNs,
-    /// The whole place's, on this machine; without one the agent meters.
-    cgroup: Option<Cgroup>,
+    metered_by: MeteredBy,
+    port: u16,
+    /// Who was connected when it was last metered.
+    peers: Mutex<BTreeMap<IpAddr, u64>>,
     stopping: bool,
     stopped: bool,
 }
@@ -36,12 +60,15 @@ impl PlacedServer {
         who: &str,
         launch_spec: LaunchSpec,
         cpus: &[usize],
-        cgroup: Option<Cgroup>,
+        metered_by: MeteredBy,
     ) -> Result<Self, LabError> {
         let ready_within = launch_spec.ready_within();
+        let port = launch_spec.address.port();
         let request = Request::Start { launch_spec: Box::new(launch_spec), cpus: cpus.to_vec() };
         let who = who.to_owned();
-        let server = Self { agent, who, ready_within, cgroup, stopping: false, stopped: false };
+        let peers = Mutex::default();
+        let (stopping, stopped) = (false, false);
+        let server = Self { agent, who, ready_within, metered_by, port, peers, stopping, stopped };
         server.ask::<()>(request)?;
         Ok(server)
     }
@@ -50,6 +77,8 @@ impl PlacedServer {
         self.agent.ask_within(request, super::PATIENCE + SPARE).map_err(|e| e.named(&self.who))
     }
 }
+
+const WORDS_CHARS_MAX: usize = 300;
 
 impl Server for PlacedServer {
     fn wait_until_listening(&mut self, _stop: &AtomicBool) -> Result<(), LabError> {
@@ -65,14 +94,26 @@ impl Server for PlacedServer {
         self.agent.is_alive() && self.ask(Request::IsAlive).unwrap_or(false)
     }
 
-    fn place_gone(&self) -> Option<LabError> {
-        self.agent.gone().map(|error| error.named(&self.who))
+    fn how_it_ended(&mut self) -> Option<String> {
+        let told: Option<String> = self.ask(Request::HowItEnded).ok()?;
+        told.map(|words| plain::short(&words, WORDS_CHARS_MAX))
+    }
+
+    fn place_gone(&self, patience: DurationNs) -> Option<LabError> {
+        self.agent.gone(patience).map(|error| error.named(&self.who))
     }
 
     fn meter(&self) -> Meter {
-        match &self.cgroup {
-            Some(cgroup) => Meter::new(Some(cgroup), self.agent.pid()),
-            None => Meter::far(self.agent.clone()),
+        // Connections are open when it is made anew, after warm-up.
+        if let Ok(peers) = self.ask::<BTreeMap<IpAddr, u64>>(Request::Peers { port: self.port })
+            && !peers.is_empty()
+        {
+            *self.peers.lock().unwrap_or_else(|e| e.into_inner()) = peers;
+        }
+        match &self.metered_by {
+            MeteredBy::Cgroup(cgroup) => Meter::new(Some(cgroup), self.agent.pid()),
+            MeteredBy::Other(other) => Meter::far(other.clone()),
+            MeteredBy::Agent => Meter::far(self.agent.clone()),
         }
     }
 
@@ -87,6 +128,10 @@ impl Server for PlacedServer {
 
     fn lines(&self, path: &Path) -> Option<u64> {
         self.ask(Request::Lines { path: path.to_owned() }).ok()?
+    }
+
+    fn peers(&self) -> BTreeMap<IpAddr, u64> {
+        self.peers.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     fn ask_to_stop(&mut self) {

@@ -10,8 +10,7 @@ use crate::error::LabError;
 use crate::filters;
 use crate::filters::proof::FilterProof;
 use crate::filters::status::{FilterStatus, PAGE};
-use crate::launch::Launched;
-use crate::launch_spec::LaunchSpec;
+use crate::launch::{Hop, Launched};
 
 impl LayerKind for FilterSpec {
     fn describe(&self) -> Result<String, LabError> {
@@ -52,7 +51,7 @@ impl LayerKind for FilterSpec {
     fn begin_proof(
         &self,
         launched: &Launched,
-        _: Option<&LaunchSpec>,
+        _: &[&Hop],
         proof: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
         let pages = launched.launch_spec.pages.filter(|_| self.filter != FilterKind::Off);

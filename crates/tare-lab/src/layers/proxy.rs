@@ -1,120 +1,120 @@
-//! A proxy: HAProxy in mode http, which counts the requests that pass. It runs on this machine,
-//! wherever its server does.
+//! Proxies: one on this machine between client and server, or sidecars in the network namespace of
+//! either. Which programs they can be is in [`super::proxies`].
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use tare_io::DurationNs;
-use tare_model::layers::{LayerFacts, ProxySpec};
-use tare_model::samples::Proof;
+use tare_model::layers::{LayerFacts, ProxySpec, Side, Tls, TlsVersion};
 
-use super::{Inserted, LayerKind, LayerProof, ProofContext};
-use crate::context::{LaunchContext, counted, utf8};
-use crate::count;
+use super::evidence::{Expected, HopsProof, ProgramCounting};
+use super::proxies::{Job, JobTls, TlsEnd, TlsTerms, path};
+use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand};
+use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
-use crate::launch::Launched;
-use crate::launch_spec::{CountPage, CountSource, LaunchSpec};
-use crate::programs;
-use crate::server::Server;
+use crate::intercept;
+use crate::launch::{Hop, Launched};
 
-const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+/// Ports of sidecars, as Istio's.
+const LEAVING_PORT: u16 = 15_001;
+const COMING_PORT: u16 = 15_006;
+const ADMIN_PORT: u16 = 15_000;
 
-fn program() -> Result<PathBuf, LabError> {
-    programs::need(&["haproxy"], "haproxy")
+/// Between its sidecars; as a mesh does it.
+fn terms(spec: &ProxySpec) -> Option<TlsTerms> {
+    let terms = TlsTerms {
+        key: spec.key(),
+        is_mutual: spec.tls == Tls::Mtls,
+        min: TlsVersion::V1_2,
+        max: TlsVersion::V1_3,
+        resumes: true,
+    };
+    (spec.tls != Tls::None).then_some(terms)
+}
+
+fn job(
+    spec: &ProxySpec,
+    context: &LaunchContext<'_>,
+    stand: Stand,
+    to: SocketAddr,
+) -> Result<Job, LabError> {
+    let at = |port: u16| SocketAddr::new(context.ip, port);
+    let (listen, statistics) = match stand {
+        Stand::Between => (context.address()?, context.status_address()?),
+        Stand::BesideClient => (at(LEAVING_PORT), at(ADMIN_PORT)),
+        Stand::BesideServer => (at(COMING_PORT), at(ADMIN_PORT)),
+    };
+    let end = if stand == Stand::BesideServer { TlsEnd::Accepts } else { TlsEnd::Makes };
+    let tls = terms(spec).map(|terms| JobTls::new(end, terms, context)).transpose()?;
+    Ok(Job {
+        threads: spec.threads,
+        is_http: spec.mode.is_http(),
+        is_sidecar: spec.side.is_some(),
+        intercepts: spec.intercepts(),
+        listen,
+        to,
+        statistics,
+        connections: context.connections * 2 + 128,
+        source: (stand == Stand::BesideServer).then_some(intercept::SIDECAR),
+        tls,
+    })
 }
 
 impl LayerKind for ProxySpec {
     fn describe(&self) -> Result<String, LabError> {
-        let program = program()?;
+        let program = path(self.proxy)?;
         let threads = counted(self.threads, "thread");
-        Ok(format!("before it {} with {threads}, mode http", program.display()))
+        let who = match self.side {
+            None => "before it",
+            Some(Side::Client) => "beside its client",
+            Some(Side::Server) => "beside it",
+            Some(Side::Both) => "beside it and its client",
+        };
+        let tls = match self.tls {
+            Tls::None => String::new(),
+            Tls::Tls => format!(", TLS between them by {}", self.key().word()),
+            Tls::Mtls => format!(", mutual TLS between them by {}", self.key().word()),
+        };
+        let redirected = if self.intercepts() { ", connections redirected" } else { "" };
+        let mode = self.mode.word();
+        Ok(format!("{who} {} with {threads}, mode {mode}{tls}{redirected}", program.display()))
     }
 
     fn check_machine(&self) -> Result<(), LabError> {
-        program().map(drop)
+        path(self.proxy)?;
+        match self.side {
+            Some(_) => intercept::check_machine(),
+            None => Ok(()),
+        }
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
-        // It runs here, wherever the server does.
-        Ok(Vec::new())
-    }
-
-    fn insert(&self, _: &LaunchContext<'_>, _: &mut Inserted) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    fn is_hop(&self) -> bool {
-        true
+    fn stands(&self) -> &[Stand] {
+        match self.side {
+            None => &[Stand::Between],
+            Some(Side::Client) => &[Stand::BesideClient],
+            Some(Side::Server) => &[Stand::BesideServer],
+            Some(Side::Both) => &[Stand::BesideClient, Stand::BesideServer],
+        }
     }
 
     fn hop(
         &self,
         context: &LaunchContext<'_>,
+        seat: &Seat<'_>,
         to: SocketAddr,
-    ) -> Result<Option<LaunchSpec>, LabError> {
-        let program = program()?;
-        let (address, status) = (context.address()?, context.status_address()?);
-        let text = format!(
-            "global
-    maxconn {connections}
-    nbthread {threads}
-defaults
-    mode http
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
-    timeout http-keep-alive 1h
-    option http-keep-alive
-    http-reuse always
-frontend web
-    bind {address}
-    default_backend server
-backend server
-    server server {to}
-frontend status
-    bind {status}
-    stats enable
-    stats uri /
-",
-            connections = context.connections * 2 + 128,
-            threads = self.threads,
-        );
-        let config = context.write("haproxy.cfg", text.as_bytes());
-        let argv = [utf8(&program)?, "-db", "-q", "-f", utf8(&config)?];
-        let page = CountPage::HaproxyCsv;
-        let count = CountSource::Page { address: status, path: "/;csv".into(), page };
-        let spec = context.launch_spec(argv.map(str::to_owned).to_vec(), address, READY_WITHIN);
-        Ok(Some(LaunchSpec { count: Some(count), ..spec }))
+    ) -> Result<HopPlan, LabError> {
+        let job = job(self, context, seat.stand, to)?;
+        job.plan(self.proxy, self.config.as_deref(), context, seat)
     }
 
     fn begin_proof(
         &self,
         _: &Launched,
-        hop: Option<&LaunchSpec>,
+        hops: &[&Hop],
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
-        let Some(count) = hop.and_then(|hop| hop.count.clone()) else { return Ok(None) };
-        let before = count::read_here(&count);
-        Ok(Some(Box::new(ProxyProof { name: self.name(), count, before })))
-    }
-}
-
-#[derive(Debug)]
-struct ProxyProof {
-    name: String,
-    count: CountSource,
-    before: Option<u64>,
-}
-
-impl LayerProof for ProxyProof {
-    fn end(self: Box<Self>, _: &dyn Server, sent: u64) -> Proof {
-        let Self { name: layer, count, before } = *self;
-        let after = count::read_here(&count);
-        let passed = after.zip(before).map(|(after, before)| after.saturating_sub(before));
-        let text = match passed {
-            None => "its statistics do not answer".into(),
-            Some(passed) => format!("of {sent} requests {passed} passed through it"),
-        };
-        Proof { layer, held: passed == Some(sent), text }
+        let expected =
+            Expected { layer: self.name(), is_http: self.mode.is_http(), tls: terms(self) };
+        Ok(Some(Box::new(HopsProof::begin(expected, hops, &|hop| {
+            ProgramCounting::of(self.proxy, self.mode.is_http(), hop)
+        })?)))
     }
 }

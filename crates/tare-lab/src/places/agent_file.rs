@@ -35,6 +35,13 @@ pub fn find() -> Result<PathBuf, LabError> {
     })
 }
 
+/// Of its bytes, in hexadecimal.
+pub fn hash(path: &Path) -> Result<String, LabError> {
+    let bytes = std::fs::read(path).map_err(|e| LabError::file("read", path, e))?;
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
+    Ok(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 const ELF_64: &[u8] = b"\x7fELF\x02";
 const PROGRAM_HEADER_BYTES: usize = 56;
 const PT_INTERP: u32 = 3;

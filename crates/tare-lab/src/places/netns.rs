@@ -12,6 +12,7 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::error::LabError;
+use crate::intercept::Namespace;
 use crate::programs;
 
 impl PlaceKind for NetnsSpec {
@@ -74,6 +75,10 @@ impl Place for Netns {
 
     fn address(&self) -> IpAddr {
         self.address
+    }
+
+    fn namespace(&self) -> Option<Namespace> {
+        Some(Namespace { name: self.context.tag.clone(), address: self.address })
     }
 
     fn restarts(&self) -> Restarts {

@@ -19,6 +19,7 @@ use crate::agent::Agent;
 use crate::agent::protocol::Hello;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
+use crate::intercept::Namespace;
 use crate::made;
 use crate::programs;
 
@@ -34,7 +35,7 @@ const PATIENCE: DurationNs = DurationNs::from_secs(10);
 
 /// Which kernel a runtime gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernel {
+pub(in crate::places) enum Kernel {
     /// This machine's.
     Shared,
     /// One of gVisor's own.
@@ -414,6 +415,13 @@ impl Place for Oci {
 
     fn address(&self) -> IpAddr {
         self.address
+    }
+
+    fn namespace(&self) -> Option<Namespace> {
+        // Another kernel takes packets from its link, and no rule of this one sees them.
+        let is_ours = kernel(&self.spec) == Kernel::Shared;
+        let name = self.context.tag.clone();
+        is_ours.then_some(Namespace { name, address: self.address })
     }
 
     fn folder(&self) -> Option<PathBuf> {

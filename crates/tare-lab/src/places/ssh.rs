@@ -4,14 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use tare_io::DurationNs;
-use tare_io::time::monotonic_now;
 use tare_model::places::SshSpec;
 use tare_model::plain;
 use tare_model::samples::Proof;
 
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
 use crate::agent::Agent;
-use crate::agent::protocol::{Clock, Request};
+use crate::clock::Offset;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
 use crate::made::SshFolder;
@@ -114,18 +113,6 @@ impl Ssh {
     }
 }
 
-/// How far apart the clocks are: the shortest of a few questions says it best.
-fn clock_offset(agent: &Agent) -> Option<(i64, DurationNs)> {
-    let ask = || {
-        let (before, own) = (monotonic_now(), tare_io::time::wall_unix_ns());
-        let there: Clock = agent.ask(Request::Clock).ok()?;
-        let trip = monotonic_now().since(before);
-        let middle = own as i64 + trip.as_ns() as i64 / 2;
-        Some((there.unix_ns as i64 - middle, trip))
-    };
-    (0..5).filter_map(|_| ask()).min_by_key(|(_, trip)| *trip)
-}
-
 impl Place for Ssh {
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
         if !self.copied {
@@ -136,8 +123,8 @@ impl Place for Ssh {
         let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
-        if let Some((offset, trip)) = clock_offset(&agent) {
-            let ms = offset as f64 / 1e6;
+        if let Some(Offset { unix_ns, trip, .. }) = Offset::of(&agent) {
+            let ms = unix_ns as f64 / 1e6;
             self.context.note(format!(
                 "its clock is {ms:+.1} ms from this machine's (± {trip}); latencies are of one clock"
             ));

@@ -197,6 +197,7 @@ impl Vm {
             .map_err(|e| LabError::file("make", &init, e))?;
         cpio::write(&root, &self.initramfs())
             .map_err(|e| LabError::file("write", &self.initramfs(), e))?;
+        self.check_memory()?;
         let _ = std::fs::remove_dir_all(&root);
         let bridge = network.bridge();
         write(
@@ -209,6 +210,24 @@ impl Vm {
         Ok(kernel)
     }
 
+    /// The guest keeps its root in memory, at most in half of it, beside the archive that it comes
+    /// from: what does not fit would be missing without a word.
+    fn check_memory(&self) -> Result<(), LabError> {
+        let archive = self.initramfs();
+        let bytes = std::fs::metadata(&archive).map_err(|e| LabError::file("read", &archive, e))?;
+        let (bytes, memory) = (bytes.len(), self.spec.memory.0);
+        if bytes <= memory / ARCHIVE_PART {
+            return Ok(());
+        }
+        Err(LabError::Usage(format!(
+            "vm: the programs in it take {} MiB, which is too much for its memory of {} MiB: give it \
+             memory = \"{}M\" or more",
+            bytes >> 20,
+            memory >> 20,
+            (bytes * ARCHIVE_PART).div_ceil(1 << 20)
+        )))
+    }
+
     fn boot(
         &self,
         kernel: &GuestKernel,
@@ -216,8 +235,11 @@ impl Vm {
         kvm: bool,
         resources: &LabResources<'_>,
     ) -> Result<Agent, LabError> {
+        // The check of the timer counts its ticks against a clock that runs on while the host
+        // emulates something else; kernels know the hardware's guests and leave it out.
+        let timer = if kvm { "" } else { "no_timer_check " };
         // The last of a word holds: a guest that ends must not linger.
-        let append = format!("console=ttyS0 quiet {} panic=-1", self.spec.append);
+        let append = format!("console=ttyS0 quiet {timer}{} panic=-1", self.spec.append);
         let program = program(&self.spec)?;
         let (initramfs, console, script) = (self.initramfs(), self.console(), self.tap_script());
         let machine = Machine {
@@ -244,10 +266,10 @@ impl Vm {
         };
         let _ = std::fs::remove_file(&console);
         self.context.start_agent(&machine.argv(), within, resources.stop).map_err(|error| {
-            let said = last_line(&console);
+            let said = last_words(&console);
             match (error, said) {
                 (LabError::Environment(text), Some(said)) => {
-                    LabError::Environment(format!("{text}; the guest's kernel said last: {said}"))
+                    LabError::Environment(format!("{text}; the guest said last: {said}"))
                 }
                 (LabError::Environment(text), None) if self.spec.kernel.is_some() => {
                     LabError::Environment(format!(
@@ -261,16 +283,33 @@ impl Vm {
     }
 }
 
-/// The newest line of a guest's console.
-fn last_line(console: &Path) -> Option<String> {
+/// A panic is told by the line that names it and the agent's own, not by the trace behind them.
+const PANIC: &str = "Kernel panic";
+const AGENT: &str = "tare-agent: ";
+
+/// Why a guest ended, by its console: a panic, or else its newest line.
+fn last_words(console: &Path) -> Option<String> {
     let mut file = tare_io::files::open_regular(console).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(4096))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(CONSOLE_BYTES))).ok()?;
     let mut bytes = Vec::new();
-    file.take(4096).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-    Some(line.chars().filter(|c| !c.is_control()).collect())
+    file.take(CONSOLE_BYTES).read_to_end(&mut bytes).ok()?;
+    said_last(&String::from_utf8_lossy(&bytes))
+}
+
+/// Of the memory, what a guest's programs may take: a third.
+const ARCHIVE_PART: u64 = 3;
+const CONSOLE_BYTES: u64 = 16 << 10;
+
+fn said_last(text: &str) -> Option<String> {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let telling = lines().filter(|line| line.contains(PANIC) || line.starts_with(AGENT));
+    let mut told: Vec<&str> = telling.collect();
+    if told.is_empty() {
+        told.extend(lines().next_back());
+    }
+    let line = told.join("; ");
+    (!line.is_empty()).then(|| line.chars().filter(|c| !c.is_control()).collect())
 }
 
 impl Place for Vm {
@@ -363,5 +402,25 @@ impl Place for Vm {
 
     fn has_our_cpus(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_ended_is_told_by_its_panic_or_its_newest_line() {
+        let panicked = "[    6.89] Kernel panic - not syncing: Attempted to kill init!\r\n\
+                        [    6.89] CPU: 0 PID: 1\r\n[    6.89] Call Trace:\r\n\
+                        [    6.89] Kernel Offset: 0x7200000 from 0xffffffff81000000\r\n";
+        assert_eq!(
+            said_last(panicked).as_deref(),
+            Some("[    6.89] Kernel panic - not syncing: Attempted to kill init!")
+        );
+        let agent = format!("tare-agent: no port to tare came up\n{panicked}");
+        assert!(said_last(&agent).unwrap().starts_with("tare-agent: no port to tare came up; ["));
+        assert_eq!(said_last("one\n\ntwo\n\n").as_deref(), Some("two"));
+        assert_eq!(said_last(" \r\n"), None);
     }
 }

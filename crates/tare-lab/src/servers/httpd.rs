@@ -33,7 +33,23 @@ fn program() -> Result<(PathBuf, &'static str), LabError> {
     Ok((program, folder))
 }
 
+/// Some of these are built in, in some distributions.
+fn load_modules(folders: &[&str], may_be: impl Fn(&str) -> bool) -> String {
+    let all = folders
+        .iter()
+        .flat_map(|folder| MODULES.map(|name| (name, format!("{folder}/mod_{name}.so"))));
+    all.filter(|(_, path)| may_be(path))
+        .map(|(name, path)| {
+            format!("<IfFile {path}>\nLoadModule {name}_module {path}\n</IfFile>\n")
+        })
+        .collect()
+}
+
 impl ServerKind for HttpdSpec {
+    fn describe_elsewhere(&self) -> String {
+        "starts the place's httpd".into()
+    }
+
     fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
         let (program, modules) = program()?;
         let modules = MODULES.map(|name| Path::new(modules).join(format!("mod_{name}.so")));
@@ -54,20 +70,17 @@ impl ServerKind for HttpdSpec {
     }
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
-        let (program, modules) = program()?;
+        let (program, load) = match context.our_programs {
+            true => {
+                let (program, modules) = program()?;
+                (program, load_modules(&[modules], |path| Path::new(path).is_file()))
+            }
+            // Elsewhere it is found where it starts, and finds its modules itself.
+            false => ("httpd".into(), load_modules(&MODULE_FOLDERS, |_| true)),
+        };
         let folder = utf8(context.folder)?.to_owned();
         let (address, status) = (context.address()?, context.status_address()?);
         context.write("html/index.html", &page(self.body_bytes));
-        let load: String = MODULES
-            .map(|name| {
-                // Some of these are built in, in some distributions.
-                let path = format!("{modules}/mod_{name}.so");
-                match Path::new(&path).is_file() {
-                    true => format!("LoadModule {name}_module {path}\n"),
-                    false => String::new(),
-                }
-            })
-            .concat();
         let user = if context.root { "User www-data\nGroup www-data\n" } else { "" };
         let log_file = context.folder.join("access.log");
         let log = match self.access_log {

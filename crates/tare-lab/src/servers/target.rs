@@ -8,8 +8,8 @@ use tare_model::servers::TargetSpec;
 use super::ServerKind;
 use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
 use crate::launch_spec::{CountPage, CountSource};
+use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
@@ -19,15 +19,21 @@ impl ServerKind for TargetSpec {
         Ok(format!("starts: tare target {}", self.flags().join(" ")))
     }
 
+    fn describe_elsewhere(&self) -> String {
+        format!("its agent is the target, {}", self.flags().join(" "))
+    }
+
     fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
         Ok(vec![programs::own()?])
     }
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
-        let tare = programs::own()?;
+        let program = match context.our_programs {
+            true => utf8(&programs::own()?)?.to_owned(),
+            false => OWN_PROGRAM.to_owned(),
+        };
         let address = context.address()?;
-        let mut argv: Vec<String> =
-            [utf8(&tare)?, "target", "--listen"].map(str::to_owned).to_vec();
+        let mut argv: Vec<String> = vec![program, "target".into(), "--listen".into()];
         argv.push(address.to_string());
         argv.extend(self.flags());
         let path = "/stats".to_owned();

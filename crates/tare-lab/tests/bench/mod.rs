@@ -39,6 +39,7 @@ impl Bench {
                 .collect(),
             cpus: vec![0],
             load_cpus: Vec::new(),
+            exclusive: false,
             place_launches: 3,
             stop: Default::default(),
             connections: 10,

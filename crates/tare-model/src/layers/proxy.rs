@@ -1,10 +1,12 @@
-//! A proxy on this machine, between client and server: a process of its own.
+//! A proxy between client and server: a process of its own, on this machine or beside one of them.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::LayerFacts;
+use super::{LayerFacts, LayerSpec};
 use crate::Invalid;
-use crate::places::Limits;
+use crate::places::{ClientSpec, Limits, PlaceSpec};
 use crate::servers::ServerSpec;
 use crate::variant::Variant;
 
@@ -12,14 +14,81 @@ use crate::variant::Variant;
 #[serde(deny_unknown_fields)]
 pub struct ProxySpec {
     pub proxy: ProxyProgram,
-    #[serde(default = "one")]
+    /// Beside whom it stands, in their network namespace: then it is a sidecar. Without it, it
+    /// stands between the two, on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<Side>,
+    #[serde(default, skip_serializing_if = "Mode::is_http")]
+    pub mode: Mode,
+    /// How requests come to it; sidecars are `redirect` where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intercept: Option<Intercept>,
+    /// Between the sidecars of both sides.
+    #[serde(default, skip_serializing_if = "Tls::is_none")]
+    pub tls: Tls,
+    /// Of the certificates, with `tls`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyKind>,
+    #[serde(default = "one", alias = "concurrency")]
     pub threads: u32,
+    /// The user's own configuration, with words in braces for what only tare knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProxyProgram {
+    Envoy,
     Haproxy,
+    Nginx,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    Client,
+    Server,
+    Both,
+}
+
+/// What it understands of what passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    #[default]
+    Http,
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Intercept {
+    /// By iptables, unseen by client and server, as meshes do it.
+    Redirect,
+    /// Clients connect to it.
+    Direct,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tls {
+    #[default]
+    None,
+    /// The server's sidecar shows a certificate.
+    Tls,
+    /// Both do.
+    Mtls,
+}
+
+/// The key of a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KeyKind {
+    #[default]
+    #[serde(rename = "rsa2048")]
+    Rsa2048,
+    #[serde(rename = "ecdsa-p256")]
+    EcdsaP256,
 }
 
 const THREADS_MAX: u32 = 64;
@@ -28,17 +97,123 @@ fn one() -> u32 {
     1
 }
 
+impl Mode {
+    pub fn is_http(&self) -> bool {
+        *self == Self::Http
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl Tls {
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+impl KeyKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "RSA-2048",
+            Self::EcdsaP256 => "ECDSA P-256",
+        }
+    }
+}
+
+impl Side {
+    pub fn has_client(self) -> bool {
+        self != Self::Server
+    }
+
+    pub fn has_server(self) -> bool {
+        self != Self::Client
+    }
+}
+
 impl ProxyProgram {
     pub fn name(self) -> &'static str {
         match self {
+            Self::Envoy => "envoy",
             Self::Haproxy => "haproxy",
+            Self::Nginx => "nginx",
         }
+    }
+}
+
+impl ProxySpec {
+    /// Whether requests come to it unseen by client and server.
+    pub fn intercepts(&self) -> bool {
+        match self.intercept {
+            Some(intercept) => intercept == Intercept::Redirect,
+            None => self.side.is_some(),
+        }
+    }
+
+    /// The key of its certificates: as Istio's, where nothing is said.
+    pub fn key(&self) -> KeyKind {
+        self.key.unwrap_or_default()
+    }
+
+    fn check_between(&self, variant: &Variant) -> Result<(), &'static str> {
+        if self.intercept == Some(Intercept::Redirect) {
+            return Err("intercept = \"redirect\" is of sidecars: give side, too");
+        }
+        if !self.tls.is_none() {
+            return Err("tls is between the sidecars of both sides: give side = \"both\", too");
+        }
+        if variant.place.limits_by_group() != Limits::default() {
+            return Err("limits of the server's place would not be its: leave them out");
+        }
+        if !variant.client.is_on_host() {
+            return Err("it runs on this machine, as its client must: leave out client");
+        }
+        Ok(())
+    }
+
+    fn check_sidecar(&self, side: Side, variant: &Variant) -> Result<(), &'static str> {
+        let has_namespace =
+            |place: &PlaceSpec| matches!(place, PlaceSpec::Netns(_) | PlaceSpec::Oci(_));
+        if side.has_server() && !has_namespace(&variant.place) {
+            return Err("a server's sidecar needs a server in place = \"netns\" or oci");
+        }
+        let client_has = match &variant.client {
+            ClientSpec::Place(place) => has_namespace(place),
+            ClientSpec::SameAsServer => false,
+        };
+        if side.has_client() && !client_has {
+            return Err("a client's sidecar needs a client in a place of its own: client = \
+                        \"netns\" or oci");
+        }
+        if variant.client == ClientSpec::SameAsServer {
+            return Err("a client in the server's own place passes no sidecar");
+        }
+        if !self.tls.is_none() && side != Side::Both {
+            return Err("tls is between the sidecars of both sides: give side = \"both\"");
+        }
+        let others = variant.layers.iter().filter_map(|layer| match layer {
+            LayerSpec::Proxy(other) if other != self => Some(other),
+            _ => None,
+        });
+        let sidecars = others.clone().filter(|other| other.side.is_some()).count();
+        if sidecars > 0 {
+            return Err("a variant has one layer of sidecars; side = \"both\" is two");
+        }
+        if side.has_client() && others.count() > 0 {
+            return Err("a proxy between the two goes with side = \"server\" alone");
+        }
+        Ok(())
     }
 }
 
 impl LayerFacts for ProxySpec {
     fn name(&self) -> String {
-        format!("proxy {}", self.proxy.name())
+        let what = if self.side.is_some() { "sidecar" } else { "proxy" };
+        format!("{what} {}", self.proxy.name())
     }
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
@@ -52,15 +227,23 @@ impl LayerFacts for ProxySpec {
         if !variant.url.contains("{port}") {
             return wrong("it listens where tare says: leave out the port in url");
         }
-        if variant.is_tls() {
-            return wrong("it speaks plain HTTP on both sides: leave out TLS");
+        if self.mode == Mode::Tcp && self.proxy == ProxyProgram::Nginx {
+            return wrong("nginx does not tell what passed in mode tcp: take envoy or haproxy");
         }
-        if variant.place.limits_by_group() != Limits::default() {
-            return wrong("limits of the server's place would not be its: leave them out");
+        if self.mode == Mode::Http && variant.server.facts().tls() {
+            return wrong("it speaks plain HTTP on both sides: leave out TLS, or take mode tcp");
         }
-        if !variant.client.is_on_host() {
-            return wrong("it runs on this machine, as its client must: leave out client");
+        if self.tls.is_none() && self.key.is_some() {
+            return wrong("key is of the certificates of tls: leave it out");
         }
-        Ok(())
+        let checked = match self.side {
+            None => self.check_between(variant),
+            Some(side) => self.check_sidecar(side, variant),
+        };
+        checked.or_else(wrong)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.config.iter_mut().collect()
     }
 }

@@ -26,4 +26,8 @@ impl ServerFacts for HttpdSpec {
     fn check(&self) -> Result<(), Invalid> {
         check_body(self.body_bytes)
     }
+
+    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
 }

@@ -88,6 +88,11 @@ impl ServerFacts for TargetSpec {
         check_body(self.body_bytes.unwrap_or(0))
     }
 
+    /// Its agent is the target.
+    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
     fn tls(&self) -> bool {
         self.tls
     }

@@ -1,6 +1,6 @@
 //! The table of Istio's benchmark runner: a row a variant, in its units (whole microseconds, milli-
-//! CPUs, MiB). Its CPU and memory are those of the server's processes, and called so: what runs in
-//! tare's variants is not known to be a proxy.
+//! CPUs, MiB). What the server's processes use and what its layers' (sidecars, proxies) do are
+//! columns of their own; those of both sides together are one.
 
 use tare_model::Metric;
 
@@ -11,7 +11,7 @@ use crate::run::Variant;
 use crate::sweep::cells::label;
 
 pub const HEADER: &str = "StartTime,ActualDuration,Labels,NumThreads,ActualQPS,p50,p90,p99,p999,\
-cpu_mili_avg_server,mem_Mi_avg_server\n";
+cpu_mili_avg_server,mem_Mi_avg_server,cpu_mili_avg_istio_proxy,mem_Mi_avg_istio_proxy\n";
 
 pub fn render(parts: &[Part<'_>]) -> String {
     HEADER.to_owned() + &parts.iter().map(rows).collect::<String>()
@@ -28,9 +28,15 @@ fn rows(part: &Part<'_>) -> String {
         let seconds = document.counts(at).window_ns as f64 / 1e9;
         let per_s = point(variant, Metric::Throughput);
         let us = |metric| whole(point(variant, metric).map(|ns| ns / 1e3));
-        let mili_cpus =
-            point(variant, Metric::ServerCpu).zip(per_s).map(|(ns, per_s)| ns * per_s / 1e9 * 1e3);
-        let mebibytes = point(variant, Metric::ServerRss).map(|bytes| bytes / f64::from(1 << 20));
+        // Both are of all its processes: the server's own is what is left.
+        let split = |all: Metric, layers: Metric| {
+            let layers = point(variant, layers);
+            (point(variant, all).map(|all| all - layers.unwrap_or(0.0)), layers)
+        };
+        let mili_cpus = |ns: Option<f64>| whole(ns.zip(per_s).map(|(ns, n)| ns * n / 1e6));
+        let mebibytes = |bytes: Option<f64>| whole(bytes.map(|n| n / f64::from(1 << 20)));
+        let (cpu, layers_cpu) = split(Metric::ServerCpu, Metric::LayersCpu);
+        let (rss, layers_rss) = split(Metric::ServerRss, Metric::LayersRss);
         [
             date::rfc3339(report.run.started_unix_ms),
             format!("{seconds:.3}"),
@@ -41,8 +47,10 @@ fn rows(part: &Part<'_>) -> String {
             us(Metric::LatencyP90),
             us(Metric::LatencyP99),
             us(Metric::LatencyP999),
-            whole(mili_cpus),
-            whole(mebibytes),
+            mili_cpus(cpu),
+            mebibytes(rss),
+            mili_cpus(layers_cpu),
+            mebibytes(layers_rss),
         ]
         .join(",")
             + "\n"

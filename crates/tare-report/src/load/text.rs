@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::load::guards::Severity;
-use crate::load::{Bar, LoadReport, Series, Stage};
+use crate::load::{Bar, Clients, LoadReport, Series, Stage};
 use crate::units::{bytes, count, counted, duration, percent, rate};
 
 const BAR_WIDTH: usize = 40;
@@ -21,6 +21,9 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     writeln!(out, "{}", how(report))?;
     if let Some(note) = &asked.reactor_note {
         writeln!(out, "epoll instead of io_uring: {note}")?;
+    }
+    if let Some(clients) = &report.clients {
+        writeln!(out, "{}", made_by(clients))?;
     }
     writeln!(out)?;
     let interrupted = if report.interrupted { ", interrupted" } else { "" };
@@ -56,6 +59,23 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     writeln!(out)?;
     write_ends(out, report)?;
     write_guards(out, report)
+}
+
+/// Who made the load, and how evenly.
+fn made_by(clients: &Clients) -> String {
+    if clients.clients == 1 {
+        return format!("from {}", clients.seen);
+    }
+    format!(
+        "from {} clients, begun within {} (clocks known to ± {}); good replies of each: {} to {}\n\
+         the first: {}",
+        clients.clients,
+        duration(clients.skew_ns),
+        duration(clients.clock_error_ns),
+        count(clients.least_good),
+        count(clients.most_good),
+        clients.seen
+    )
 }
 
 /// `10.0s at 1,000/s: 999/s good`.

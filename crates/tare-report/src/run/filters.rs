@@ -14,8 +14,12 @@ use crate::units::duration;
 /// Each layer's proofs over all launches, in one sentence.
 pub fn proofs(launches: &[&Launch]) -> Vec<String> {
     let all: Vec<_> = launches.iter().flat_map(|launch| &launch.proofs).collect();
-    let mut layers: Vec<&str> = all.iter().map(|proof| proof.layer.as_str()).collect();
-    layers.dedup();
+    let mut layers: Vec<&str> = Vec::new();
+    for proof in &all {
+        if !layers.contains(&proof.layer.as_str()) {
+            layers.push(&proof.layer);
+        }
+    }
     let sentence = |layer: &str| {
         let of: Vec<_> = all.iter().filter(|proof| proof.layer == layer).collect();
         let held = of.iter().filter(|proof| proof.held).count();

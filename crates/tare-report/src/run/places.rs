@@ -4,6 +4,7 @@ use crate::load::guards::Severity;
 use crate::run::RunGuard;
 use crate::run::build::Evidence;
 use crate::run::guards::guard;
+use crate::units::{duration, percent};
 
 pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {
@@ -42,4 +43,19 @@ pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         times(starts as usize)
     );
     guard("place-launches", Severity::Note, Some(evidence.name(variant)), text)
+}
+
+/// How evenly several clients made a variant's load.
+pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let Some(together) = evidence.totals[variant].counts.together else { return Vec::new() };
+    let more = together.most as f64 / together.least.max(1) as f64 - 1.0;
+    let text = format!(
+        "its load came from {} clients, which began each slice within {} of each other, by clocks \
+         known to ± {}; the busiest got {} more replies than the least busy",
+        together.clients,
+        duration(together.skew_ns),
+        duration(together.clock_ns),
+        percent(more)
+    );
+    guard("clients", Severity::Note, Some(evidence.name(variant)), text)
 }

@@ -29,8 +29,9 @@ const SATURATED: f64 = 0.75;
 /// than CPUs.
 const WAITED: f64 = 0.5;
 
-/// Guards that rest on what launches agree on: more of them may clear a variant.
-pub const MAY_PASS: [&str; 3] = ["not-steady", "deferred-work", "not-warm"];
+/// Guards that more launches may clear: they rest on what launches agree on, or on who else was
+/// there.
+pub const MAY_PASS: [&str; 4] = ["not-steady", "deferred-work", "not-warm", "noisy"];
 
 fn loads<'a>(
     evidence: &'a Evidence<'_>,

@@ -9,14 +9,19 @@ use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::units::{bytes, counted, duration, rate};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [Metric; 8] = [
+const COLUMNS: [Metric; 13] = [
+    Metric::Startup,
+    Metric::StartupCpu,
     Metric::Bandwidth,
     Metric::SystemCall,
     Metric::Throughput,
     Metric::LatencyP50,
     Metric::LatencyP99,
     Metric::ServerCpu,
+    Metric::LayersCpu,
     Metric::ServerRss,
+    Metric::LayersRss,
+    Metric::IdleCpu,
     Metric::FilterCall,
 ];
 
@@ -68,6 +73,8 @@ pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     let mut columns = COLUMNS.to_vec();
     columns.extend(asked.iter().filter(|metric| !COLUMNS.contains(metric)));
     columns.retain(|metric| has(*metric) && tells(*metric, &asked));
+    // Of sidecars it is asked what they take by being there; of servers it is nearly nothing.
+    columns.retain(|metric| *metric != Metric::IdleCpu || has(Metric::LayersCpu));
     columns
 }
 

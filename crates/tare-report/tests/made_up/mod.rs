@@ -82,6 +82,7 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
             system_ns: 65_000_000,
             switches: Some(300),
             packets: None,
+            layers_ns: None,
         }),
         latencies: vec![(Series::Headline, latency)],
     }
@@ -101,6 +102,7 @@ pub fn round(index: u32) -> Round {
         requests_sent: 30_360,
         requests_served: Some(30_360),
         rss_bytes: Some(11_000_000),
+        layers_rss_bytes: None,
         cpu_ns: 285_000_000,
         probe: Some(Probe {
             status: 200,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::Instant;
+use tare_io::{DurationNs, Instant};
 use tare_lab::Launched;
 use tare_lab::launch::Expected;
 use tare_lab::layers::{self, Asker, LayerProof, ProofContext};
@@ -50,6 +50,10 @@ impl Launch for RealLaunch {
         self.launched.address()
     }
 
+    fn entry_host(&self) -> Option<&str> {
+        self.launched.entry_host()
+    }
+
     fn started(&self) -> Instant {
         self.launched.started()
     }
@@ -74,8 +78,8 @@ impl Launch for RealLaunch {
         self.launched.what_ended()
     }
 
-    fn place_gone(&self) -> Option<RunError> {
-        self.launched.server.place_gone().map(RunError::from)
+    fn place_gone(&self, patience: DurationNs) -> Option<RunError> {
+        self.launched.server.place_gone(patience).map(RunError::from)
     }
 
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), RunError> {
@@ -83,19 +87,23 @@ impl Launch for RealLaunch {
         let mut context = ProofContext { path, asker, state, cpus: server_cpus };
         let mut layers: Vec<(usize, &LayerSpec)> = self.layers.iter().enumerate().collect();
         // What others ask for their proofs passes through processes too: these count from then on.
-        layers.sort_by_key(|(_, layer)| layers::kind(layer).is_hop());
+        layers.sort_by_key(|(_, layer)| !layers::kind(layer).stands().is_empty());
         for (at, layer) in layers {
-            let hop = self.launched.hop(at).map(|hop| &hop.launch_spec);
-            let proof = layers::kind(layer).begin_proof(&self.launched, hop, &mut context)?;
+            let hops = self.launched.hops(at);
+            let proof = layers::kind(layer).begin_proof(&self.launched, &hops, &mut context)?;
             self.proofs.extend(proof);
+        }
+        if let Some(path) = &mut self.launched.path {
+            path.begin();
         }
         self.call_ns = self.proofs.iter().find_map(|proof| proof.call_ns());
         Ok(())
     }
 
     fn end_proofs(&mut self, sent: u64) -> Vec<Proof> {
+        let path = self.launched.path.take();
         let server = self.launched.server.as_ref();
-        self.proofs.drain(..).map(|proof| proof.end(server, sent)).collect()
+        path.into_iter().chain(self.proofs.drain(..)).map(|proof| proof.end(server, sent)).collect()
     }
 
     fn call_ns(&self) -> Option<f64> {
@@ -150,8 +158,15 @@ impl Meter for RealMeter {
         self.0.rss_bytes()
     }
 
+    fn layers_rss_bytes(&self) -> Option<u64> {
+        self.0.others_rss_bytes()
+    }
+
     /// Its first process is its launcher in a container, its last is in the group that is limited.
     fn throttled_periods(&self) -> u64 {
+        if let Some(told) = self.0.far_throttled_periods() {
+            return told;
+        }
         let pids = self.0.pids();
         let ends = pids.first().into_iter().chain(pids.last());
         ends.map(|pid| throttled_periods(&pid.to_string())).max().unwrap_or(0)

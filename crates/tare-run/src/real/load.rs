@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::DurationNs;
 use tare_lab::LabError;
-use tare_lab::agent::protocol::{LaneLife, Opened, Probed, Request};
-use tare_lab::agent::{Agent, PATIENCE};
-use tare_load::measured::{Measured, MeasuredMessage};
-use tare_load::order::{LoadOrder, StretchOrder};
+use tare_lab::agent::Agent;
+use tare_lab::agent::protocol::{LaneLife, Probed, Request};
+use tare_load::measured::Measured;
+use tare_load::order::LoadOrder;
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LoadPlan, Stretch};
@@ -18,9 +17,10 @@ use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::error::RunError;
 use crate::lab::Load;
+use crate::real::together::Together;
 
-/// The client of one variant: `None` is this process.
-pub type Client = Option<Arc<Agent>>;
+/// The clients of one variant, who make its load together; none is this process.
+pub type Client = Vec<Arc<Agent>>;
 
 pub struct RealLoad {
     session: Session,
@@ -33,11 +33,8 @@ pub struct RealLoad {
 enum Lane {
     /// Its number in this process's session.
     Here(usize),
-    There(Arc<Agent>),
+    There(Together),
 }
-
-/// Beyond the slice itself: its drain, and the way there and back.
-const SPARE: DurationNs = DurationNs::from_secs(20);
 
 impl RealLoad {
     pub(super) fn start(
@@ -60,15 +57,15 @@ impl Load for RealLoad {
         let mut said = Vec::new();
         for (client, plan) in lanes {
             self.lanes.push(match client {
-                None => {
+                agents if agents.is_empty() => {
                     here.push(*plan);
                     Lane::Here(here.len() - 1)
                 }
-                Some(agent) => {
-                    let lanes = vec![order(plan)?];
-                    let opened: Opened = agent.ask_within(Request::Open { lanes }, PATIENCE)?;
-                    said.push(in_words(&opened.reactor, opened.note.as_deref()));
-                    Lane::There(agent.clone())
+                agents => {
+                    let (together, opened) = Together::open(agents, order(plan)?, plan.poisson)?;
+                    let note = opened.note.as_deref();
+                    said.push(in_words(&opened.reactor, note) + &together.words());
+                    Lane::There(together)
                 }
             });
         }
@@ -88,14 +85,7 @@ impl Load for RealLoad {
     ) -> Result<Measured, RunError> {
         match &self.lanes[lane] {
             Lane::Here(lane) => Ok(Measured::of(plan, &self.session.slice(*lane, stretch)?)),
-            Lane::There(agent) => {
-                let patience = stretch.ramp + stretch.window + plan.engine.timeout + SPARE;
-                let request = Request::Slice { lane: 0, stretch: StretchOrder::of(&stretch) };
-                let message: MeasuredMessage = agent.ask_within(request, patience)?;
-                message.measured().ok_or_else(|| {
-                    RunError::Environment("an agent's slice report is inconsistent".into())
-                })
-            }
+            Lane::There(together) => together.slice(stretch, plan.engine.timeout),
         }
     }
 
@@ -112,21 +102,13 @@ impl Load for RealLoad {
                     closed_by_server: sum.closed_by_server + life.closed_by_server,
                 }))
             }
-            Lane::There(agent) => {
-                let lives: Vec<LaneLife> = agent.ask(Request::Close)?;
-                let life = lives.first().copied().unwrap_or_default();
-                let possible = |number: u64| number.min(NUMBER_MAX);
-                Ok(LaneLife {
-                    sent: possible(life.sent),
-                    closed_by_server: possible(life.closed_by_server),
-                })
-            }
+            Lane::There(together) => together.close(),
         });
         lives.collect()
     }
 
     fn ask(&mut self, client: &Client, plan: &LoadPlan) -> Result<Result<Probe, String>, RunError> {
-        let Some(agent) = client else { return Ok(self.prober.ask(plan)?) };
+        let Some(agent) = client.first() else { return Ok(self.prober.ask(plan)?) };
         let request = Request::Probe { order: Box::new(order(plan)?) };
         let probed: Probed = agent.ask(request)?;
         self.sent_by_agents += probed.sent.min(NUMBER_MAX);

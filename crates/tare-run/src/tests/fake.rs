@@ -204,6 +204,11 @@ impl Lab for FakeLab {
     type Load = FakeLoad;
     type Machine = FakeMachine;
 
+    fn make_way(&mut self, variant: usize) {
+        self.0.say(format!("make way for {}", self.0.servers[variant].name));
+        self.0.pass(DurationNs::from_secs(3));
+    }
+
     fn launch(&mut self, variant: usize, _: u32) -> Result<Option<FakeLaunch>, RunError> {
         let world = self.0.clone();
         world.enter(Phase::Launch, variant)?;
@@ -358,7 +363,7 @@ impl Launch for FakeLaunch {
         ("the server".into(), Some("exit status: 9".into()))
     }
 
-    fn place_gone(&self) -> Option<RunError> {
+    fn place_gone(&self, _: DurationNs) -> Option<RunError> {
         None
     }
 
@@ -406,7 +411,14 @@ impl Drop for FakeLaunch {
 impl Meter for FakeMeter {
     fn read(&self) -> Option<ServerUse> {
         let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
-        Some(ServerUse { cpu_ns, user_ns: cpu_ns, system_ns: 0, switches: None, packets: None })
+        Some(ServerUse {
+            cpu_ns,
+            user_ns: cpu_ns,
+            system_ns: 0,
+            switches: None,
+            packets: None,
+            layers_ns: None,
+        })
     }
 
     fn cpu_ns(&self) -> Option<u64> {
@@ -418,6 +430,10 @@ impl Meter for FakeMeter {
     }
 
     fn rss_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn layers_rss_bytes(&self) -> Option<u64> {
         None
     }
 

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use tare_lab::journal;
+use tare_lab::places::kubernetes::survey;
 
 use crate::failure::Failure;
 use crate::load::outputs::print;
@@ -16,10 +17,23 @@ use crate::run::places::journal_folder;
 /// Example: tare clean
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
-pub struct Clean {}
+pub struct Clean {
+    /// What any tare left in this Kubernetes cluster, too: a context of the kubeconfig. What
+    /// belongs to a run that is under way is not touched
+    #[arg(long, value_name = "CONTEXT")]
+    context: Option<String>,
+}
 
-pub fn run(_args: &Clean) -> Result<(), Failure> {
-    let cleaned = journal::clean(&journal_folder()?);
+pub fn run(args: &Clean) -> Result<(), Failure> {
+    let mut cleaned = journal::clean(&journal_folder()?);
+    let swept = args.context.as_deref().map(survey::sweep).transpose();
+    // What was removed here is told all the same.
+    let swept = swept.unwrap_or_else(|error| {
+        cleaned.complaints.push(error.to_string());
+        None
+    });
+    let swept = swept.unwrap_or_default();
+    cleaned.removed.extend(swept.removed);
     let mut text: String = cleaned.removed.iter().map(|what| format!("removed {what}\n")).collect();
     if cleaned.removed.is_empty() && cleaned.complaints.is_empty() {
         text.push_str("nothing was left behind\n");
@@ -29,6 +43,9 @@ pub fn run(_args: &Clean) -> Result<(), Failure> {
             "{} runs are under way; what they have made is left alone\n",
             cleaned.running
         ));
+    }
+    for what in swept.in_use {
+        text.push_str(&format!("{what}: its pods run, or it is new: it is left alone\n"));
     }
     print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     match cleaned.complaints.is_empty() {

@@ -13,6 +13,7 @@ use tare_lab::machine::{Machine, local_ports, steal_share};
 use tare_lab::{programs, temporary};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
+use tare_model::plain;
 use tare_model::plan::{Plan, PlanParts, Slices, Stop};
 use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
@@ -42,6 +43,9 @@ pub struct Doctor {
     /// Measure the noise floor: identical servers against each other, tare's own and nginx
     #[arg(long)]
     noise: bool,
+    /// Show what this Kubernetes cluster allows instead: a context of the kubeconfig
+    #[arg(long, value_name = "CONTEXT", conflicts_with = "noise")]
+    context: Option<String>,
     /// With --noise: time for each kind of server
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = positive_duration,
           requires = "noise")]
@@ -52,6 +56,11 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     let say = |text: String| {
         print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
     };
+    if let Some(context) = &args.context {
+        let found = tare_lab::places::kubernetes::survey::survey(context)?;
+        let line = |(what, text): &Line| format!("{what:<12} {}\n", plain::line(text));
+        return say(found.iter().map(line).collect());
+    }
     let mut lines = machine();
     lines.extend(kernel());
     lines.extend(programs_found());
@@ -136,7 +145,22 @@ fn kernel() -> Vec<Line> {
         ("root", root.to_owned()),
         ("open files", format!("{} for this process", count(files))),
         ("local ports", ports),
+        ("bridges", bridges(std::fs::read_to_string(BRIDGES).ok().as_deref()).to_owned()),
     ]
+}
+
+const BRIDGES: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+
+/// Places on tare's network meet on a bridge.
+fn bridges(setting: Option<&str>) -> &'static str {
+    match setting.map(str::trim) {
+        Some("1") => {
+            "what passes a bridge goes through this machine's iptables, as a Kubernetes wants it: \
+             places in netns, containers and machines pay for that (fix, where none runs: sysctl \
+             net.bridge.bridge-nf-call-iptables=0)"
+        }
+        _ => "what passes a bridge goes past this machine's iptables",
+    }
 }
 
 fn cgroups() -> Result<String, Failure> {
@@ -282,5 +306,18 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         self.1.remove_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kubernetes_left_is_told() {
+        assert!(bridges(Some("1\n")).contains("bridge-nf-call-iptables=0"));
+        for other in [Some("0\n"), None] {
+            assert!(!bridges(other).contains("fix"));
+        }
     }
 }

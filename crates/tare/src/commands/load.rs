@@ -10,6 +10,7 @@ use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
 use tare_load::{Edges, LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
+use tare_model::places::KubernetesSpec;
 use tare_model::url::Url;
 use tare_report::hdr_log;
 use tare_report::load::guards::Severity;
@@ -19,7 +20,8 @@ use tare_report::load::{Interval, LoadReport};
 use crate::args::load::{LoadArgs, default_threads};
 use crate::args::words::{count, duration, positive_duration};
 use crate::failure::Failure;
-use crate::load::describe::{Request, TimeSeries, describe};
+use crate::load::describe::{Found, Request, TimeSeries, describe};
+use crate::load::elsewhere;
 use crate::load::interrupt;
 use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
@@ -64,6 +66,11 @@ pub struct Load {
     /// Connect to this Unix socket instead of the URL's host
     #[arg(long, value_name = "PATH", conflicts_with = "bind")]
     unix_socket: Option<PathBuf>,
+    /// Make the load from pods: pods=4,context=C,node=N and other settings of docs/kubernetes.md
+    #[arg(long, value_name = "SETTINGS", value_parser = elsewhere::settings,
+          conflicts_with_all = ["urls", "stages", "requests", "unix_socket", "bind", "cpus",
+                                "csv", "hdr", "interval"])]
+    kubernetes: Option<KubernetesSpec>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -90,6 +97,18 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let plan = plan(args, &urls, &stop)?;
     let mut outputs = Outputs::create(args)?;
+    let request = Request {
+        url: &args.urls.as_ref().map_or_else(
+            || args.url.clone().unwrap_or_default(),
+            |path| format!("{} URLs of {}", urls.len(), path.display()),
+        ),
+        method: &args.load.spec().method(),
+    };
+    if let Some(spec) = &args.kubernetes {
+        let report = elsewhere::run(spec, &plan, &request, &stop)?;
+        outputs.write(&report, "")?;
+        return conclude(&report);
+    }
     let mut watch = Watch {
         live: Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window)),
         series: TimeSeries::new(args.interval),
@@ -102,20 +121,18 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let result = result?;
-    let request = Request {
-        url: &args.urls.as_ref().map_or_else(
-            || args.url.clone().unwrap_or_default(),
-            |path| format!("{} URLs of {}", urls.len(), path.display()),
-        ),
-        method: &args.load.spec().method(),
-    };
     let interrupted = interrupt::was_interrupted();
-    let report = describe(&request, &plan, &result, watch.series.intervals, interrupted);
+    let report =
+        describe(&request, &plan, Found::here(&result), watch.series.intervals, interrupted);
     outputs.write(&report, &watch.hdr_log)?;
     if interrupted {
         return Err(Failure::Interrupted);
     }
-    nothing_good(&report)?;
+    conclude(&report)
+}
+
+fn conclude(report: &LoadReport) -> Result<(), Failure> {
+    nothing_good(report)?;
     // Numbers that a guard forbids are printed, and do not pass for a success.
     match report.guards.iter().find(|guard| guard.severity == Severity::Void) {
         Some(guard) => Err(Failure::Void(format!("void ({}): {}", guard.code, guard.text))),
@@ -220,13 +237,16 @@ fn plan(args: &Load, urls: &[Url], stop: &Arc<AtomicBool>) -> Result<LoadPlan, F
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
-    let spec = args.load.spec_on(default_threads());
+    // Pods have CPUs of their own, and there are more pods where one thread is not enough.
+    let threads = if args.kubernetes.is_some() { 1 } else { default_threads() };
+    let spec = args.load.spec_on(threads);
     let open = spec.rate.is_some() || stages.is_some();
     spec.check_open_loop(open, "--rate or --stages")?;
     interrupt::on_interrupt(stop.clone())?;
-    let endpoint = match &args.unix_socket {
-        Some(path) => Endpoint::Unix(path.clone()),
-        None => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),
+    let endpoint = match (&args.unix_socket, &args.kubernetes) {
+        (Some(path), _) => Endpoint::Unix(path.clone()),
+        (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(pods, first, spec.family())?),
+        (None, None) => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),
     };
     let seed = args.seed.unwrap_or_else(random_seed);
     let mut plan = plan::plan(&spec, first, endpoint, seed)?;

@@ -3,8 +3,8 @@
 use tare_model::places::{ClientSpec, ENGINES, PlaceSpec};
 use toml::{Spanned, Table, Value};
 
-use super::{Source, nearest};
 use crate::failure::Failure;
+use crate::toml_file::{Source, nearest};
 
 pub(super) fn place(
     written: Option<Spanned<Value>>,

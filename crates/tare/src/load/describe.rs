@@ -6,8 +6,8 @@ use tare_io::{DurationNs, ReactorKind};
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
 use tare_report::load::guards;
 use tare_report::load::{
-    Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
-    SCHEMA, Series, Stage,
+    Asked, Bar, Bytes, Client, Clients, Connections, ErrorCount, Interval, Latency, LoadReport,
+    Requests, SCHEMA, Series, Stage,
 };
 
 /// What the plan does not know of itself.
@@ -16,20 +16,55 @@ pub struct Request<'a> {
     pub method: &'a str,
 }
 
+/// What came of a load, made here or elsewhere.
+pub struct Found<'a> {
+    pub total: &'a Tally,
+    pub reactor: &'a str,
+    pub reactor_note: Option<String>,
+    pub workers: u32,
+    /// Of all workers, in the window, and the share of it that the busiest was on a CPU.
+    pub cpu: ClientCpu,
+    pub busiest: f64,
+    pub clients: Option<Clients>,
+}
+
+pub struct ClientCpu {
+    pub total_ns: u64,
+    /// In user and in system mode, where that is known.
+    pub split: Option<(u64, u64)>,
+}
+
+impl<'a> Found<'a> {
+    pub fn here(result: &'a LoadResult) -> Self {
+        Self {
+            total: &result.total,
+            reactor: result.reactor.name(),
+            reactor_note: result.reactor_note.clone(),
+            workers: result.workers.len() as u32,
+            cpu: ClientCpu {
+                total_ns: result.cpu.total().as_ns(),
+                split: Some((result.cpu.user.as_ns(), result.cpu.system.as_ns())),
+            },
+            busiest: result.busiest_worker(),
+            clients: None,
+        }
+    }
+}
+
 pub fn describe(
     request: &Request<'_>,
     plan: &LoadPlan,
-    result: &LoadResult,
+    found: Found<'_>,
     intervals: Vec<Interval>,
     interrupted: bool,
 ) -> LoadReport {
-    let total = &result.total;
+    let total = found.total;
     let open_loop = plan.rate.is_some();
-    let cpu = result.cpu;
+    let cpu_ns = found.cpu.total_ns;
     let mut report = LoadReport {
         schema: SCHEMA.into(),
         tare_version: env!("CARGO_PKG_VERSION").into(),
-        asked: asked(request, plan, result),
+        asked: asked(request, plan, &found),
         stages: stages(plan, &intervals),
         interrupted,
         elapsed_ns: total.elapsed().as_ns(),
@@ -52,12 +87,13 @@ pub fn describe(
         },
         latency: latency(total, open_loop),
         client: Client {
-            cpu_user_ns: cpu.user.as_ns(),
-            cpu_system_ns: cpu.system.as_ns(),
+            cpu_user_ns: found.cpu.split.map(|(user, _)| user),
+            cpu_system_ns: found.cpu.split.map(|(_, system)| system),
             cpu_ns_per_request: (!open_loop && total.completed > 0)
-                .then(|| cpu.total().as_ns() as f64 / total.completed as f64),
-            busiest_worker_share: result.busiest_worker(),
+                .then(|| cpu_ns as f64 / total.completed as f64),
+            busiest_worker_share: found.busiest,
         },
+        clients: found.clients,
         intervals,
         guards: Vec::new(),
     };
@@ -65,11 +101,11 @@ pub fn describe(
     report
 }
 
-fn asked(request: &Request<'_>, plan: &LoadPlan, result: &LoadResult) -> Asked {
-    let seconds = result.total.elapsed().as_secs_f64();
+fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
+    let seconds = found.total.elapsed().as_secs_f64();
     // With --requests the schedule ends when they do; then there is no rate to miss.
     let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
-    let batched = plan.rate.is_none() && result.reactor == ReactorKind::IoUring;
+    let batched = plan.rate.is_none() && found.reactor == ReactorKind::IoUring.name();
     let batched = batched && plan.engine.connections > 2;
     Asked {
         url: request.url.to_owned(),
@@ -83,9 +119,9 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, result: &LoadResult) -> Asked {
         max_connections: plan.engine.max_connections,
         new_connections: plan.engine.lifetime == Lifetime::PerRequest,
         timeout_ns: plan.engine.timeout.as_ns(),
-        workers: result.workers.len() as u32,
-        reactor: result.reactor.name().into(),
-        reactor_note: result.reactor_note.clone(),
+        workers: found.workers,
+        reactor: found.reactor.into(),
+        reactor_note: found.reactor_note.clone(),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
         tls_resume: plan.tls_resume,

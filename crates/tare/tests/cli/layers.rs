@@ -1,6 +1,7 @@
 //! Layers that are processes: mistakes.
 
-use crate::runs::{Desk, layered};
+use crate::layered::{HEAD, layered, on_host, variant};
+use crate::runs::Desk;
 use crate::util::str;
 
 #[test]
@@ -15,6 +16,45 @@ fn what_no_layer_can_be_is_refused() {
         (proxy, "client = \"netns\"", "it runs on this machine, as its client must"),
     ] {
         let file = desk.file("layers.toml", &layered(layers, more));
+        desk.tare(&["run", str(&file)]).fails(2, complaint);
+    }
+}
+
+#[test]
+fn layers_that_cannot_be_are_refused() {
+    let desk = Desk::new("sidecar-mistakes");
+    let side = "{ proxy = \"envoy\", side = \"both\" }";
+    let in_place = |layers: &str| HEAD.to_owned() + &variant("v", layers);
+    let here = |layers: &str| HEAD.to_owned() + &on_host("v", layers);
+    let gateway = "{ gateway = \"nginx\" }";
+    for (text, complaint) in [
+        (here(side), "a server's sidecar needs a server in place = \"netns\" or oci"),
+        (in_place(&side.replace("both\"", "both\", key = \"rsa2048\"")), "leave it out"),
+        (
+            in_place("{ proxy = \"envoy\", side = \"server\", tls = \"mtls\" }"),
+            "tls is between the sidecars of both sides",
+        ),
+        (
+            in_place("{ proxy = \"nginx\", side = \"both\", mode = \"tcp\" }"),
+            "nginx does not tell what passed in mode tcp",
+        ),
+        (here("{ proxy = \"envoy\", intercept = \"redirect\" }"), "give side, too"),
+        (in_place(&format!("{side}, {{ proxy = \"nginx\", side = \"server\" }}")), "one layer of"),
+        (in_place(gateway), "it runs on this machine, as its client must"),
+        (here(&format!("{{ proxy = \"nginx\" }}, {gateway}")), "it comes first"),
+        (
+            here("{ gateway = \"nginx\", tls = { min = \"1.3\", max = \"1.2\" } }"),
+            "tls: min is above max",
+        ),
+        (
+            here("{ gateway = \"nginx\", tls = { provider = \"cryptomb\" } }"),
+            "provider is of Envoy's",
+        ),
+        (here("{ mesh = \"istio\" }"), "it is a cluster's"),
+        (here("{ bypass = \"sockmap\" }"), "it goes with place = \"netns\""),
+        (here("{ crypto = \"no-such\" }"), "unknown word 'no-such'"),
+    ] {
+        let file = desk.file("mistake.toml", &(text + &on_host("other", "")));
         desk.tare(&["run", str(&file)]).fails(2, complaint);
     }
 }

@@ -19,9 +19,10 @@ mod mistakes;
 mod net;
 mod pair;
 mod requests;
+mod steps;
 mod sweeps;
 mod sys;
 mod target;
 mod wrk;
 
-use common::{attacker, endpoints, flood, pairs, runs, util};
+use common::{attacker, endpoints, flood, layered, pairs, runs, util};

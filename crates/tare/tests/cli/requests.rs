@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 
+use tare_target::behaviour::Behaviour;
+
 use crate::runs::{BRIEF, Desk, launches, read};
-use crate::util::str;
+use crate::util::{Server, str};
 
 #[test]
 fn paths_of_a_file_are_requested_in_turn() {
@@ -102,4 +104,34 @@ fn servers_on_unix_sockets_are_compared() {
     let file = desk.file("unix.toml", &toml);
     let report = read(desk.tare(&["run", str(&file), "--json", "-", "-q"]).measured());
     assert_eq!(report.run.rounds, 2);
+}
+
+#[test]
+fn a_standing_server_is_started_afresh_by_its_own_command() {
+    let desk = Desk::new("requests-standing");
+    let server = Server::start(Behaviour::default());
+    let log = desk.folder.file("relaunches");
+    let text = |relaunch: &str| {
+        format!(
+            "name = \"standing\"\n[load]\nconnections = 2\n[stop]\nrounds = 3\n[slices]\n\
+             window = \"20ms\"\nno_sustained = true\n[server.up]\nurl = \"{url}\"\n[server.web]\n\
+             standing = {{ relaunch = \"{relaunch}\" }}\nurl = \"{url}\"\n[[variant]]\nname = \"up\"\n\
+             server = \"up\"\nbaseline = true\n[[variant]]\nname = \"web\"\nserver = \"web\"\n",
+            url = server.url()
+        )
+    };
+    let report = desk.run(&text(&format!("echo one >> {}", log.display())));
+    let web = &report.variants[1];
+    assert_eq!(web.name, "web");
+    assert!(web.probe.is_some(), "{report:?}");
+    let relaunches = std::fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(relaunches as u32, report.run.rounds, "one at each launch");
+    assert!(!web.metrics.contains_key("server_cpu_ns_per_request"), "nobody saw its CPU time");
+    for (relaunch, code, words) in [
+        ("echo no such deployment >&2; exit 1", 3, "relaunch did not work: no such deployment"),
+        (" ", 2, "relaunch is empty"),
+    ] {
+        let path = desk.file("wrong.toml", &text(relaunch));
+        desk.tare(&["run", str(&path), "-q"]).fails(code, words);
+    }
 }

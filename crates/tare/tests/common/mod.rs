@@ -5,6 +5,8 @@
 pub mod attacker;
 pub mod endpoints;
 pub mod flood;
+pub mod layered;
+pub mod left;
 pub mod pairs;
 pub mod runs;
 pub mod util;

@@ -129,15 +129,3 @@ pub fn voids(report: &RunReport, code: &str, text: &str) {
     assert!(report.variant("b").unwrap().guards.contains(&code.to_owned()));
     assert_eq!(report.run.stopped_by, if report.run.rounds == 5 { "void" } else { "rounds" });
 }
-
-/// An experiment in which one of two servers of tare's own has these layers.
-pub fn layered(layers: &str, more: &str) -> String {
-    format!(
-        "name = \"layers\"\n[load]\nconnections = 4\n[stop]\nrounds = 3\n\
-         [slices]\nwindow = \"20ms\"\ncycles = 2\n\
-         [server.s]\ntarget = {{}}\n\
-         [[variant]]\nname = \"plain\"\nserver = \"s\"\n\
-         [[variant]]\nname = \"layered\"\nserver = \"s\"\nlayers = {layers}\n\
-         may_differ = [\"headers\"]\n{more}\n"
-    )
-}

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tare_io::Endpoint;
 use tare_io::process::{is_root, restore_default_signals};
 use tare_report::load::LoadReport;
+use tare_report::load::guards::Severity;
+use tare_report::run::RunReport;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
@@ -127,6 +129,16 @@ impl Ran {
         assert_eq!(told.lines().count(), 1, "one line, please: {}", self.story());
         assert!(told.starts_with("tare: ") && told.contains(message), "{}", self.story());
     }
+}
+
+/// Nothing forbids a verdict but noise.
+#[track_caller]
+pub fn not_void(report: &RunReport) {
+    // A busy machine alone can bring these about.
+    let noise = ["not-steady", "not-warm", "deferred-work", "rate-missed", "noisy"];
+    let mut void = report.guards.iter().filter(|guard| guard.severity == Severity::Void);
+    let found = void.find(|guard| !noise.contains(&guard.code.as_str()));
+    assert_eq!(found, None);
 }
 
 /// A folder of this test's own, removed at its end.

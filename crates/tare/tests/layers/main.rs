@@ -5,5 +5,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod proxies;
+mod sidecars;
 
-use common::{runs, util};
+use common::{layered, left, runs, util};

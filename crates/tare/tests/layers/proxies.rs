@@ -1,6 +1,7 @@
 //! Layers that are processes between client and server: in the path, proven, paid for, removed.
 
-use crate::runs::{Desk, layered, read};
+use crate::layered::layered;
+use crate::runs::{Desk, read};
 use crate::util::{can_run, str};
 
 #[test]
@@ -9,9 +10,11 @@ fn a_proxy_is_in_the_path_and_paid_for() {
     for (layers, count) in [
         ("[{ proxy = \"haproxy\" }]", 1),
         ("[{ proxy = \"haproxy\" }, { proxy = \"haproxy\", threads = 1 }]", 2),
+        ("[{ proxy = \"nginx\" }]", 1),
+        ("[{ proxy = \"envoy\" }]", 1),
     ] {
         let file = desk.file("layers.toml", &layered(layers, ""));
-        let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).success();
+        let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).measured();
         let story = ran.story();
         let report = read(ran);
         let [plain, layered] = report.variants.as_slice() else { panic!("{story}") };
@@ -36,7 +39,7 @@ fn a_proxy_stands_before_a_server_in_a_place() {
     let desk = Desk::new("layers-place");
     let place = "place = \"netns\"";
     let file = desk.file("place.toml", &layered("[{ proxy = \"haproxy\" }]", place));
-    let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).success();
+    let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).measured();
     let story = ran.story();
     let report = read(ran);
     let proofs = report.variants[1].proofs.join("; ");
@@ -54,7 +57,7 @@ fn a_proxy_and_a_filter_are_both_proven() {
         let toml = layered(&layers, "").replace("target = {}", "nginx = {}");
         let toml = toml.replace("[load]\n", "[load]\npath = \"/aaaa\"\n");
         let file = desk.file("both.toml", &toml);
-        let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).success();
+        let ran = desk.tare(&["run", str(&file), "--json", "-", "-q"]).measured();
         let story = ran.story();
         let report = read(ran);
         let proofs = report.variants[1].proofs.join("; ");

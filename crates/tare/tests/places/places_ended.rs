@@ -8,9 +8,10 @@ use tare_io::{DurationNs, Random};
 use tare_lab::agent::protocol::PROTOCOL;
 use tare_report::run::RunReport;
 
-use crate::places::{experiment, left_by, not_void};
+use crate::left::left_by;
+use crate::places::experiment;
 use crate::runs::Desk;
-use crate::util::{Temporary, can_run, command, str};
+use crate::util::{Temporary, can_run, command, not_void, str};
 
 #[test]
 fn two_runs_at_once_do_not_meet() {
@@ -31,13 +32,51 @@ fn two_runs_at_once_do_not_meet() {
     let mut addresses = Vec::new();
     for child in children {
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = matches!(output.status.code(), Some(0 | 6));
+        assert!(told, "{}", String::from_utf8_lossy(&output.stderr));
         let report: RunReport = serde_json::from_slice(&output.stdout).unwrap();
         not_void(&report);
         let proofs = report.variant("netns").unwrap().proofs.join("\n");
         addresses.push(proofs.split("the address ").nth(1).unwrap()[..12].to_owned());
     }
     assert_ne!(addresses[0], addresses[1], "both runs had one range of addresses");
+}
+
+/// What is planted is found, and no place of an earlier launch is taken for a new one.
+#[test]
+fn starts_are_timed_from_nothing() {
+    if !can_run("a namespace") {
+        return;
+    }
+    let desk = Desk::new("startup");
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let target = format!("exec {tare} target --listen 127.0.0.1:{{port}}");
+    let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let variant = |name: &str, server: &str, place: &str| {
+        format!("[[variant]]\nname = \"{name}\"\nserver = \"{server}\"\n{place}\n")
+    };
+    let report = desk.run(&format!(
+        "name = \"startup\"\n[load]\nconnections = 1\n\
+         [stop]\nrounds = 4\nmetrics = [\"startup\"]\n[slices]\nwindow = \"5ms\"\ncycles = 1\n\
+         [server.plain]\ncommand = \"{target}\"\n[server.late]\ncommand = \"sleep 0.3; {target}\"\n\
+         [server.busy]\ncommand = \"{burn}; {target}\"\n\
+         [server.web]\nnginx = {{ workers = 1 }}\n{}{}{}{}",
+        variant("plain", "plain", ""),
+        variant("late", "late", ""),
+        variant("busy", "busy", ""),
+        variant("netns", "web", "place = \"netns\"\nmay_differ = [\"headers\", \"body\"]"),
+    ));
+    let of = |name: &str| report.variant(name).unwrap();
+    let startup = |name: &str| of(name).metric(tare_model::Metric::Startup).unwrap();
+    let late = startup("late");
+    assert!(late.point > 300e6 && late.n == 4, "a sleep takes as long as it says: {late:?}");
+    assert!(startup("plain").point < late.point, "{:?}", startup("plain"));
+    // One before the rounds, to see whether it can be.
+    assert_eq!(of("netns").place_launches, 5, "afresh for each launch");
+    assert!(startup("netns").point > 0.0);
+    // A CPU is busy all the while, with it or with others that it waits for.
+    let cpu = of("busy").metric(tare_model::Metric::StartupCpu).unwrap();
+    assert!(cpu.point > 0.5 * startup("busy").point, "{cpu:?} of {:?}", startup("busy"));
 }
 
 /// Kills runs of an experiment at random moments; after `tare clean` nothing of them is left.

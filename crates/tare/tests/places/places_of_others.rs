@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::places::{endpoints, experiment, left_by, not_void, proven};
+use crate::left::{left_by, proven};
+use crate::places::{endpoints, experiment};
 use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
-use crate::util::can_run;
-use crate::util::str;
+use crate::util::{can_run, not_void, str};
 
 /// An image made here: nginx with its libraries. No registry is asked.
 fn image(desk: &Desk, name: &str) {
@@ -63,7 +63,7 @@ fn podman_runs_an_image_made_here() {
     });
     let removed = Command::new("podman").args(["rmi", "-f", &name]).output().unwrap();
     assert!(removed.status.success());
-    let report = read(report.success());
+    let report = read(report.measured());
     not_void(&report);
     proven(&report, "podman", "is running by runc");
     proven(&report, "client", "client in podman runc");

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use driver::{Browser, Theme};
 use serde_json::{Value, json};
+use tare_report::steps::StepsReport;
 
 use crate::runs::Desk;
 use crate::util::str;
@@ -55,7 +56,7 @@ fn page_of_a_run(desk: &Desk) -> std::path::PathBuf {
     let all = [launch("plain", ""), launch(long, "--delay 300us"), launch("x", "--delay 100us")];
     let flags = ["compare", &all[0], &all[1], &all[2], "--metric", "throughput,p50", "-q"];
     let rest = ["--rounds", "6", "--cycles", "3", "--slice", "20ms", "--html", str(&page)];
-    desk.tare(&[&flags[..], &rest].concat()).success();
+    desk.tare(&[&flags[..], &rest].concat()).measured();
     page
 }
 
@@ -68,6 +69,70 @@ fn a_runs_page_is_whole_at_both_widths_and_in_both_themes() {
     looks_right(&browser, &page, 8);
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("--seed"), "the command repeats the run");
+}
+
+/// Two procedures whose steps do and wait, one with long names, one with a step that a person does.
+fn page_of_procedures(desk: &Desk) -> (std::path::PathBuf, StepsReport) {
+    let procedure = |name: &str, steps: &str| {
+        let verify = "[[step]]\nname = \"it works\"\nkind = \"verify\"\nrun = \"true\"\n";
+        let reset = "[reset]\nrun = \"true\"\nclean = \"true\"\n";
+        let text = format!("name = \"{name}\"\n{reset}{steps}{verify}");
+        desk.file(&format!("{name}.toml"), &text)
+    };
+    let slow = procedure(
+        "by hand",
+        "[[step]]\nname = \"an-address-that-is-one-long-word.of-a-namespace.svc.cluster.local\"\n\
+         run = \"sleep 0.2\"\n\
+         [[step]]\nname = \"a step with a name that says in many words what is to be done in it\"\n\
+         wait = { run = \"sleep 0.1\" }\n\
+         [[step]]\nname = \"a click in a web console\"\nmanual = true\ntook = \"90s\"\n",
+    );
+    let fast = procedure("prepared", "[[step]]\nname = \"all\"\nrun = \"sleep 0.05\"\n");
+    let page = desk.folder.file("steps.html");
+    let files = ["steps", str(&slow), str(&fast), "-r", "2", "-q", "--html", str(&page)];
+    let told = desk.tare(&[&files[..], &["--json", "-"]].concat()).success().stdout;
+    (page, serde_json::from_str(&told).unwrap())
+}
+
+#[test]
+fn a_chart_of_steps_is_whole_at_both_widths_and_in_both_themes() {
+    let desk = Desk::new("browser-steps");
+    let (page, report) = page_of_procedures(&desk);
+    let browser = Browser::start(&desk.folder.0);
+    looks_right(&browser, &page, 0);
+    for width in WIDTHS {
+        browser.look(width, Theme::Light);
+        browser.open(&page);
+        // Of each step: where its lane is, where its bar is in it, and what its name hides.
+        let charts = browser.run(
+            "return [...document.querySelectorAll('.gantt')].map((chart) =>
+               [...chart.querySelectorAll('li')].map((step) => {
+                 const lane = step.querySelector('.lane').getBoundingClientRect();
+                 const bar = step.querySelector('.bar').getBoundingClientRect();
+                 return [lane.left, lane.right, bar.left, bar.right].map(Math.round);
+               }))",
+        );
+        let charts: Vec<Vec<[f64; 4]>> = serde_json::from_value(charts).unwrap();
+        assert_eq!(charts.len(), report.variants.len());
+        let all = charts.iter().zip(&report.variants);
+        let all = all.flat_map(|(chart, variant)| chart.iter().zip(&variant.steps));
+        let ends = report.variants.iter().flat_map(|variant| &variant.steps);
+        let ends = ends.filter(|step| !step.manual).map(|step| step.started_s + step.took_s);
+        // One scale for both.
+        let longest = ends.fold(0.0, f64::max);
+        for ([lane_from, lane_to, from, to], step) in all {
+            if step.manual {
+                assert_eq!(from, to, "what was recorded elsewhere is no bar");
+                continue;
+            }
+            assert!(lane_to - lane_from > 60.0, "a lane to see: {charts:?}");
+            assert!(*to <= lane_to + 3.0, "{width}: in its lane: {charts:?}");
+            let at = |s: f64| lane_from + (lane_to - lane_from) * s / longest;
+            let starts = (from - at(step.started_s)).abs();
+            let ends = (to - at(step.started_s + step.took_s)).abs();
+            assert!(starts <= 2.0 && ends <= 3.0, "{width}, {}: {charts:?}", step.name);
+        }
+    }
 }
 
 #[test]
@@ -148,7 +213,7 @@ fn text_from_outside_stays_text() {
     );
     let experiment = desk.file("evil.toml", &toml);
     let page = desk.folder.file("run.html");
-    desk.tare(&["run", str(&experiment), "-q", "--html", str(&page)]).success();
+    desk.tare(&["run", str(&experiment), "-q", "--html", str(&page)]).measured();
     let browser = Browser::start(&desk.folder.0);
     looks_right(&browser, &page, 4);
     assert_eq!(browser.run("return [document.title, document.images.length]"), json!([evil, 0]));
@@ -170,7 +235,7 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     let experiment = desk.file("sweep.toml", &toml);
     let page = |name: &str| desk.folder.file(name);
     let sweep = page("sweep.html");
-    desk.tare(&["run", str(&experiment), "-q", "--html", str(&sweep)]).success();
+    desk.tare(&["run", str(&experiment), "-q", "--html", str(&sweep)]).measured();
     // The curve; a forest for each of three values.
     looks_right(&browser, &sweep, 4);
     let again = desk.tare(&["report", "1-3", "--format", "html"]).success().stdout;
@@ -189,7 +254,7 @@ fn pages_of_sweeps_pairs_and_imports_are_whole() {
     let other = toml
         .replace("connections = [1, 4, 16]", "threads = [1]")
         .replace("rounds = 3", "rounds = 1");
-    desk.tare(&["run", str(&desk.file("other.toml", &other)), "-q"]).success();
+    desk.tare(&["run", str(&desk.file("other.toml", &other)), "-q"]).measured();
     desk.tare(&["report", "1-4"]).fails(2, "runs 1 and 4 are not of one sweep");
     desk.tare(&["report", "3-1"]).fails(2, "RUN 3-1: the first run and the last");
     desk.tare(&["report", "1-3", "--fail-if", "x: p50 > 5%"]).fails(2, "gates are about what is");

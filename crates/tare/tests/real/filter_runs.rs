@@ -54,7 +54,7 @@ fn every_filter_is_proven_and_judged_in_the_ready_made_experiment() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/nginx-filters.toml");
     let mut args = vec!["run", path, "--json", "-", "-q"];
     args.extend(BRIEF);
-    let report = crate::runs::read(desk.tare(&args).success());
+    let report = crate::runs::read(desk.tare(&args).measured());
     let has_keys = crate::filters::has_protection_keys();
     assert_eq!(report.variants.len(), if has_keys { 10 } else { 9 });
     assert_eq!(report.skipped.len(), usize::from(!has_keys));
@@ -260,12 +260,12 @@ fn a_sweep_over_url_lengths_has_a_cell_for_each() {
     let path = desk.file("sweep.toml", &format!("{toml}\n[sweep]\nurl_length = [6, 1000]\n"));
     let mut args = vec!["run", str(&path), "-q", "--json", "-"];
     args.extend(BRIEF);
-    let sweep = desk.tare(&args).success().stdout;
+    let sweep = desk.tare(&args).measured().stdout;
     let sweep: tare_report::sweep::cells::Sweep = serde_json::from_str(&sweep).unwrap();
     let labels: Vec<String> = sweep.cells.iter().map(|cell| cell.label()).collect();
     assert_eq!(labels, ["url_length 6", "url_length 1000"]);
     assert!(sweep.cells.iter().all(|cell| cell.report.run.rounds == 6));
-    let text = desk.tare(&[&args[..3], &BRIEF].concat()).success().stdout;
+    let text = desk.tare(&[&args[..3], &BRIEF].concat()).measured().stdout;
     assert!(text.contains("Overhead, throughput (~ is unresolved):"), "{text}");
     let bad = desk.file("bad.toml", &format!("{toml}\n[sweep]\nurl_length = [3]\n"));
     desk.tare(&["run", str(&bad)]).fails(2, "bad.toml:17: sweep: url_length = 3: shorter than");

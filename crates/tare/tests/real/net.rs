@@ -252,7 +252,7 @@ fn an_experiment_sweeps_tests_and_sizes_on_the_same_launches() {
          \"udp_rr\"]\n{PAIR}"
     );
     let path = desk.file("sweep.toml", &toml);
-    let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).success().stdout;
+    let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).measured().stdout;
     let sweep: Sweep = serde_json::from_str(&json).unwrap();
     assert_eq!(sweep.cells.len(), 6);
     for cell in &sweep.cells {
@@ -261,7 +261,7 @@ fn an_experiment_sweeps_tests_and_sizes_on_the_same_launches() {
         let expected = if cell.values["test"] == "tcp_stream" { "bandwidth" } else { "p50" };
         assert_eq!(asked.word(), expected);
     }
-    let text = desk.tare(&["run", str(&path), "-q"]).success().stdout;
+    let text = desk.tare(&["run", str(&path), "-q"]).measured().stdout;
     let begin = "n\n\nMeasured: tcp_rr p50, tcp_stream bandwidth, udp_rr p50:\n";
     assert!(text.starts_with(begin), "{text}");
     assert!(text.contains("6 cells of 5 rounds each, on the same launches"), "{text}");
@@ -272,7 +272,7 @@ fn calls_are_swept_too_and_one_that_cannot_be_made_has_its_reason() {
     let desk = Desk::new("call-sweep");
     let toml = format!("name = \"c\"\n[sweep]\ncall = [\"getpid\", \"fork\"]\n{PAIR}");
     let path = desk.file("calls.toml", &toml);
-    let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).success().stdout;
+    let json = desk.tare(&["run", str(&path), "-q", "--json", "-"]).measured().stdout;
     let sweep: Sweep = serde_json::from_str(&json).unwrap();
     for cell in &sweep.cells {
         let own = &cell.report.variants[0].metrics["system_call_ns"];

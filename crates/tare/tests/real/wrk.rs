@@ -76,7 +76,7 @@ fn check(parsed: &Parsed, server: &Server) {
 #[test]
 fn through_a_link_named_wrk() {
     let server = Server::start(Behaviour::default());
-    let ran = linked("wrk", &["-t2", "-c50", "-d1s", "--latency", &server.url()]).success();
+    let ran = linked("wrk", &["-t2", "-c50", "-d1s", "--latency", &server.url()]).measured();
     let parsed = parse(&ran);
     check(&parsed, &server);
     let percents: Vec<_> = parsed.distribution.iter().map(|(percent, _)| *percent).collect();
@@ -91,7 +91,8 @@ fn through_a_link_named_wrk() {
 #[test]
 fn through_a_link_named_wrk2() {
     let server = Server::start(Behaviour::default());
-    let ran = linked("wrk2", &["-t2", "-c100", "-d1", "-R1k", "-L", "-U", &server.url()]).success();
+    let ran =
+        linked("wrk2", &["-t2", "-c100", "-d1", "-R1k", "-L", "-U", &server.url()]).measured();
     let parsed = parse(&ran);
     check(&parsed, &server);
     let percents: Vec<_> = parsed.distribution.iter().map(|(percent, _)| *percent).collect();

@@ -1,0 +1,84 @@
+//! A pod that is kept for tare: its first process waits, and ends with the last agent that tare
+//! speaks with; an agent ends where tare says nothing any more.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tare_io::owned::{Lock, try_lock};
+use tare_lab::processes;
+
+pub const HOLD: &str = "hold";
+pub const INSTALL: &str = "install";
+
+/// How long an agent in a pod waits for a word: tare says one every ten seconds.
+pub const LONELY: Duration = Duration::from_secs(40);
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks in a row at which nobody was there any more; …
+const LOOKS: u32 = 45;
+/// … or not yet: other places of the run may take long to start.
+const FIRST_LOOKS: u32 = 300;
+
+/// Held by agents while they are there, beside their program.
+fn lock_file() -> io::Result<File> {
+    let folder = std::env::current_exe()?;
+    let folder = folder.parent().unwrap_or(Path::new("/"));
+    File::options().create(true).append(true).open(folder.join("in-use"))
+}
+
+/// Taken for the life of this process. Whoever holds the pod tries it for a moment, once a second.
+pub fn here() -> Result<File, String> {
+    let no = |why: String| format!("cannot hold its pod: {why}");
+    let file = lock_file().map_err(|error| no(error.to_string()))?;
+    for _ in 0..TRIES {
+        match try_lock(&file) {
+            Lock::Taken => return Ok(file),
+            Lock::Held => std::thread::park_timeout(TRY),
+            Lock::Unsupported => return Err(no("its file system has no locks".into())),
+        }
+    }
+    Err(no("another agent is there".into()))
+}
+
+const TRIES: u32 = 100;
+const TRY: Duration = Duration::from_millis(50);
+
+/// Until nobody has been there for a while.
+pub fn hold() -> ExitCode {
+    let (mut alone, mut most) = (0, FIRST_LOOKS);
+    while alone < most {
+        std::thread::park_timeout(LOOK);
+        // The first process of a pod is the parent of all that lost theirs.
+        for pid in processes::children(std::process::id()) {
+            tare_io::process::reap(pid);
+        }
+        let held = lock_file().is_ok_and(|file| try_lock(&file) == Lock::Held);
+        (alone, most) = if held { (0, LOOKS) } else { (alone + 1, most) };
+    }
+    ExitCode::SUCCESS
+}
+
+/// Copies this program to where another image's container finds it.
+pub fn install(to: &[String]) -> ExitCode {
+    let [to] = to else {
+        eprintln!("tare-agent: {INSTALL} needs one path");
+        return ExitCode::from(2);
+    };
+    let copy = || -> io::Result<()> {
+        let part = PathBuf::from(format!("{to}.part"));
+        std::fs::copy(std::env::current_exe()?, &part)?;
+        // Whoever the other container runs as.
+        std::fs::set_permissions(&part, PermissionsExt::from_mode(0o755))?;
+        std::fs::rename(&part, to)
+    };
+    match copy() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tare-agent: cannot copy itself to {to}: {error}");
+            ExitCode::from(3)
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Asking and telling a cluster.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+    Preconditions,
+};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config, Error};
+use serde_json::Value;
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, owned};
+use tokio::runtime::Runtime;
+
+use crate::error::{KubeError, in_words};
+use crate::kind::Kind;
+use crate::which::Which;
+
+/// A cluster that can be spoken with.
+pub struct Cluster {
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+    /// How long a question is repeated.
+    tries: DurationNs,
+    pub which: Which,
+    /// The context that was meant where none was named: another may be the current one later.
+    pub context: Option<String>,
+    /// Its address, for messages.
+    pub server: String,
+    /// The namespace that the context names.
+    pub namespace: String,
+}
+
+/// One call, and all tries of one.
+const CALL: Duration = Duration::from_secs(10);
+const TRIES: DurationNs = DurationNs::from_secs(30);
+/// Said of what a try made whose answer did not come.
+const LOST: &str = ", by a try whose answer was lost";
+const PAUSE: Duration = Duration::from_millis(500);
+
+type Objects = Api<DynamicObject>;
+
+impl Cluster {
+    pub fn connect(which: &Which) -> Result<Self, KubeError> {
+        let runtime = runtime()?;
+        let (config, context) = runtime.block_on(config(which))?;
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let namespace = config.default_namespace.clone();
+        let client = {
+            let _within = runtime.enter();
+            Client::try_from(config).map_err(|error| KubeError::Usage(in_words(&error)))?
+        };
+        let (which, tries) = (which.clone(), TRIES);
+        Ok(Self { runtime, client, tries, which, context, server, namespace })
+    }
+
+    /// Asks everything once.
+    #[must_use]
+    pub fn impatient(mut self) -> Self {
+        self.tries = DurationNs::ZERO;
+        self
+    }
+
+    /// The server's version: the cheapest question there is.
+    pub fn version(&self) -> Result<String, KubeError> {
+        let answer = self.tried("ask", "the cluster's version", false, || async {
+            self.client.apiserver_version().await
+        })?;
+        Ok(answer.git_version)
+    }
+
+    pub fn create(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Value, KubeError> {
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.name().into();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let what = what(kind, namespace, &name);
+        let typed: DynamicObject = serde_json::from_value(object)
+            .map_err(|error| KubeError::Usage(format!("{what}: {error}")))?;
+        let api = self.api(kind, namespace);
+        let made = self.tried("create", &what, true, || api.create(&POST, &typed));
+        match made {
+            // Names are of this run alone.
+            Err(KubeError::Refused { why, .. }) if why.contains(LOST) => {
+                value(&self.tried("get", &what, false, || api.get(&name))?)
+            }
+            made => value(&made?),
+        }
+    }
+
+    /// `None` where there is no such object.
+    pub fn read(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, KubeError> {
+        let api = self.api(kind, namespace);
+        let what = what(kind, namespace, name);
+        self.tried("get", &what, false, || api.get_opt(name))?.as_ref().map(value).transpose()
+    }
+
+    /// All that bear these labels; an empty namespace is all of them.
+    pub fn list(&self, kind: Kind, namespace: &str, labels: &str) -> Result<Vec<Value>, KubeError> {
+        let api = self.api(kind, namespace);
+        let asked = ListParams::default().labels(labels);
+        let what = what(kind, namespace, "");
+        let found = self.tried("list", &what, false, || api.list(&asked))?;
+        found.items.iter().map(value).collect()
+    }
+
+    /// Events about one object, newest last.
+    pub fn events_of(&self, namespace: &str, name: &str) -> Result<Vec<Value>, KubeError> {
+        let api = self.api(Kind::Event, namespace);
+        let asked = ListParams::default().fields(&format!("involvedObject.name={name}"));
+        let what = what(Kind::Event, namespace, "");
+        let found = self.tried("list", &what, false, || api.list(&asked))?;
+        found.items.iter().map(value).collect()
+    }
+
+    /// Events of one reason, in all namespaces.
+    pub fn events_for(&self, reason: &str) -> Result<Vec<Value>, KubeError> {
+        let api = self.api(Kind::Event, "");
+        let asked = ListParams::default().fields(&format!("reason={reason}"));
+        let what = what(Kind::Event, "", "");
+        let found = self.tried("list", &what, false, || api.list(&asked))?;
+        found.items.iter().map(value).collect()
+    }
+
+    /// Whether there was such an object. With `uid`, another of the same name is left alone.
+    pub fn delete(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<bool, KubeError> {
+        let api = self.api(kind, namespace);
+        let preconditions =
+            uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+        let how = DeleteParams { preconditions, ..DeleteParams::background() };
+        let what = what(kind, namespace, name);
+        match self.tried("delete", &what, false, || opt(api.delete(name, &how))) {
+            Ok(found) => Ok(found.is_some()),
+            // It is another one by now.
+            Err(KubeError::Refused { why, .. }) if uid.is_some() && why.contains("UID") => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes what `patch` names.
+    pub fn patch(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, KubeError> {
+        let api = self.api(kind, namespace);
+        let (how, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let what = what(kind, namespace, name);
+        value(&self.tried("patch", &what, false, || api.patch(name, &how, &patch))?)
+    }
+
+    fn api(&self, kind: Kind, namespace: &str) -> Objects {
+        let resource = resource(kind);
+        match kind.is_namespaced() && !namespace.is_empty() {
+            true => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            false => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// Asks until there is an answer, for a while: servers restart, and are busy.
+    fn tried<T, F>(
+        &self,
+        verb: &'static str,
+        what: &str,
+        creates: bool,
+        call: impl Fn() -> F,
+    ) -> Result<T, KubeError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let limit = monotonic_now() + self.tries;
+        let mut again = false;
+        loop {
+            let answer = self.runtime.block_on(async { tokio::time::timeout(CALL, call()).await });
+            let why = match answer {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(Error::Api(status))) => match status.code {
+                    429 | 500 | 503 | 504 => status.message.clone(),
+                    403 if !is_about_quota(&status.message) => {
+                        let (what, why) = (what.to_owned(), status.message.clone());
+                        return Err(KubeError::Forbidden { verb, what, why });
+                    }
+                    // A try whose answer was lost may have made it.
+                    409 if creates && again => {
+                        let why = format!("{}{LOST}", status.message);
+                        return Err(KubeError::Refused { verb, what: what.to_owned(), why });
+                    }
+                    _ => {
+                        let (what, why) = (what.to_owned(), status.message.clone());
+                        return Err(KubeError::Refused { verb, what, why });
+                    }
+                },
+                Ok(Err(error)) => in_words(&error),
+                Err(_) => format!("no answer within {} s", CALL.as_secs()),
+            };
+            if monotonic_now() > limit {
+                let server = &self.server;
+                return Err(KubeError::Unreachable(format!(
+                    "cannot {verb} {what}: {server} does not answer: {why}"
+                )));
+            }
+            again = true;
+            self.runtime.block_on(async { tokio::time::sleep(PAUSE).await });
+        }
+    }
+}
+
+fn resource(kind: Kind) -> ApiResource {
+    ApiResource {
+        group: kind.group().to_owned(),
+        version: kind.version().to_owned(),
+        api_version: kind.api_version(),
+        kind: kind.name().to_owned(),
+        plural: kind.plural().to_owned(),
+    }
+}
+
+/// Said by the same code as what is not allowed.
+fn is_about_quota(message: &str) -> bool {
+    message.contains("exceeded quota") || message.contains("failed quota")
+}
+
+const POST: PostParams = PostParams { dry_run: false, field_manager: None };
+
+async fn opt<T>(call: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, Error> {
+    match call.await {
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn value(object: &DynamicObject) -> Result<Value, KubeError> {
+    serde_json::to_value(object)
+        .map_err(|error| KubeError::Unreachable(format!("an answer is no object: {error}")))
+}
+
+/// As rules of access name it: `pods/tare-1-0 in namespace tare-1`.
+fn what(kind: Kind, namespace: &str, name: &str) -> String {
+    let slash = if name.is_empty() { "" } else { "/" };
+    match kind.is_namespaced() && !namespace.is_empty() {
+        true => format!("{}{slash}{name} in namespace {namespace}", kind.plural()),
+        false => format!("{}{slash}{name}", kind.plural()),
+    }
+}
+
+fn runtime() -> Result<Runtime, KubeError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| KubeError::Unreachable(format!("cannot wait for a cluster: {error}")))
+}
+
+/// As kubectl finds it: `$KUBECONFIG`, `~/.kube/config`, or within a pod.
+async fn config(which: &Which) -> Result<(Config, Option<String>), KubeError> {
+    let options = KubeConfigOptions { context: which.context.clone(), ..Default::default() };
+    // It may name programs to run: nobody else may have written it.
+    for path in kubeconfigs(which) {
+        owned::check(&path)
+            .map_err(|error| KubeError::Usage(format!("kubeconfig {}: {error}", path.display())))?;
+    }
+    let file = match &which.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let mut context = which.context.clone();
+    let config = match file {
+        Ok(file) => {
+            check_context(&file, which)?;
+            context = context.or_else(|| file.current_context.clone());
+            Config::from_custom_kubeconfig(file, &options).await
+        }
+        Err(error) => Err(error),
+    };
+    let mut config = config.or_else(|error| match (which, Config::incluster()) {
+        (Which { context: None, kubeconfig: None }, Ok(config)) => Ok(config),
+        _ => Err(of_config(&error)),
+    })?;
+    config.connect_timeout = Some(CALL);
+    Ok((config, context))
+}
+
+/// The files that will be read, as far as they are there.
+fn kubeconfigs(which: &Which) -> Vec<PathBuf> {
+    let named = which.kubeconfig.clone().map(|path| vec![path]);
+    let given = || std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty());
+    let listed = || Some(std::env::split_paths(&given()?).collect());
+    let home = || std::env::home_dir().map(|home| vec![home.join(".kube/config")]);
+    let all: Vec<PathBuf> = named.or_else(listed).or_else(home).unwrap_or_default();
+    all.into_iter().filter(|path| path.exists()).collect()
+}
+
+fn check_context(file: &Kubeconfig, which: &Which) -> Result<(), KubeError> {
+    let names: Vec<&str> = file.contexts.iter().map(|context| context.name.as_str()).collect();
+    match &which.context {
+        Some(wanted) if !names.contains(&wanted.as_str()) => {
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Err(KubeError::Usage(format!(
+                "context '{wanted}' is not in the kubeconfig; there are: {known}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn of_config(error: &KubeconfigError) -> KubeError {
+    let words = in_words(error);
+    match error {
+        KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath => {
+            KubeError::Unreachable(words)
+        }
+        _ => KubeError::Usage(words),
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// One object of a manifest, as JSON.
+pub fn manifest(text: &str) -> Result<Value, KubeError> {
+    let found: Value = serde_saphyr::from_str(text)
+        .map_err(|error| KubeError::Usage(error.to_string().replace('\n', " ")))?;
+    match found.is_object() {
+        true => Ok(found),
+        false => Err(KubeError::Usage("it is not one object".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_one_object() {
+        let pod = manifest("kind: Pod\nspec: {containers: [{name: a, image: b}]}\n").unwrap();
+        assert_eq!(pod["spec"]["containers"][0]["image"], "b");
+        for bad in ["", "- a", "kind: [", "text"] {
+            assert!(matches!(manifest(bad), Err(KubeError::Usage(_))), "{bad}");
+        }
+    }
+}

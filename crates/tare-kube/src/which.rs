@@ -1,0 +1,20 @@
+//! Which cluster is meant.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A context of a kubeconfig; both as kubectl chooses where left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Which {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Which {
+    pub fn of_context(context: Option<&str>) -> Self {
+        Self { context: context.map(str::to_owned), kubeconfig: None }
+    }
+}

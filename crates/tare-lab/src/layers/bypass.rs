@@ -1,0 +1,112 @@
+//! A way past TCP by BPF, for the connections of one variant's processes.
+
+use std::sync::Arc;
+
+use tare_bypass::{Bypass, Counts};
+use tare_model::layers::{BypassSpec, LayerFacts};
+use tare_model::samples::Proof;
+
+use super::{LayerKind, LayerProof, ProofContext, Stand};
+use crate::error::LabError;
+use crate::launch::{Hop, Launched};
+use crate::places::need_root;
+use crate::server::Server;
+
+impl LayerKind for BypassSpec {
+    fn describe(&self) -> Result<String, LabError> {
+        Ok("BPF programs (sockops, sk_msg) on a control group of its own processes".into())
+    }
+
+    fn check_machine(&self) -> Result<(), LabError> {
+        if !tare_bypass::is_built_in() {
+            let text = "bypass: this tare was built without clang, which compiles it";
+            return Err(LabError::Environment(text.into()));
+        }
+        need_root("a bypass by BPF")
+    }
+
+    fn bypasses(&self) -> bool {
+        true
+    }
+
+    fn begin_proof(
+        &self,
+        launched: &Launched,
+        _: &[&Hop],
+        _: &mut ProofContext<'_>,
+    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+        let Some(bypass) = launched.bypass.clone() else {
+            return Err(LabError::Environment("the bypass is not attached".into()));
+        };
+        let before = bypass.counts();
+        let sidecars = launched.all_hops().filter(|hop| hop.stand != Stand::Between).count();
+        Ok(Some(Box::new(BypassProof { name: self.name(), bypass, before, sidecars })))
+    }
+}
+
+#[derive(Debug)]
+struct BypassProof {
+    name: String,
+    bypass: Arc<Bypass>,
+    before: Option<Counts>,
+    /// Each has one local connection to its application for each of the client's.
+    sidecars: usize,
+}
+
+impl LayerProof for BypassProof {
+    fn end(self: Box<Self>, _: &dyn Server, sent: u64) -> Proof {
+        let counts = self.before.zip(self.bypass.counts());
+        let counts = counts.map(|(before, now)| now.since(before));
+        judge(self.name, counts, self.sidecars as u64, sent)
+    }
+}
+
+/// Of what may have been under way when counting began or ended.
+const STRAY_SHARE: f64 = 0.02;
+/// Messages of those who ask a server for its count, which they do beside it.
+const ASKED_MAX: u64 = 50;
+
+/// Each request and each reply is a message at least on every local connection.
+fn judge(layer: String, counts: Option<Counts>, sidecars: u64, sent: u64) -> Proof {
+    let Some(counts) = counts else {
+        return Proof { layer, held: false, text: "its counters cannot be read".into() };
+    };
+    let expected = 2 * sidecars * sent;
+    let held = match sidecars {
+        0 => counts.redirected < ASKED_MAX && counts.passed > 0,
+        _ => counts.redirected as f64 >= expected as f64 * (1.0 - STRAY_SHARE),
+    };
+    let a_request = counts.redirected as f64 / sent.max(1) as f64;
+    let Counts { paired, redirected, passed, refused } = counts;
+    let mut text = format!(
+        "{redirected} messages went past TCP, {a_request:.2} a request, {passed} through it, \
+         {refused} found the other end gone; {paired} connections were paired"
+    );
+    if !held {
+        let wanted = 2 * sidecars;
+        text = match sidecars {
+            0 => format!("it was to find nothing to do; {text}"),
+            _ => format!("{wanted} or more a request were to go past TCP; {text}"),
+        };
+    }
+    Proof { layer, held, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_messages_go_past_tcp_as_there_are_local_connections() {
+        let of = |redirected: u64, passed: u64, sidecars: u64| {
+            let counts = Counts { paired: 16, redirected, passed, refused: 0 };
+            judge("bypass".into(), Some(counts), sidecars, 100)
+        };
+        assert!(of(400, 200, 2).held && of(200, 200, 1).held && of(1000, 0, 2).held);
+        let unpaired = of(0, 600, 2);
+        assert!(!unpaired.held && unpaired.text.starts_with("4 or more a request"));
+        assert!(!of(200, 400, 2).held, "one side is paired, the other is not");
+        assert!(of(0, 200, 0).held && !of(100, 200, 0).held && !of(0, 0, 0).held);
+        assert!(!judge("bypass".into(), None, 2, 100).held);
+    }
+}

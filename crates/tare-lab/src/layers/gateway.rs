@@ -1,0 +1,125 @@
+//! A gateway: a proxy on this machine that speaks TLS with clients.
+
+use std::net::SocketAddr;
+
+use tare_model::layers::{GatewaySpec, KeyProvider, LayerFacts};
+use tare_model::samples::Proof;
+
+use super::evidence::{Expected, HopsProof, ProgramCounting};
+use super::proxies::{Job, JobTls, TlsEnd, TlsTerms, envoy, path};
+use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand};
+use crate::certificates;
+use crate::context::{LaunchContext, counted};
+use crate::error::LabError;
+use crate::launch::{Hop, Launched};
+use crate::server::Server;
+
+fn terms(spec: &GatewaySpec) -> TlsTerms {
+    TlsTerms {
+        key: spec.tls.key,
+        is_mutual: false,
+        min: spec.tls.min,
+        max: spec.tls.max,
+        resumes: spec.tls.resume,
+    }
+}
+
+impl LayerKind for GatewaySpec {
+    fn describe(&self) -> Result<String, LabError> {
+        let program = path(self.gateway)?;
+        let tls = self.tls;
+        let versions = match tls.min == tls.max {
+            true => tls.max.word().to_owned(),
+            false => format!("{} to {}", tls.min.word(), tls.max.word()),
+        };
+        Ok(format!(
+            "before it {} with {}, {versions} by {}, sessions {}taken up again",
+            program.display(),
+            counted(self.threads, "thread"),
+            tls.key.word(),
+            if tls.resume { "" } else { "not " }
+        ))
+    }
+
+    fn check_machine(&self) -> Result<(), LabError> {
+        let program = path(self.gateway)?;
+        match self.tls.provider {
+            Some(provider) => {
+                envoy::check_provider(&program, provider, certificates::of_layer(self.tls.key)?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn stands(&self) -> &[Stand] {
+        &[Stand::Between]
+    }
+
+    fn hop(
+        &self,
+        context: &LaunchContext<'_>,
+        seat: &Seat<'_>,
+        to: SocketAddr,
+    ) -> Result<HopPlan, LabError> {
+        let job = Job {
+            threads: self.threads,
+            is_http: true,
+            is_sidecar: false,
+            intercepts: false,
+            listen: context.address()?,
+            to,
+            statistics: context.status_address()?,
+            connections: context.connections * 2 + 128,
+            source: None,
+            tls: Some(JobTls {
+                provider: self.tls.provider,
+                ..JobTls::new(TlsEnd::Accepts, terms(self), context)?
+            }),
+        };
+        job.plan(self.gateway, self.config.as_deref(), context, seat)
+    }
+
+    fn begin_proof(
+        &self,
+        _: &Launched,
+        hops: &[&Hop],
+        _: &mut ProofContext<'_>,
+    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+        let expected = Expected { layer: self.name(), is_http: true, tls: Some(terms(self)) };
+        let proof =
+            HopsProof::begin(expected, hops, &|hop| ProgramCounting::of(self.gateway, true, hop))?;
+        let provider = self.tls.provider.zip(hops.first().and_then(|hop| hop.launch_spec.pages));
+        Ok(Some(match provider {
+            None => Box::new(proof),
+            Some((provider, statistics)) => {
+                let proof = Box::new(proof);
+                Box::new(ProviderProof { proof, provider, statistics })
+            }
+        }))
+    }
+}
+
+/// Of a gateway whose key is in other hands.
+#[derive(Debug)]
+struct ProviderProof {
+    proof: Box<HopsProof>,
+    provider: KeyProvider,
+    statistics: SocketAddr,
+}
+
+impl LayerProof for ProviderProof {
+    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+        let signs = envoy::provider_signs(self.statistics, self.provider);
+        let mut proof = self.proof.end(server, sent);
+        let name = self.provider.word();
+        let told = match (signs, self.provider) {
+            (Some(true), KeyProvider::Cryptomb) => format!("{name} signed in batches"),
+            (Some(true), KeyProvider::Qat) => format!("{name} signs, as there is no fallback"),
+            (Some(false), _) => format!("{name} signed nothing"),
+            (None, _) => format!("{name} tells no statistics"),
+        };
+        proof.held &= signs == Some(true);
+        proof.text = format!("{told}; {}", proof.text);
+        proof
+    }
+}

@@ -1,0 +1,102 @@
+//! HAProxy.
+
+use std::net::SocketAddr;
+
+use super::{Job, Passed, Program, TlsTerms};
+use crate::certificates::SERVER_NAME;
+use crate::context::LaunchContext;
+use crate::count;
+
+pub struct Haproxy;
+
+impl Program for Haproxy {
+    fn names(&self) -> (&'static str, &'static str) {
+        ("haproxy", "haproxy")
+    }
+
+    fn config(&self, job: &Job, _: &LaunchContext<'_>) -> (&'static str, String) {
+        let options = match job.is_http {
+            true => {
+                "    timeout http-keep-alive 1h\n    option http-keep-alive\n    \
+                 http-reuse always\n"
+            }
+            false => "",
+        };
+        let text = format!(
+            "global
+    maxconn {connections}
+    nbthread {threads}
+{global}defaults
+    mode {mode}
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+{options}frontend web
+    bind {listen}{accepts}
+    default_backend server
+backend server
+    server server {to}{source}{makes}
+frontend status
+    mode http
+    bind {statistics}
+    stats enable
+    stats uri /
+",
+            connections = job.connections,
+            threads = job.threads,
+            global = match job.accepts() {
+                Some(tls) if !tls.terms.resumes => "    tune.ssl.cachesize 0\n",
+                _ => "",
+            },
+            mode = if job.is_http { "http" } else { "tcp" },
+            listen = job.listens_on(),
+            accepts = accepts(job),
+            to = job.to,
+            source = job.source.map_or(String::new(), |ip| format!(" source {ip}")),
+            makes = makes(job),
+            statistics = job.statistics,
+        );
+        ("haproxy.cfg", text)
+    }
+
+    fn argv(&self, program: &str, config: &str, _: &Job) -> Vec<String> {
+        [program, "-db", "-q", "-f", config].map(str::to_owned).to_vec()
+    }
+
+    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed> {
+        let page = count::fetch(statistics, "/;csv")?;
+        Some(Passed {
+            requests: count::haproxy_column(&page, "req_tot").filter(|_| is_http),
+            connections: Some(count::haproxy_column(&page, "conn_tot")?),
+            ..Passed::default()
+        })
+    }
+}
+
+fn accepts(job: &Job) -> String {
+    let Some(tls) = job.accepts() else { return String::new() };
+    let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
+    let mut own = format!(
+        " ssl crt {} ssl-min-ver {} ssl-max-ver {}",
+        tls.both.display(),
+        min.word(),
+        max.word()
+    );
+    if is_mutual {
+        own.push_str(&format!(" ca-file {} verify required", tls.authority.display()));
+    }
+    if !resumes {
+        own.push_str(" no-tls-tickets");
+    }
+    own
+}
+
+fn makes(job: &Job) -> String {
+    let Some(tls) = job.makes() else { return String::new() };
+    let own =
+        if tls.terms.is_mutual { format!(" crt {}", tls.both.display()) } else { String::new() };
+    format!(
+        " ssl{own} ca-file {} verify required sni str({SERVER_NAME}) verifyhost {SERVER_NAME}",
+        tls.authority.display()
+    )
+}

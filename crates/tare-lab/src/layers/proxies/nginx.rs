@@ -1,0 +1,139 @@
+//! nginx: `proxy_pass` over kept connections.
+
+use std::net::SocketAddr;
+
+use super::{Job, Passed, Program, TlsTerms};
+use crate::certificates::SERVER_NAME;
+use crate::context::LaunchContext;
+use crate::count;
+use crate::intercept;
+
+pub struct Nginx;
+
+impl Program for Nginx {
+    fn names(&self) -> (&'static str, &'static str) {
+        ("nginx", "nginx")
+    }
+
+    fn config(&self, job: &Job, context: &LaunchContext<'_>) -> (&'static str, String) {
+        let folder = context.folder.display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n"))
+            .concat();
+        let text = format!(
+            "{user}
+daemon off;
+worker_processes {threads};
+pid {folder}/nginx.pid;
+error_log stderr error;
+worker_rlimit_nofile {connections};
+events {{ worker_connections {connections}; }}
+http {{
+{temporary}
+    access_log off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 3600;
+    upstream server {{
+        server {to};
+        keepalive {connections};
+        keepalive_requests 1000000000;
+        keepalive_timeout 3600;
+    }}
+    server {{
+        listen {listen} backlog=4096{accepts};
+        location / {{
+            proxy_pass {scheme}://server;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_set_header Host $http_host;
+{source}{makes}        }}
+    }}
+    server {{
+        listen {statistics};
+        location / {{ stub_status; }}
+    }}
+}}
+",
+            user = user(job, context),
+            threads = job.threads,
+            // On each side one for each of the client's.
+            connections = job.connections * 2,
+            to = job.to,
+            listen = job.listens_on(),
+            accepts = accepts(job),
+            scheme = if job.makes().is_some() { "https" } else { "http" },
+            source =
+                job.source.map_or(String::new(), |ip| format!("            proxy_bind {ip};\n")),
+            makes = makes(job),
+            statistics = job.statistics,
+        );
+        ("nginx.conf", text)
+    }
+
+    fn argv(&self, program: &str, config: &str, _: &Job) -> Vec<String> {
+        let folder = config.rsplit_once('/').map_or("/", |(folder, _)| folder);
+        [program, "-p", folder, "-e", "stderr", "-c", config].map(str::to_owned).to_vec()
+    }
+
+    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed> {
+        let (accepted, requests) = count::nginx_stub(&count::fetch(statistics, "/")?)?;
+        let requests = is_http.then_some(requests);
+        Some(Passed { requests, connections: Some(accepted), ..Passed::default() })
+    }
+
+    fn counts_asking(&self) -> bool {
+        true
+    }
+}
+
+/// Its workers stay in the group of sidecars.
+fn user(job: &Job, context: &LaunchContext<'_>) -> String {
+    match (context.root, job.is_sidecar) {
+        (false, _) => String::new(),
+        (true, false) => "user root;".into(),
+        (true, true) => {
+            intercept::group().map_or(String::new(), |(name, _)| format!("user root {name};"))
+        }
+    }
+}
+
+/// Of its listener: directives that stand after it.
+fn accepts(job: &Job) -> String {
+    let Some(tls) = job.accepts() else { return String::new() };
+    let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
+    let versions = match min == max {
+        true => max.word().to_owned(),
+        false => format!("{} {}", min.word(), max.word()),
+    };
+    let mut lines = vec![
+        " ssl".to_owned(),
+        format!("ssl_protocols {versions}"),
+        format!("ssl_certificate {}", tls.cert.display()),
+        format!("ssl_certificate_key {}", tls.key.display()),
+    ];
+    lines.extend(match resumes {
+        true => ["ssl_session_cache shared:tare:10m".to_owned(), "ssl_session_tickets on".into()],
+        false => ["ssl_session_cache off".to_owned(), "ssl_session_tickets off".into()],
+    });
+    if is_mutual {
+        lines.push(format!("ssl_client_certificate {}", tls.authority.display()));
+        lines.push("ssl_verify_client on".into());
+    }
+    lines.join(";\n        ")
+}
+
+fn makes(job: &Job) -> String {
+    let Some(tls) = job.makes() else { return String::new() };
+    let mut lines = vec![
+        "proxy_ssl_verify on".to_owned(),
+        format!("proxy_ssl_trusted_certificate {}", tls.authority.display()),
+        format!("proxy_ssl_name {SERVER_NAME}"),
+        "proxy_ssl_server_name on".into(),
+        "proxy_ssl_protocols TLSv1.2 TLSv1.3".into(),
+    ];
+    if tls.terms.is_mutual {
+        lines.push(format!("proxy_ssl_certificate {}", tls.cert.display()));
+        lines.push(format!("proxy_ssl_certificate_key {}", tls.key.display()));
+    }
+    lines.iter().map(|line| format!("            {line};\n")).collect()
+}

@@ -1,0 +1,52 @@
+//! A user's own configuration of a proxy: a file with words in braces for what only tare knows.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::Job;
+use crate::error::LabError;
+
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The file with its words replaced.
+pub fn read(path: &Path, job: &Job) -> Result<String, LabError> {
+    let wrong = |text: String| LabError::Usage(format!("config {}: {text}", path.display()));
+    let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
+    if !size.is_file() || size.len() > BYTES_MAX {
+        return Err(wrong(format!("a file of at most {} KiB is allowed", BYTES_MAX >> 10)));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    filled(&text, job).map_err(wrong)
+}
+
+fn filled(text: &str, job: &Job) -> Result<String, String> {
+    let mut words = Vec::new();
+    let mut address = |name: &str, at: SocketAddr| {
+        words.push((format!("{{{name}_ip}}"), at.ip().to_string()));
+        words.push((format!("{{{name}_port}}"), at.port().to_string()));
+    };
+    address("listen", job.listen);
+    address("to", job.to);
+    address("admin", job.statistics);
+    words.push(("{threads}".into(), job.threads.to_string()));
+    if let Some(tls) = &job.tls {
+        for (name, file) in [
+            ("{cert}", &tls.cert),
+            ("{key}", &tls.key),
+            ("{cert_and_key}", &tls.both),
+            ("{ca}", &tls.authority),
+        ] {
+            words.push((name.to_owned(), file.display().to_string()));
+        }
+    }
+    for needed in ["{listen_port}", "{admin_port}"] {
+        if !text.contains(needed) {
+            let known: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+            return Err(format!(
+                "{needed} is not in it, where it must listen; tare knows {}",
+                known.join(" ")
+            ));
+        }
+    }
+    Ok(words.iter().fold(text.to_owned(), |text, (word, value)| text.replace(word, value)))
+}

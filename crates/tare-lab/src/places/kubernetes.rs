@@ -1,0 +1,569 @@
+//! A pod of a Kubernetes cluster: the agent gets in by exec, or comes with an image; clients reach
+//! it straight, or through a Service, a NodePort, a hostPort.
+
+mod fate;
+mod front;
+pub mod ground;
+pub mod image;
+mod node_meter;
+mod path;
+mod pod;
+mod reach;
+pub mod rights;
+mod sidecar;
+pub mod survey;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+use tare_kube::Kind;
+use tare_model::places::{KubernetesSpec, PlaceFacts};
+use tare_model::plain;
+use tare_model::samples::Proof;
+
+use super::oci::Kernel;
+use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
+use crate::agent::Agent;
+use crate::context::Ports;
+use crate::error::LabError;
+use crate::injected::Injected;
+use crate::launch::Entry;
+use crate::layers::{self, ClientAddresses, LayerProof, PodParts, PodSeat, Stand};
+use crate::meter::FarMeter;
+use ground::{Clusters, Ground, PLACE};
+use node_meter::{NodeMeter, Wanted};
+use path::{Path, PathProof, Spot};
+use pod::{AGENT, FOLDER, PodOrder};
+use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, pods_of, wait};
+use sidecar::Sidecar;
+
+/// Accounts of a new namespace come a moment after it.
+const ACCOUNT_WITHIN: DurationNs = DurationNs::from_secs(15);
+
+impl PlaceKind for KubernetesSpec {
+    /// The cluster answers, and has the classes and nodes that are named.
+    fn check_machine(&self) -> Result<String, LabError> {
+        agent_file::find()?;
+        let cluster = ground::connect(self.context.as_deref())?;
+        let version = cluster.version().map_err(ground::kube)?;
+        let there = |kind: Kind, name: &Option<String>| -> Result<(), LabError> {
+            let Some(name) = name else { return Ok(()) };
+            match cluster.read(kind, "", name) {
+                // Who may not look may still use it.
+                Ok(Some(_)) | Err(tare_kube::KubeError::Forbidden { .. }) => Ok(()),
+                Ok(None) => Err(LabError::Environment(format!(
+                    "kubernetes: {} has no {} '{name}'",
+                    cluster.server,
+                    kind.name()
+                ))),
+                Err(error) => Err(ground::kube(error)),
+            }
+        };
+        there(Kind::RuntimeClass, &self.runtime_class)?;
+        there(Kind::Node, &self.node)?;
+        if let Some(path) = &self.manifest {
+            manifest(path)?;
+        }
+        Ok(format!("yes: Kubernetes {version} at {}", cluster.server))
+    }
+
+    fn to_wait_for(&self) -> Option<&'static str> {
+        Some("pods start")
+    }
+
+    fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
+        Some(Box::new(Pod {
+            spec: self.clone(),
+            context,
+            ground: None,
+            manifest: None,
+            service: None,
+            port: 0,
+            starts: 0,
+            spot: Spot::default(),
+            path: None,
+            kernel: Kernel::Unknown,
+            node: Here::default(),
+            hash: String::new(),
+            meter: None,
+            sidecar: None,
+            has_strange_sidecar: false,
+            begun: false,
+            names: Vec::new(),
+            more: Vec::new(),
+            others: Vec::new(),
+        }))
+    }
+}
+
+/// Whose kernel a runtime brings, in words.
+fn oci_kernel(handler: &str) -> &'static str {
+    match Kernel::of(handler) {
+        Kernel::Shared => "its node's kernel",
+        Kernel::Gvisor => "gVisor's kernel",
+        Kernel::Machine => "a virtual machine's kernel",
+        Kernel::Unknown => "not known to tare",
+    }
+}
+
+/// Whether the cluster of the current context answers.
+pub fn here() -> Result<String, LabError> {
+    agent_file::find()?;
+    let cluster = ground::connect(None)?.impatient();
+    let version = cluster.version().map_err(ground::kube)?;
+    Ok(format!("yes: Kubernetes {version} at {}", cluster.server))
+}
+
+fn manifest(path: &std::path::Path) -> Result<Value, LabError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| LabError::Usage(format!("kubernetes: {}: {error}", path.display())))?;
+    tare_kube::manifest(&text)
+        .map_err(|error| LabError::Usage(format!("kubernetes: {}: {error}", path.display())))
+}
+
+#[derive(Debug)]
+pub struct Pod {
+    spec: KubernetesSpec,
+    context: PlaceContext,
+    ground: Option<Arc<Ground>>,
+    manifest: Option<Value>,
+    service: Option<Value>,
+    /// Where its servers listen, where that must be settled before they start.
+    port: u16,
+    starts: u32,
+    spot: Spot,
+    path: Option<Path>,
+    /// Which its runtime class brings, and the node's own.
+    kernel: Kernel,
+    node: Here,
+    /// Of the agent's program.
+    hash: String,
+    meter: Option<Arc<NodeMeter>>,
+    /// That a mesh put into its pod.
+    sidecar: Option<Sidecar>,
+    /// A mesh put one there that nobody asked for.
+    has_strange_sidecar: bool,
+    /// Its pod was asked for, and is to be waited for.
+    begun: bool,
+    /// Its pods, and the agents in those after the first.
+    names: Vec<String>,
+    more: Vec<Agent>,
+    /// The nodes of those.
+    others: Vec<String>,
+}
+
+impl Pod {
+    fn name(&self) -> String {
+        format!("{}-{}", self.context.tag, self.starts)
+    }
+
+    fn container(&self) -> String {
+        pod::container_name(&self.spec, self.manifest.as_ref())
+    }
+
+    /// Its Service, as proxies of the cluster name it.
+    fn service_name(&self) -> String {
+        let namespace = self.ground.as_ref().map_or("", |ground| &ground.namespace);
+        format!("{}.{namespace}.svc.cluster.local", self.context.tag)
+    }
+
+    fn has_settled_port(&self) -> bool {
+        self.spec.host_network || self.spec.via != Default::default()
+    }
+
+    /// Once: what all of its pods share.
+    fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, LabError> {
+        if let Some(ground) = &self.ground {
+            return Ok(ground.clone());
+        }
+        let ground = resources.clusters.ground(&self.spec, resources.journal)?;
+        self.manifest = self.spec.manifest.as_deref().map(manifest).transpose()?;
+        self.port = Ports::InTurn.next(Ipv4Addr::LOCALHOST.into())?;
+        let (spec, tag) = (&self.spec, &self.context.tag);
+        self.service = path::make_service(spec, &ground, tag, self.port, resources.journal)?;
+        front::make(spec, &ground, tag, resources.journal)?;
+        for (kind, body) in self.parts(&ground).objects {
+            ground.make(kind, tag, sidecar::object(tag, body), resources.journal)?;
+        }
+        if let Some(class) = &self.spec.runtime_class {
+            let found = ground.cluster.read(Kind::RuntimeClass, "", class).map_err(ground::kube)?;
+            let handler = found.as_ref().and_then(|class| class["handler"].as_str());
+            self.kernel = Kernel::of(handler.unwrap_or(class));
+        }
+        self.hash = agent_file::hash(&agent_file::find()?)?;
+        self.ground = Some(ground.clone());
+        Ok(ground)
+    }
+
+    /// What the variant's layers want of its pod.
+    fn parts(&self, ground: &Ground) -> PodParts {
+        let server = self.context.server_tag.as_deref();
+        let stand = if server.is_some() { Stand::BesideClient } else { Stand::BesideServer };
+        let seat = PodSeat {
+            stand,
+            tag: server.unwrap_or(&self.context.tag),
+            namespace: &ground.namespace,
+            selector: json!({PLACE: self.context.tag}),
+        };
+        layers::pod_parts(&self.context.layers, &seat)
+    }
+
+    /// Of a client: the node of its server's pod.
+    fn server_node(&self, clusters: &Clusters) -> Option<String> {
+        clusters.node_of(self.context.server_tag.as_deref()?)
+    }
+
+    /// Asks for its pod.
+    fn ask(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
+        self.starts += 1;
+        resources.clusters.is_asked_for(&self.context.tag);
+        if self.service.is_none() {
+            // Its predecessor may still be going, on the same node.
+            self.port = Ports::InTurn.next(Ipv4Addr::LOCALHOST.into())?;
+        }
+        let name = self.name();
+        let server = self.server_node(resources.clusters);
+        if server.is_none() && (self.spec.same_node_as.or(self.spec.other_node_than)).is_some() {
+            let text = format!("{}: its server's node is not known", self.context.who);
+            return Err(LabError::Environment(text));
+        }
+        let told = |other: Option<tare_model::places::OtherPod>| other.and(server.as_deref());
+        let order = PodOrder {
+            spec: &self.spec,
+            name: &name,
+            namespace: &ground.namespace,
+            tag: &self.context.tag,
+            manifest: self.manifest.as_ref(),
+            port: self.has_settled_port().then_some(self.port),
+            node: self.spec.node.as_deref().or(told(self.spec.same_node_as)),
+            not_node: told(self.spec.other_node_than),
+            parts: self.parts(ground),
+        };
+        let mut object = pod::pod(&order)?;
+        let kind = if self.spec.pods() > 1 { Kind::Job } else { Kind::Pod };
+        if kind == Kind::Job {
+            object = pod::job(&order, object);
+        }
+        let limit = monotonic_now() + ACCOUNT_WITHIN;
+        loop {
+            match ground.make(kind, &name, object.clone(), resources.journal) {
+                Ok(_) => {
+                    self.begun = true;
+                    return Ok(());
+                }
+                Err(error)
+                    if error.to_string().contains("serviceaccount \"")
+                        && monotonic_now() < limit =>
+                {
+                    std::thread::park_timeout(LOOK);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until its pod runs, and looks where.
+    fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
+        self.begun = false;
+        let pod = self.wait(ground, resources)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let ip = |value: &Value| value.as_str().and_then(|ip| ip.parse().ok());
+        self.spot = Spot {
+            node: text(&pod["spec"]["nodeName"]),
+            node_ip: ip(&pod["status"]["hostIP"]),
+            pod_ip: ip(&pod["status"]["podIP"]),
+        };
+        resources.clusters.is_on(&self.context.tag, &self.spot.node);
+        let node = ground.cluster.read(Kind::Node, "", &self.spot.node).map_err(ground::kube)?;
+        let info = node.as_ref().map_or(&Value::Null, |node| &node["status"]["nodeInfo"]);
+        self.node =
+            Here { kernel_release: text(&info["kernelVersion"]), boot_id: text(&info["bootID"]) };
+        let (spec, service) = (&self.spec, self.service.as_ref());
+        self.path = path::path(spec, ground, service, &self.spot, self.port)?;
+        if self.spec.via.is_front() {
+            self.path = Some(self.path_through_front(ground, resources)?);
+        }
+        let uid = text(&pod["metadata"]["uid"]);
+        if self.wants_node_meter() {
+            let meter = self.node_meter(ground, resources, &self.spot.node, &uid, None)?;
+            self.meter = Some(meter);
+        }
+        self.sidecar = None;
+        let found = sidecar::container(&pod);
+        let is_wanted = self.context.layers.iter().any(layers::is_injected);
+        self.has_strange_sidecar = found.is_some() && !is_wanted && !self.asks_for_sidecar();
+        if let Some((container, image)) = found.filter(|_| is_wanted) {
+            let node = &self.spot.node;
+            let meter = self.node_meter(ground, resources, node, &uid, Some(&container))?;
+            self.sidecar = Some(Sidecar { meter, image });
+        }
+        Ok(())
+    }
+
+    /// By a proxy of the cluster's, metered as far as the cluster tells where it is.
+    fn path_through_front(
+        &self,
+        ground: &Ground,
+        resources: &LabResources<'_>,
+    ) -> Result<Path, LabError> {
+        let (spec, tag) = (&self.spec, &self.context.tag);
+        let front = front::wait(spec, ground, tag, spec.start_within()?, resources.stop);
+        let mut front = front.map_err(|error| error.named(&self.context.who))?;
+        if spec.node_meter != Some(false) {
+            for pod in &mut front.pods {
+                let meter = self.node_meter(ground, resources, &pod.node, &pod.uid, None)?;
+                pod.meter = Some(meter);
+            }
+        }
+        Ok(Path::through(front, spec, front::host(tag, &ground.namespace)))
+    }
+
+    /// By its user's own words, and not by a layer's.
+    fn asks_for_sidecar(&self) -> bool {
+        self.spec.labels.get(sidecar::LABEL).is_some_and(|asks| asks == "true")
+    }
+
+    fn node_meter(
+        &self,
+        ground: &Ground,
+        resources: &LabResources<'_>,
+        node: &str,
+        uid: &str,
+        container: Option<&str>,
+    ) -> Result<Arc<NodeMeter>, LabError> {
+        let start = |argv: &[String]| self.context.start_agent(argv, HELLO_WITHIN, resources.stop);
+        let wanted = Wanted {
+            who: &self.context.who,
+            tag: &self.context.tag,
+            clusters: resources.clusters,
+            journal: resources.journal,
+            stop: resources.stop,
+            start_agent: &start,
+        };
+        NodeMeter::of(&wanted, ground, node, uid, container)
+    }
+
+    fn wants_node_meter(&self) -> bool {
+        // Only its node sees what a sandbox costs.
+        let sandbox = matches!(self.kernel, Kernel::Gvisor | Kernel::Machine);
+        self.context.server_tag.is_none() && self.spec.node_meter.unwrap_or(sandbox)
+    }
+
+    /// Waits for all of its pods; the first of them.
+    fn wait(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<Value, LabError> {
+        let within = self.spec.start_within()?;
+        let limit = monotonic_now() + within;
+        let named = |error: LabError| error.named(&self.context.who);
+        self.names = match self.spec.pods() {
+            1 => vec![self.name()],
+            n => pods_of(ground, &self.name(), n as usize, limit, resources.stop).map_err(named)?,
+        };
+        let container = self.container();
+        let mut first = None;
+        for name in &self.names {
+            let left = limit.since(monotonic_now()).max(DurationNs::from_secs(1));
+            let pod = wait(ground, name, &container, left, resources.stop);
+            first.get_or_insert(pod.map_err(named)?);
+        }
+        first.ok_or_else(|| LabError::Environment("kubernetes: no pods".into()))
+    }
+
+    /// Copies the agent into all of its pods, where no image brings it.
+    fn copy(&self, ground: &Ground) -> Result<(), LabError> {
+        if self.spec.agent_image.is_some() {
+            return Ok(());
+        }
+        let container = self.container();
+        self.names.iter().try_for_each(|name| copy_agent(ground, name, &container))
+    }
+
+    /// The agent in one of its pods.
+    fn agent_in(
+        &self,
+        name: &str,
+        ground: &Arc<Ground>,
+        resources: &LabResources<'_>,
+    ) -> Result<Agent, LabError> {
+        let argv = exec(ground, name, &self.container(), false, &[AGENT, "--pod"])?;
+        let mut agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
+        if agent.hello.program_sha256 != self.hash {
+            return Err(LabError::Environment(format!(
+                "{}: the agent in its pod is not this tare's (SHA-256 {} there, {} here)",
+                self.context.who, agent.hello.program_sha256, self.hash
+            )));
+        }
+        let (name, ground) = (name.to_owned(), ground.clone());
+        agent.tell_fate(Box::new(move || fate::of(&ground, &name)));
+        Ok(agent)
+    }
+}
+
+impl Place for Pod {
+    /// The pod of its server may have come to another node.
+    fn fits(&self, clusters: &Clusters) -> bool {
+        let server = self.server_node(clusters);
+        let is_there = server.as_ref() == Some(&self.spot.node);
+        let (same, other) = (self.spec.same_node_as, self.spec.other_node_than);
+        (same.is_none() || is_there) && (other.is_none() || !is_there)
+    }
+
+    fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+        let ground = self.prepare(resources)?;
+        let is_told = self.spec.same_node_as.or(self.spec.other_node_than).is_some();
+        if is_told && self.server_node(resources.clusters).is_none() {
+            // Its server is not there yet: it is asked for once it is.
+            return Ok(());
+        }
+        self.ask(&ground, resources)
+    }
+
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+        let ground = self.prepare(resources)?;
+        if !self.begun {
+            self.ask(&ground, resources)?;
+        }
+        self.settle(&ground, resources)?;
+        self.copy(&ground)?;
+        let mut agents = Vec::new();
+        for name in &self.names {
+            agents.push(self.agent_in(name, &ground, resources)?);
+        }
+        let agent = agents.remove(0);
+        self.more = agents;
+        if let Some(note) = self.meter.as_ref().map(|meter| meter.words()) {
+            self.context.note(note);
+        }
+        Ok(agent)
+    }
+
+    fn take_more_agents(&mut self) -> Vec<Agent> {
+        // Where they are is proven with the first.
+        self.others = self.more.iter().map(|agent| agent.hello.node.clone()).collect();
+        std::mem::take(&mut self.more)
+    }
+
+    fn prove(&self, agent: &Agent) -> Proof {
+        let hello = &agent.hello;
+        let mut wrong = Vec::new();
+        if hello.node != self.spot.node {
+            wrong.push(format!(
+                "from inside its node is '{}', and the cluster says '{}'",
+                plain::line(&hello.node),
+                self.spot.node
+            ));
+        }
+        if self.others.len() + 1 != self.spec.pods() as usize {
+            wrong.push(format!("{} of {} pods", self.others.len() + 1, self.spec.pods()));
+        }
+        if self.has_strange_sidecar {
+            wrong.push(format!(
+                "a mesh put a sidecar into its pod that no layer names: name it (layers = [{{ mesh \
+                 = … }}]), or refuse it (labels = {{ \"{}\" = \"false\" }})",
+                sidecar::LABEL
+            ));
+        }
+        let ip = self.spot.pod_ip.map(|ip| ip.to_string()).unwrap_or_default();
+        if !hello.addresses.is_empty() && !hello.addresses.contains(&ip) {
+            wrong.push(format!("it does not have the address {ip}"));
+        }
+        let kernel = match self.spec.runtime_class {
+            // The default of a cluster may be anything.
+            None => Kernel::Unknown,
+            Some(_) => self.kernel,
+        };
+        wrong.extend(kernel.complain(hello, &self.node));
+        let shares =
+            hello.boot_id == self.node.boot_id && hello.kernel_release == self.node.kernel_release;
+        let whose = if shares { "its node's kernel" } else { "a kernel of its own" };
+        let class = self.spec.runtime_class.as_deref();
+        let class = class.map_or("no runtime class".to_owned(), |class| format!("class {class}"));
+        let seen = format!(
+            "pod {} is on {}{} ({class}), under {whose} ({}), address {ip}{}",
+            self.names.first().map_or("", String::as_str),
+            self.spot.node,
+            match self.others.is_empty() {
+                true => String::new(),
+                false => format!(", the others on {}", self.others.join(", ")),
+            },
+            hello.kernel_release,
+            match &self.meter {
+                Some(meter) => format!("; {}", meter.words()),
+                None => format!("; metered by {}", plain::short(&hello.meters_by, 50)),
+            },
+        );
+        proof(self.spec.name(), wrong, seen)
+    }
+
+    /// What its successor needs of what it has is free once it is gone: the cluster waits for that.
+    fn stop(&mut self) {
+        if let Some(ground) = &self.ground {
+            let kind = if self.spec.pods() > 1 { Kind::Job } else { Kind::Pod };
+            let _ = ground.cluster.delete(kind, &ground.namespace, &self.name(), None);
+        }
+    }
+
+    fn address(&self) -> IpAddr {
+        self.spot.pod_ip.unwrap_or(Ipv4Addr::UNSPECIFIED.into())
+    }
+
+    fn port(&self) -> Option<u16> {
+        self.has_settled_port().then_some(self.port)
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        let path = self.path.as_ref()?;
+        let pods = path.front.iter().flat_map(|front| &front.pods);
+        let meters = pods.filter_map(|pod| pod.meter.clone());
+        Some(Entry {
+            address: path.entry,
+            host: path.host.clone(),
+            meters: meters.map(|meter| meter as Arc<dyn FarMeter>).collect(),
+        })
+    }
+
+    fn path_proof(&self, client: &ClientAddresses) -> Option<Box<dyn LayerProof>> {
+        let (path, client) = (self.path.clone()?, client.clone());
+        Some(Box::new(PathProof {
+            path,
+            spot: self.spot.clone(),
+            client,
+            service: self.service_name(),
+            has_sidecar: self.sidecar.is_some(),
+            before: None,
+        }))
+    }
+
+    fn far_meter(&self) -> Option<Arc<dyn FarMeter>> {
+        self.meter.clone().map(|meter| meter as Arc<dyn FarMeter>)
+    }
+
+    fn injected(&self, beside: &Arc<Agent>) -> Option<Injected> {
+        let sidecar = self.sidecar.as_ref()?;
+        Some(Injected {
+            who: format!("{}, its sidecar", self.context.who),
+            image: sidecar.image.clone(),
+            meter: sidecar.meter.clone(),
+            beside: beside.clone(),
+            stranger: sidecar.meter.agent().clone(),
+            leads_to: None,
+        })
+    }
+
+    fn is_metered_from_here(&self) -> bool {
+        false
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(FOLDER).join("server"))
+    }
+
+    /// Where its node is this very machine, and its kernel the node's.
+    fn has_our_cpus(&self) -> bool {
+        let here = Here::look();
+        self.node == here && !matches!(self.kernel, Kernel::Gvisor | Kernel::Machine)
+    }
+}

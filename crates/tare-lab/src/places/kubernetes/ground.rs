@@ -1,0 +1,213 @@
+//! Clusters that a lab uses: one connection each, and a namespace.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tare_kube::{Cluster, Kind, KubeError, Which};
+use tare_model::places::KubernetesSpec;
+use tare_model::plain;
+
+use crate::agent::Agent;
+use crate::error::LabError;
+use crate::journal::Journal;
+use crate::made::ClusterObject;
+use crate::ours::OURS;
+
+/// Which of a run's places an object belongs to.
+pub const PLACE: &str = "tare/place";
+
+/// Which of a run's places it leads to.
+pub const FRONT_OF: &str = "tare/front-of";
+
+/// Which of its pods or Jobs that is.
+pub const MADE_AS: &str = "tare/made-as";
+
+pub fn ours_selector() -> String {
+    format!("{}={}", OURS.0, OURS.1)
+}
+
+/// All clusters of a lab.
+#[derive(Debug)]
+pub struct Clusters {
+    /// No other run's objects bear the same name.
+    name: String,
+    grounds: Mutex<Vec<Arc<Ground>>>,
+    /// On which node the pods of each place are.
+    nodes: Mutex<HashMap<String, String>>,
+    pub(super) node_agents: NodeAgents,
+}
+
+/// The agents that read control groups on nodes, one each, shared by the places of a lab.
+#[derive(Debug, Default)]
+pub struct NodeAgents {
+    /// By the cluster's address and the node's name.
+    pub by_node: Mutex<HashMap<(String, String), Arc<Agent>>>,
+    pub started: AtomicU32,
+}
+
+/// A namespace of a cluster, in which places are made.
+#[derive(Debug)]
+pub struct Ground {
+    pub cluster: Cluster,
+    pub namespace: String,
+    /// Of the user's; tare's own is removed with all that is in it.
+    is_given: bool,
+    wanted: Option<String>,
+}
+
+impl Clusters {
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            grounds: Mutex::default(),
+            nodes: Mutex::default(),
+            node_agents: NodeAgents::default(),
+        }
+    }
+
+    pub(super) fn is_on(&self, tag: &str, node: &str) {
+        let mut nodes = self.nodes.lock().unwrap_or_else(|e| e.into_inner());
+        nodes.insert(tag.to_owned(), node.to_owned());
+    }
+
+    /// A new pod of that place may come to any node.
+    pub(super) fn is_asked_for(&self, tag: &str) {
+        self.nodes.lock().unwrap_or_else(|e| e.into_inner()).remove(tag);
+    }
+
+    pub(super) fn node_of(&self, tag: &str) -> Option<String> {
+        self.nodes.lock().unwrap_or_else(|e| e.into_inner()).get(tag).cloned()
+    }
+
+    /// Where a place is made; its namespace is made when it is first needed.
+    pub fn ground(
+        &self,
+        spec: &KubernetesSpec,
+        journal: &Journal,
+    ) -> Result<Arc<Ground>, LabError> {
+        let mut grounds = self.grounds.lock().unwrap_or_else(|e| e.into_inner());
+        let is_it = |ground: &&Arc<Ground>| {
+            ground.cluster.which.context == spec.context && ground.wanted == spec.namespace
+        };
+        if let Some(ground) = grounds.iter().find(is_it) {
+            return Ok(ground.clone());
+        }
+        let cluster = connect(spec.context.as_deref())?;
+        let wanted = spec.namespace.clone();
+        let ground = match &wanted {
+            Some(namespace) => {
+                refuse_others(&cluster, namespace, spec.beside_others)?;
+                Ground { namespace: namespace.clone(), cluster, is_given: true, wanted }
+            }
+            None => {
+                let namespace = self.name.clone();
+                journal.about_to_make(ClusterObject::new(
+                    &cluster,
+                    Kind::Namespace,
+                    "",
+                    &namespace,
+                ))?;
+                let object = json!({"metadata": {"name": namespace, "labels": {OURS.0: OURS.1}}});
+                cluster.create(Kind::Namespace, "", object).map_err(|error| match error {
+                    KubeError::Forbidden { .. } => LabError::Environment(format!(
+                        "kubernetes: {error} (name one that you may use: namespace = \"…\")"
+                    )),
+                    error => kube(error),
+                })?;
+                Ground { namespace, cluster, is_given: false, wanted }
+            }
+        };
+        let ground = Arc::new(ground);
+        grounds.push(ground.clone());
+        Ok(ground)
+    }
+}
+
+impl Ground {
+    /// Makes an object of tare's in the namespace.
+    pub fn make(
+        &self,
+        kind: Kind,
+        name: &str,
+        object: Value,
+        journal: &Journal,
+    ) -> Result<Value, LabError> {
+        // What is in a namespace of tare's own goes with that.
+        if self.is_given {
+            journal.about_to_make(ClusterObject::new(
+                &self.cluster,
+                kind,
+                &self.namespace,
+                name,
+            ))?;
+        }
+        let made = self.cluster.create(kind, &self.namespace, object);
+        made.map_err(|error| if is_unknown(&error) { unknown(kind) } else { kube(error) })
+    }
+
+    pub fn read(&self, kind: Kind, name: &str) -> Result<Option<Value>, LabError> {
+        self.cluster.read(kind, &self.namespace, name).map_err(kube)
+    }
+}
+
+/// The cluster does not know the kind.
+pub fn is_unknown(error: &KubeError) -> bool {
+    error.to_string().contains("404 page not found")
+}
+
+fn unknown(kind: Kind) -> LabError {
+    let lacks = match kind.group() {
+        group if group.ends_with("istio.io") => ": it has no Istio",
+        "gateway.networking.k8s.io" => ": it has no Gateway API",
+        _ => "",
+    };
+    let (name, group) = (kind.name(), kind.group());
+    LabError::Environment(format!("kubernetes: the cluster knows no {name} of {group}{lacks}"))
+}
+
+pub fn connect(context: Option<&str>) -> Result<Cluster, LabError> {
+    Cluster::connect(&Which::of_context(context)).map_err(kube)
+}
+
+/// The address of the Service that a name stands for inside of the cluster:
+/// `name.namespace.svc`, with or without the cluster's domain.
+pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAddr>, LabError> {
+    let labels: Vec<&str> = host.split('.').collect();
+    let [name, namespace, "svc", ..] = labels[..] else { return Ok(None) };
+    let service = connect(context)?.read(Kind::Service, namespace, name).map_err(kube)?;
+    let ip = service.as_ref().and_then(|service| service["spec"]["clusterIP"].as_str());
+    Ok(ip.and_then(|ip| ip.parse().ok()))
+}
+
+/// A cluster may say anything.
+const ERROR_CHARS_MAX: usize = 800;
+
+pub fn kube(error: KubeError) -> LabError {
+    let text = plain::short(&format!("kubernetes: {error}"), ERROR_CHARS_MAX);
+    match error {
+        KubeError::Usage(_) => LabError::Usage(text),
+        _ => LabError::Environment(text),
+    }
+}
+
+/// Others' pods would be in what is measured, and are nobody's of ours to touch.
+fn refuse_others(cluster: &Cluster, namespace: &str, allowed: bool) -> Result<(), LabError> {
+    if allowed {
+        return Ok(());
+    }
+    let pods = cluster.list(Kind::Pod, namespace, "").map_err(kube)?;
+    let is_others = |pod: &&Value| pod["metadata"]["labels"][OURS.0] != OURS.1;
+    let others: Vec<&str> =
+        pods.iter().filter(is_others).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    match others.first() {
+        None => Ok(()),
+        Some(first) => Err(LabError::Usage(format!(
+            "kubernetes: namespace {namespace} has pods that are not tare's ({} of them, as \
+             {first}): leave namespace out, or allow it with beside_others = true",
+            others.len()
+        ))),
+    }
+}

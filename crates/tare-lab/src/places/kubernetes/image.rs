@@ -1,0 +1,134 @@
+//! The agent as an image: an archive of the OCI's kind with one layer, for clusters that forbid
+//! copying programs into containers.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::error::LabError;
+use crate::places::agent_file;
+
+/// Where it is in the image.
+pub const AGENT_IN_IMAGE: &str = "/tare-agent";
+
+/// Writes the archive; `name` is what whoever loads it calls the image.
+pub fn write(to: &Path, name: &str) -> Result<(), LabError> {
+    let agent = agent_file::find()?;
+    let program = std::fs::read(&agent).map_err(|e| LabError::file("read", &agent, e))?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./:-_@".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        let text = format!("'{}' is not the name of an image", name.escape_debug());
+        return Err(LabError::Usage(text));
+    }
+    let made = File::create(to).map(BufWriter::new);
+    let mut out = made.map_err(|e| LabError::file("write", to, e))?;
+    let written = archive(&program, name, &mut out).and_then(|()| out.flush());
+    written.map_err(|e| LabError::file("write", to, e))
+}
+
+fn archive(program: &[u8], name: &str, out: &mut impl Write) -> io::Result<()> {
+    let mut layer = Vec::new();
+    entry(&mut layer, AGENT_IN_IMAGE.trim_start_matches('/'), 0o755, program)?;
+    end(&mut layer)?;
+    let config = json!({
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": [AGENT_IN_IMAGE], "Cmd": ["hold"]},
+        "rootfs": {"type": "layers", "diff_ids": [sha256(&layer)]},
+    });
+    let config = config.to_string().into_bytes();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": described(&config, "config.v1+json"),
+        "layers": [described(&layer, "layer.v1.tar")],
+    });
+    let manifest = manifest.to_string().into_bytes();
+    let mut listed = described(&manifest, "manifest.v1+json");
+    listed["annotations"] =
+        json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name});
+    let index = json!({"schemaVersion": 2, "manifests": [listed]}).to_string();
+    entry(out, "oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    entry(out, "index.json", 0o644, index.as_bytes())?;
+    for blob in [&layer, &config, &manifest] {
+        let hash = sha256(blob);
+        entry(out, &hash.replace("sha256:", "blobs/sha256/"), 0o644, blob)?;
+    }
+    end(out)
+}
+
+fn described(blob: &[u8], kind: &str) -> Value {
+    let kind = format!("application/vnd.oci.image.{kind}");
+    json!({"mediaType": kind, "digest": sha256(blob), "size": blob.len()})
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let hash = digest(&SHA256, bytes);
+    let digits: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+const BLOCK: usize = 512;
+
+/// A file in a tar archive of the old Unix standard's kind; it belongs to root and has no time, so
+/// that the same agent makes the same image.
+fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let mut header = [0u8; BLOCK];
+    let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
+    put(0, name.as_bytes());
+    put(100, format!("{mode:07o}").as_bytes());
+    put(108, b"0000000");
+    put(116, b"0000000");
+    put(124, format!("{:011o}", bytes.len()).as_bytes());
+    put(136, b"00000000000");
+    put(148, b"        ");
+    put(156, b"0");
+    put(257, b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    out.write_all(&header)?;
+    out.write_all(bytes)?;
+    let rest = bytes.len().next_multiple_of(BLOCK) - bytes.len();
+    out.write_all(&[0; BLOCK][..rest])
+}
+
+fn end(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(&[0; 2 * BLOCK])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_an_archive_that_tar_reads_and_whose_hashes_are_right() {
+        let folder = std::env::temp_dir().join(format!("tare-image-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("image.tar");
+        archive(b"the agent", "r/agent:1", &mut File::create(&path).unwrap()).unwrap();
+        let tar = |words: &[&str]| {
+            let mut command = std::process::Command::new("tar");
+            let done = command.args(words).arg("-f").arg(&path).output().unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            done.stdout
+        };
+        let index: Value = serde_json::from_slice(&tar(&["-xO", "index.json"])).unwrap();
+        let blob = |digest: &Value| {
+            let digest = digest.as_str().unwrap();
+            let bytes = tar(&["-xO", &digest.replace("sha256:", "blobs/sha256/")]);
+            assert_eq!(sha256(&bytes), digest);
+            bytes
+        };
+        let manifest: Value =
+            serde_json::from_slice(&blob(&index["manifests"][0]["digest"])).unwrap();
+        let config: Value = serde_json::from_slice(&blob(&manifest["config"]["digest"])).unwrap();
+        assert_eq!(config["config"]["Entrypoint"][0], AGENT_IN_IMAGE);
+        let layer = blob(&manifest["layers"][0]["digest"]);
+        assert_eq!(config["rootfs"]["diff_ids"][0], sha256(&layer));
+        assert!(layer.windows(9).any(|window| window == b"the agent"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

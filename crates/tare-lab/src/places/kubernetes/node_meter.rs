@@ -1,0 +1,147 @@
+//! What a pod uses, read on its node: the only side from which a sandbox's own cost is seen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use tare_io::DurationNs;
+use tare_kube::Kind;
+use tare_model::samples::ServerUse;
+
+use super::ground::{Clusters, Ground};
+use super::pod;
+use super::pod::{AGENT, PodOrder};
+use super::reach::{copy_agent, exec, wait};
+use crate::agent::Agent;
+use crate::agent::protocol::{Request, Used};
+use crate::error::LabError;
+use crate::groups::GROUPS;
+use crate::journal::Journal;
+use crate::layers::PodParts;
+use crate::meter::FarMeter;
+use crate::ours::OURS;
+use tare_model::places::KubernetesSpec;
+
+const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
+
+/// What a meter is started with.
+pub struct Wanted<'a> {
+    pub who: &'a str,
+    pub tag: &'a str,
+    pub clusters: &'a Clusters,
+    pub journal: &'a Journal,
+    pub stop: &'a AtomicBool,
+    pub start_agent: &'a dyn Fn(&[String]) -> Result<Agent, LabError>,
+}
+
+#[derive(Debug)]
+pub struct NodeMeter {
+    agent: Arc<Agent>,
+    node: String,
+    /// Of the pod that is metered; where it is one container of it, that.
+    uid: String,
+    container: Option<String>,
+}
+
+impl NodeMeter {
+    pub fn of(
+        wanted: &Wanted<'_>,
+        ground: &Ground,
+        node: &str,
+        uid: &str,
+        container: Option<&str>,
+    ) -> Result<Arc<Self>, LabError> {
+        let mut agents =
+            wanted.clusters.node_agents.by_node.lock().unwrap_or_else(|e| e.into_inner());
+        let key = (ground.cluster.server.clone(), node.to_owned());
+        let agent = match agents.get(&key).filter(|agent| agent.is_alive()) {
+            Some(agent) => agent.clone(),
+            None => {
+                let agent = Arc::new(start(wanted, ground, node)?);
+                agents.insert(key, agent.clone());
+                agent
+            }
+        };
+        let container = container.map(str::to_owned);
+        let meter = Self { agent, node: node.to_owned(), uid: uid.to_owned(), container };
+        match meter.used() {
+            Some(_) => Ok(Arc::new(meter)),
+            None => Err(LabError::Environment(format!(
+                "{}: node {node} shows no control group of its pod (node_meter = false meters it \
+                 from inside)",
+                wanted.who
+            ))),
+        }
+    }
+
+    /// The agent that reads: in a pod on that node.
+    pub fn agent(&self) -> &Arc<Agent> {
+        &self.agent
+    }
+
+    pub fn words(&self) -> String {
+        format!("metered on {} by its pod's control group", self.node)
+    }
+
+    fn ask(&self) -> Option<Used> {
+        let (uid, container) = (self.uid.clone(), self.container.clone());
+        self.agent.ask(Request::UsedByPod { uid, container }).ok()
+    }
+}
+
+impl FarMeter for NodeMeter {
+    fn used(&self) -> Option<ServerUse> {
+        self.ask()?.server
+    }
+
+    fn rss_bytes(&self) -> Option<u64> {
+        self.ask()?.rss_bytes
+    }
+
+    fn throttled_periods(&self) -> u64 {
+        self.ask().map_or(0, |used| used.throttled_periods)
+    }
+}
+
+/// No mesh is to put anything into it, wherever its namespace is.
+fn meter_parts() -> PodParts {
+    let labels = vec![("sidecar.istio.io/inject".to_owned(), "false".to_owned())];
+    PodParts { labels, ..PodParts::default() }
+}
+
+fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, LabError> {
+    // A place may come to another node, or an agent be lost.
+    let number = wanted.clusters.node_agents.started.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}-meter-{number}", wanted.tag);
+    let spec = KubernetesSpec { tolerations: Vec::new(), ..KubernetesSpec::default() };
+    let order = PodOrder {
+        spec: &spec,
+        name: &name,
+        namespace: &ground.namespace,
+        tag: &name,
+        manifest: None,
+        port: None,
+        node: Some(node),
+        not_node: None,
+        parts: meter_parts(),
+    };
+    let mut object = pod::pod(&order)?;
+    object["metadata"]["labels"][OURS.0] = json!(OURS.1);
+    // Wherever the pods are, it may be.
+    object["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    let push = |list: &mut Value, value: Value| {
+        if let Some(list) = list.as_array_mut() {
+            list.push(value);
+        }
+    };
+    let groups = json!({"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup"}});
+    push(&mut object["spec"]["volumes"], groups);
+    let mount = json!({"name": "cgroup", "mountPath": GROUPS, "readOnly": true});
+    push(&mut object["spec"]["containers"][0]["volumeMounts"], mount);
+    ground.make(Kind::Pod, &name, object, wanted.journal)?;
+    wait(ground, &name, "tare", STARTS_WITHIN, wanted.stop)
+        .map_err(|error| error.named(&format!("{}, meter of {node}", wanted.who)))?;
+    copy_agent(ground, &name, "tare")?;
+    let argv = exec(ground, &name, "tare", false, &[AGENT, "--pod"])?;
+    (wanted.start_agent)(&argv)
+}

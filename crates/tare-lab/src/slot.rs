@@ -1,0 +1,190 @@
+//! One variant's part of the lab: its places, and its layers' processes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tare_bypass::Bypass;
+use tare_io::process;
+
+use crate::cgroup::Cgroup;
+use crate::context::{LaunchContext, Ports};
+use crate::error::LabError;
+use crate::injected;
+use crate::instance::PlaceInstance;
+use crate::intercept::{Direction, Namespace};
+use crate::journal::Journal;
+use crate::lab::Placed;
+use crate::launch::{Hop, Launched};
+use crate::launch_spec::LaunchSpec;
+use crate::layers::{self, ClientAddresses, HopPlan, Seat, Stand};
+use crate::local::{HostContext, LocalServer};
+
+/// One variant's part of the lab.
+#[derive(Debug)]
+pub struct VariantSlot {
+    pub placed: Placed,
+    /// Of servers on this machine as it is.
+    pub host: HostContext,
+    /// Of its layers' processes, with their layers' places among the variant's, and their folders.
+    pub hops: Vec<HopContext>,
+    /// Where its servers keep their files, here or in their place.
+    pub folder: PathBuf,
+    pub ports: Ports,
+    pub server: Option<PlaceInstance>,
+    pub client: Option<PlaceInstance>,
+    pub client_addresses: ClientAddresses,
+    pub bypass: Option<Arc<Bypass>>,
+}
+
+#[derive(Debug)]
+pub struct HopContext {
+    pub layer: usize,
+    pub stand: Stand,
+    pub host: HostContext,
+    pub folder: PathBuf,
+}
+
+impl VariantSlot {
+    /// Layers that are processes, from the server's side on: each stands before what is there.
+    pub fn start_hops(&self, launched: &mut Launched, connections: u32) -> Result<(), LabError> {
+        launched.bypass = self.bypass.clone();
+        for hop in self.hops.iter().rev() {
+            if layers::kind(&self.placed.layers[hop.layer]).is_injected() {
+                launched.add_hop(self.injected(hop, launched)?);
+                continue;
+            }
+            let namespace = self.namespace(hop.stand)?;
+            let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let context = LaunchContext {
+                folder: &hop.folder,
+                our_programs: true,
+                ip: namespace.as_ref().map_or(localhost, |namespace| namespace.address),
+                ports: Ports::Kernel,
+                port: None,
+                root: process::is_root(),
+                files: Default::default(),
+                connections,
+                fixed: None,
+                layers: &[],
+                layers_taken: Default::default(),
+            };
+            let layer = &self.placed.layers[hop.layer];
+            let seat = Seat { stand: hop.stand, namespace: namespace.as_ref() };
+            let to = launched.address();
+            let HopPlan { mut launch_spec, intercepts } =
+                layers::kind(layer).hop(&context, &seat, to)?;
+            launch_spec.env.extend(layers::env(&self.placed.layers));
+            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
+            if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
+                let direction = match hop.stand {
+                    Stand::BesideClient => Direction::Leaving,
+                    Stand::BesideServer | Stand::Between => Direction::Coming,
+                };
+                namespace.intercept(direction, to, port, &hop.folder)?;
+            }
+            launched.add_hop(Hop {
+                name: layer.facts().name(),
+                layer: hop.layer,
+                stand: hop.stand,
+                namespace,
+                injected: None,
+                intercepts: intercepts.is_some(),
+                to,
+                launch_spec,
+                server,
+            });
+        }
+        Ok(())
+    }
+
+    /// What the cluster put into a pod of this variant.
+    fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, LabError> {
+        let (side, instance) = match hop.stand {
+            Stand::BesideClient => ("its client's pod", &self.client),
+            Stand::BesideServer | Stand::Between => ("its pod", &self.server),
+        };
+        let found = instance.as_ref().and_then(PlaceInstance::injected);
+        let layer = &self.placed.layers[hop.layer];
+        let mut injected = found.ok_or_else(|| {
+            LabError::Environment(format!(
+                "{}: {side} has no sidecar, though it asked for one: is there a mesh in this \
+                 cluster, and does it inject here?",
+                layer.facts().name()
+            ))
+        })?;
+        if hop.stand == Stand::BesideClient {
+            injected.leads_to = Some(launched.launch_spec.address);
+        }
+        Ok(Hop {
+            name: layer.facts().name(),
+            layer: hop.layer,
+            stand: hop.stand,
+            namespace: None,
+            intercepts: true,
+            to: launched.launch_spec.address,
+            launch_spec: LaunchSpec {
+                pages: Some(injected::ADMIN),
+                ..launched.launch_spec.clone()
+            },
+            server: Box::new(injected.clone()),
+            injected: Some(injected),
+        })
+    }
+
+    /// Where a process stands that is beside client or server.
+    fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, LabError> {
+        let (side, instance) = match stand {
+            Stand::Between => return Ok(None),
+            Stand::BesideClient => ("client", &self.client),
+            Stand::BesideServer => ("server", &self.server),
+        };
+        let namespace = instance.as_ref().and_then(|instance| instance.place.namespace());
+        namespace.map(Some).ok_or_else(|| {
+            LabError::Usage(format!(
+                "{}: the place of its {side} keeps its network to itself (a kernel of its own): \
+                 sidecars need netns, runc or crun",
+                self.placed.name
+            ))
+        })
+    }
+
+    pub fn has_hop_beside_client(&self) -> bool {
+        self.hops.iter().any(|hop| hop.stand == Stand::BesideClient)
+    }
+}
+
+/// The control groups in which the sockets of one variant's processes are born, where its layers
+/// want to know.
+#[derive(Debug)]
+pub struct SocketGroups {
+    wanted: bool,
+    groups: Vec<PathBuf>,
+}
+
+impl SocketGroups {
+    pub fn of(placed: &Placed) -> Self {
+        let wanted = placed.layers.iter().any(|layer| layers::kind(layer).bypasses());
+        Self { wanted, groups: Vec::new() }
+    }
+
+    pub fn add(&mut self, cgroup: &mut Option<Cgroup>, journal: &Journal) -> Result<(), LabError> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let cgroup = cgroup.as_mut().ok_or_else(|| {
+            LabError::Environment("a bypass needs control groups, which cannot be made".into())
+        })?;
+        self.groups.push(cgroup.socket_group(journal)?);
+        Ok(())
+    }
+
+    /// Watches all of them, for as long as what this gives is kept.
+    pub fn attach(&self) -> Result<Option<Arc<Bypass>>, LabError> {
+        if !self.wanted {
+            return Ok(None);
+        }
+        let attached = Bypass::attach(&self.groups).map(Arc::new);
+        attached.map(Some).map_err(|why| LabError::Environment(format!("bypass: {why}")))
+    }
+}

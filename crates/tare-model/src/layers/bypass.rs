@@ -1,0 +1,45 @@
+//! A way past TCP between the processes of one network namespace: an application and its sidecar.
+
+use serde::{Deserialize, Serialize};
+
+use super::LayerFacts;
+use crate::Invalid;
+use crate::places::{ClientSpec, PlaceSpec};
+use crate::variant::Variant;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BypassSpec {
+    pub bypass: BypassKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BypassKind {
+    /// By BPF: sockops and sk_msg.
+    Sockmap,
+}
+
+impl LayerFacts for BypassSpec {
+    fn name(&self) -> String {
+        match self.bypass {
+            BypassKind::Sockmap => "bypass sockmap".into(),
+        }
+    }
+
+    fn check(&self, variant: &Variant) -> Result<(), Invalid> {
+        let is_here = |place: &PlaceSpec| matches!(place, PlaceSpec::Netns(_));
+        let client = match &variant.client {
+            ClientSpec::Place(place) => is_here(place),
+            ClientSpec::SameAsServer => true,
+        };
+        match is_here(&variant.place) && client {
+            true => Ok(()),
+            false => Err(Invalid(format!(
+                "{}: it watches what tare starts on this machine: it goes with place = \"netns\" \
+                 and client = \"netns\"",
+                self.name()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A gateway before the server, on this machine: clients speak TLS with it, and it plain HTTP with
+//! the server.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyKind, LayerFacts, LayerSpec, ProxyProgram};
+use crate::Invalid;
+use crate::places::Limits;
+use crate::servers::ServerSpec;
+use crate::variant::Variant;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewaySpec {
+    pub gateway: ProxyProgram,
+    #[serde(default)]
+    pub tls: GatewayTls,
+    #[serde(default = "one", alias = "concurrency")]
+    pub threads: u32,
+    /// The user's own configuration, with words in braces for what only tare knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
+}
+
+/// How it speaks TLS with clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayTls {
+    pub key: KeyKind,
+    pub min: TlsVersion,
+    pub max: TlsVersion,
+    /// Clients may take up a session again; see `tls_resume` of the load.
+    pub resume: bool,
+    /// Who signs with the key, where it is not the program itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<KeyProvider>,
+}
+
+/// A private key provider of Envoy's, as its contrib builds and Istio's proxies have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyProvider {
+    /// Intel's multi-buffer cryptography: up to eight handshakes at once, by AVX-512.
+    Cryptomb,
+    /// Intel's QuickAssist devices.
+    Qat,
+}
+
+impl KeyProvider {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cryptomb => "cryptomb",
+            Self::Qat => "qat",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TlsVersion {
+    #[serde(rename = "1.2")]
+    V1_2,
+    #[serde(rename = "1.3")]
+    V1_3,
+}
+
+impl TlsVersion {
+    /// `TLSv1.3`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::V1_2 => "TLSv1.2",
+            Self::V1_3 => "TLSv1.3",
+        }
+    }
+}
+
+impl Default for GatewayTls {
+    fn default() -> Self {
+        let (min, max) = (TlsVersion::V1_2, TlsVersion::V1_3);
+        Self { key: KeyKind::Rsa2048, min, max, resume: true, provider: None }
+    }
+}
+
+const THREADS_MAX: u32 = 64;
+
+fn one() -> u32 {
+    1
+}
+
+impl LayerFacts for GatewaySpec {
+    fn name(&self) -> String {
+        format!("gateway {}", self.gateway.name())
+    }
+
+    fn check(&self, variant: &Variant) -> Result<(), Invalid> {
+        let wrong = |text: &str| Err(Invalid(format!("{}: {text}", self.name())));
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return wrong(&format!("threads = {}: write 1 to {THREADS_MAX}", self.threads));
+        }
+        if self.tls.min > self.tls.max {
+            return wrong("tls: min is above max");
+        }
+        let writes_it = self.gateway == ProxyProgram::Envoy && self.config.is_none();
+        if self.tls.provider.is_some() && !writes_it {
+            return wrong("tls: provider is of Envoy's, by a configuration that tare writes");
+        }
+        if variant.server == ServerSpec::Up || variant.server.facts().tls() {
+            return wrong("it stands before a server that tare starts, which speaks no TLS itself");
+        }
+        if !variant.is_tls() || !variant.url.contains("{port}") {
+            return wrong(
+                "clients come to it by https, on a port that tare chooses: leave out url",
+            );
+        }
+        let before =
+            variant.layers.iter().take_while(|layer| !matches!(layer, LayerSpec::Gateway(_)));
+        let gateways = variant.layers.iter().filter(|layer| matches!(layer, LayerSpec::Gateway(_)));
+        if gateways.count() > 1 || before.clone().any(|layer| matches!(layer, LayerSpec::Proxy(_)))
+        {
+            return wrong("it comes first, and there is one: proxies stand behind it");
+        }
+        if variant.place.limits_by_group() != Limits::default() {
+            return wrong("limits of the server's place would not be its: leave them out");
+        }
+        if !variant.client.is_on_host() {
+            return wrong("it runs on this machine, as its client must: leave out client");
+        }
+        Ok(())
+    }
+
+    fn takes_tls(&self) -> bool {
+        true
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.config.iter_mut().collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! A server that stands already, and that a command of the user's starts afresh: a Deployment, a
+//! service of the system, a container of a compose file.
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+
+use super::ServerFacts;
+use crate::Invalid;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandingSpec {
+    /// For the shell, at each launch; it ends with 0 once the new server has taken the old one's
+    /// place.
+    pub relaunch: String,
+    /// How long that may take.
+    #[serde(default = "within")]
+    pub within: String,
+}
+
+fn within() -> String {
+    "2m".into()
+}
+
+impl StandingSpec {
+    pub fn limit(&self) -> Result<DurationNs, Invalid> {
+        let limit = DurationNs::parse(&self.within)
+            .map_err(|why| Invalid(format!("standing: within = {:?}: {why}", self.within)))?;
+        match limit > DurationNs::ZERO && limit <= DurationNs::from_secs(3600) {
+            true => Ok(limit),
+            false => Err(Invalid(format!(
+                "standing: within = {:?}: write more than 0 and at most 1h",
+                self.within
+            ))),
+        }
+    }
+}
+
+impl ServerFacts for StandingSpec {
+    fn check(&self) -> Result<(), Invalid> {
+        if self.relaunch.trim().is_empty() {
+            return Err("standing: relaunch is empty: write the command that starts the server \
+                        afresh and waits for it"
+                .into());
+        }
+        self.limit().map(drop)
+    }
+
+    fn listens_where_told(&self) -> bool {
+        false
+    }
+
+    fn listens_on_given_port(&self) -> bool {
+        false
+    }
+
+    fn can_start_elsewhere(&self) -> Result<(), Invalid> {
+        Err("a server that stands already is where it is: leave out place".into())
+    }
+}

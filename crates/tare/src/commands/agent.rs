@@ -1,0 +1,42 @@
+//! `tare agent`: the program inside places, for who must bring it there.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tare_lab::places::kubernetes::image;
+
+use crate::failure::Failure;
+use crate::load::outputs::print;
+
+/// Write the agent, the program that runs inside places, as a container image
+///
+/// Example: tare agent image agent.tar --name registry.example/tare-agent:1
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Agent {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write an OCI archive, to be loaded (podman load, ctr images import) or pushed (skopeo copy);
+    /// its name is then what agent_image of a Kubernetes place names
+    Image(Image),
+}
+
+#[derive(Args)]
+struct Image {
+    /// The archive
+    file: PathBuf,
+    /// The image's name
+    #[arg(long, value_name = "NAME", default_value = "localhost/tare-agent:1")]
+    name: String,
+}
+
+pub fn run(args: &Agent) -> Result<(), Failure> {
+    let Command::Image(Image { file, name }) = &args.command;
+    image::write(file, name)?;
+    let text = format!("{}: image {name}\n", file.display());
+    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+}

@@ -1,0 +1,59 @@
+//! `tare kubernetes exec`: the process that carries the streams of a program in a pod. tare starts
+//! it itself: what waits for a cluster's words must not be where load is made.
+
+use clap::{Args, Subcommand};
+use tare_kube::exec::{self, Exec};
+use tare_kube::{KubeError, Which};
+
+use crate::failure::Failure;
+
+/// Carry the streams of a program in a pod; tare starts this itself
+///
+/// Example: tare kubernetes exec --namespace default --pod web --container web -- /bin/true
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Kubernetes {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program in a pod, with this process's standard streams
+    Exec(ExecArgs),
+}
+
+#[derive(Args)]
+struct ExecArgs {
+    #[arg(long)]
+    context: Option<String>,
+    #[arg(long)]
+    namespace: String,
+    #[arg(long)]
+    pod: String,
+    #[arg(long)]
+    container: String,
+    /// Do not tell it that standard input has ended
+    #[arg(long)]
+    ends_itself: bool,
+    #[arg(last = true, required = true)]
+    argv: Vec<String>,
+}
+
+pub fn run(args: &Kubernetes) -> Result<(), Failure> {
+    let Command::Exec(args) = &args.command;
+    let exec = Exec {
+        which: Which::of_context(args.context.as_deref()),
+        namespace: args.namespace.clone(),
+        pod: args.pod.clone(),
+        container: args.container.clone(),
+        argv: args.argv.clone(),
+        ends_itself: args.ends_itself,
+    };
+    match exec::run(&exec) {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Failure::Environment(format!("it ended with status {code}"))),
+        Err(error @ KubeError::Usage(_)) => Err(Failure::Usage(error.to_string())),
+        Err(error) => Err(Failure::Environment(error.to_string())),
+    }
+}

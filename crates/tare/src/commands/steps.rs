@@ -1,0 +1,330 @@
+//! `tare steps`: what it takes to put something in place.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use serde::Deserialize;
+use tare_io::DurationNs;
+use tare_lab::commands;
+use tare_lab::journal::Journal;
+use tare_model::steps::{Procedure, Repetition, Step};
+use tare_report::form::Document;
+use tare_report::steps::{Asked, analyse};
+use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
+
+use crate::args::words::positive_duration;
+use crate::failure::Failure;
+use crate::load::interrupt;
+use crate::load::outputs::{FormFiles, Outputs, tell};
+use crate::load::plan::random_seed;
+use crate::run::choices::percent;
+use crate::run::places::journal_folder;
+use crate::toml_file::{self, Source};
+
+/// Measure what it takes to put something in place: time, waiting, steps, commands, values
+///
+/// A procedure is a file of steps. Each is carried out several times, from a state that is shown to
+/// be clean, in turn with the others and in random order; intervals are over repetitions.
+///
+/// Example: tare steps by-hand.toml from-one-manifest.toml --repetitions 8 --html steps.html
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Steps {
+    /// Procedures, the first of which is the baseline; or one file with a [[variant]] for each
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// How often each is carried out; default: 5, or what the file says
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Begin no further round after this time
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    max_time: Option<DurationNs>,
+    /// Differences within this share are the same
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
+    tolerance: f64,
+    /// Ask for steps that a person does, and time them; else their recorded times count, apart
+    #[arg(long)]
+    by_hand: bool,
+    /// Only count steps, commands, lines and values; nothing is run
+    #[arg(long, conflicts_with_all = ["by_hand", "from", "keep"])]
+    count: bool,
+    /// Go on at this step of one procedure, once; steps that give values are done again
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+    /// Leave what was done as it is, also where a step fails; once, of one procedure
+    #[arg(long)]
+    keep: bool,
+    /// Random seed of the order; default: a random one, which is printed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Say nothing of how it goes
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    outputs: FormFiles,
+}
+
+/// A file that names procedures.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Experiment {
+    name: String,
+    repetitions: Option<u32>,
+    #[serde(rename = "variant")]
+    variants: Vec<ExperimentVariant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExperimentVariant {
+    procedure: PathBuf,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    baseline: bool,
+    /// In the place of the procedure's own.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+}
+
+/// What files say together.
+struct Asking {
+    name: String,
+    repetitions: u32,
+    baseline: usize,
+    procedures: Vec<(Procedure, PathBuf)>,
+}
+
+const REPETITIONS: u32 = 5;
+
+pub fn run(args: &Steps) -> Result<(), Failure> {
+    let mut asking = read(args)?;
+    let mut outputs = Outputs::create(&args.outputs.wanted())?;
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let skipped = if args.count { Vec::new() } else { leave_out(&mut asking)? };
+    let procedures: Vec<Procedure> = asking.procedures.iter().map(|(p, _)| p.clone()).collect();
+    let told = |failed: Option<String>, interrupted: bool| Asked {
+        name: asking.name.clone(),
+        skipped: skipped.clone(),
+        tare_version: env!("CARGO_PKG_VERSION").into(),
+        seed,
+        tolerance: args.tolerance,
+        baseline: asking.baseline,
+        interrupted,
+        failed,
+    };
+    if args.count {
+        let report = analyse(told(None, false), &procedures, Vec::new());
+        return outputs.write(&report as &dyn Document, None);
+    }
+    check(args, &asking)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::on_interrupt(stop.clone())?;
+    commands::heed(&stop);
+    let once = args.from.is_some() || args.keep;
+    let order = Order {
+        procedures: asking.procedures.clone(),
+        repetitions: if once { 1 } else { asking.repetitions },
+        seed,
+        max_time: args.max_time,
+        by_hand: args.by_hand,
+        from: args.from.clone(),
+        keeps: args.keep,
+    };
+    let journal = Journal::create(&journal_folder()?)?;
+    let mut teller = Teller { quiet: args.quiet, procedures: &procedures, all: order.repetitions };
+    let (done, ended) = carry_out(&order, &journal, &stop, &mut teller);
+    let complaints = journal.remove_all();
+    let failed = ended.as_ref().err().filter(|error| **error != StepsError::Interrupted);
+    let told = told(failed.map(ToString::to_string), ended == Err(StepsError::Interrupted));
+    if !done.is_empty() {
+        outputs.write(&analyse(told, &procedures, done) as &dyn Document, None)?;
+    }
+    match ended {
+        Err(StepsError::Interrupted) => Err(Failure::Interrupted),
+        Err(error @ StepsError::Step { .. }) => Err(Failure::Target(error.to_string())),
+        Err(error) => Err(Failure::Environment(error.to_string())),
+        Ok(()) if !complaints.is_empty() => Err(Failure::Environment(complaints.join("; "))),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn read(args: &Steps) -> Result<Asking, Failure> {
+    let mut asking = match args.files.as_slice() {
+        [one] => read_one(one)?,
+        several => {
+            let procedures: Result<Vec<_>, _> =
+                several.iter().map(|path| procedure(path)).collect();
+            let procedures = procedures?;
+            let names: Vec<&str> = procedures.iter().map(|(p, _)| p.name.as_str()).collect();
+            let name = names.join(", ");
+            Asking { name, repetitions: REPETITIONS, baseline: 0, procedures }
+        }
+    };
+    asking.repetitions = args.repetitions.unwrap_or(asking.repetitions);
+    let names = asking.procedures.iter().map(|(procedure, _)| &procedure.name);
+    let mut seen: Vec<&String> = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Failure::Usage(format!("two procedures are called '{name}'")));
+        }
+        seen.push(name);
+    }
+    Ok(asking)
+}
+
+/// A procedure, or an experiment that names several.
+fn read_one(path: &Path) -> Result<Asking, Failure> {
+    let text = toml_file::read(path)?;
+    let source = Source { path, text: &text };
+    let table: toml::Table = source.parse()?;
+    if !table.contains_key("variant") {
+        let procedures = vec![procedure(path)?];
+        let name = procedures[0].0.name.clone();
+        return Ok(Asking { name, repetitions: REPETITIONS, baseline: 0, procedures });
+    }
+    let experiment: Experiment = source.parse()?;
+    let in_file = |why: &str| Failure::Usage(format!("{}: {why}", path.display()));
+    let mut procedures = Vec::new();
+    for variant in &experiment.variants {
+        let (mut one, home) = procedure(&source.whole(&variant.procedure))?;
+        one.name = variant.name.clone().unwrap_or(one.name);
+        one.env.extend(variant.env.clone());
+        one.check().map_err(|why| in_file(&why.0))?;
+        procedures.push((one, home));
+    }
+    let baselines = experiment.variants.iter().filter(|variant| variant.baseline).count();
+    if baselines > 1 || procedures.is_empty() {
+        return Err(in_file("write variants, and baseline = true at one of them at most"));
+    }
+    let repetitions = experiment.repetitions.unwrap_or(REPETITIONS);
+    if !(1..=1000).contains(&repetitions) {
+        return Err(in_file(&format!("repetitions = {repetitions}: write 1 to 1000")));
+    }
+    let baseline = experiment.variants.iter().position(|variant| variant.baseline).unwrap_or(0);
+    Ok(Asking { name: experiment.name, repetitions, baseline, procedures })
+}
+
+fn procedure(path: &Path) -> Result<(Procedure, PathBuf), Failure> {
+    let text = toml_file::read(path)?;
+    let procedure: Procedure = Source { path, text: &text }.parse()?;
+    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+    procedure.check().map_err(|why| in_file(why.0))?;
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Ok((procedure, whole.parent().unwrap_or(Path::new("/")).to_owned()))
+}
+
+/// Leaves out what cannot be carried out here: names and reasons.
+fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
+    let mut skipped = Vec::new();
+    let baseline = asking.procedures[asking.baseline].0.name.clone();
+    asking.procedures.retain(|(procedure, home)| match lacks(procedure, home) {
+        None => true,
+        Some(why) => {
+            tell(&format!("tare: {}: skipped: {why}\n", procedure.name));
+            skipped.push((procedure.name.clone(), why));
+            false
+        }
+    });
+    match asking.procedures.iter().position(|(procedure, _)| procedure.name == baseline) {
+        Some(at) => asking.baseline = at,
+        None => {
+            let why = skipped.into_iter().find(|(name, _)| *name == baseline);
+            let why = why.map_or(String::new(), |(_, why)| why);
+            return Err(Failure::Environment(format!(
+                "{baseline}: the baseline cannot be carried out here: {why}"
+            )));
+        }
+    }
+    Ok(skipped)
+}
+
+/// What cannot be carried out so.
+fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
+    let wrong = |text: String| Err(Failure::Usage(text));
+    if (args.from.is_some() || args.keep) && asking.procedures.len() > 1 {
+        return wrong("--from and --keep are for one procedure".into());
+    }
+    if args.by_hand && !std::io::stdin().is_terminal() {
+        return wrong("--by-hand asks on a terminal, and standard input is none".into());
+    }
+    for (procedure, _) in &asking.procedures {
+        let own = |text: &str| wrong(format!("{}: {text}", procedure.name));
+        if let Some(from) = &args.from
+            && !procedure.steps.iter().any(|step| step.name == *from)
+        {
+            return own(&format!("--from '{from}': no step has this name"));
+        }
+        let untimed = procedure.steps.iter().find(|step| step.manual && step.took.is_none());
+        if let Some(step) = untimed.filter(|_| !args.by_hand) {
+            return own(&format!(
+                "step '{}' is done by a person, and nobody said how long it takes: time it with \
+                 --by-hand, write took = \"…\", or count steps only (--count)",
+                step.name
+            ));
+        }
+        let found = procedure.steps.iter().find(|step| step.manual && step.gives.is_some());
+        if let Some(step) = found.filter(|_| !args.by_hand) {
+            return own(&format!(
+                "step '{}' gives what a person finds: --by-hand asks for it, or count steps only \
+                 (--count)",
+                step.name
+            ));
+        }
+        let comes_back = asking.repetitions > 1 && args.from.is_none() && !args.keep;
+        if comes_back && procedure.reset.is_none() {
+            return own(
+                "it has no [reset], and is to be carried out more than once: write what makes a \
+                 clean state (run = \"…\", clean = \"…\"), or --repetitions 1",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Says on standard error how it goes.
+struct Teller<'a> {
+    quiet: bool,
+    procedures: &'a [Procedure],
+    all: u32,
+}
+
+impl Observer for Teller<'_> {
+    fn round_begins(&mut self, round: u32) {
+        self.say(&format!("round {} of {}", round + 1, self.all));
+    }
+
+    fn step_begins(&mut self, variant: usize, step: &Step) {
+        let procedure = &self.procedures[variant].name;
+        self.say(&format!("  {procedure}: {} ({})", step.name, step.kind().word()));
+    }
+
+    fn is_done(&mut self, done: &Repetition) {
+        let last = done.steps.iter().map(|step| step.started_ns + step.took_ns).max();
+        let took = DurationNs::from_ms(last.unwrap_or(0) / 1_000_000);
+        self.say(&format!("  {}: {took}", self.procedures[done.variant as usize].name));
+    }
+
+    fn by_hand(&mut self, step: &Step) -> String {
+        let then = match &step.gives {
+            Some(name) => format!("write the {name} that it gives"),
+            None => "press Enter".to_owned(),
+        };
+        tell(&format!("tare: now do '{}', then {then}: ", step.name));
+        let mut said = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut said);
+        said
+    }
+}
+
+impl Teller<'_> {
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            tell(&format!("tare: {text}\n"));
+        }
+    }
+}

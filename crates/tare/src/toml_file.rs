@@ -1,0 +1,81 @@
+//! Files of TOML that users write: every mistake names the file, the line and what is allowed.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use tare_io::files::open_input;
+
+use crate::failure::Failure;
+
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+pub fn read(path: &Path) -> Result<String, Failure> {
+    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+    let file = open_input(path).map_err(|error| in_file(error.to_string()))?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| in_file(error.to_string()))?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(in_file("it is longer than 1 MB; experiments are short".into())),
+        false => Ok(text),
+    }
+}
+
+/// A file that a user wrote, and what it says.
+pub struct Source<'a> {
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        toml::from_str(self.text).map_err(|error| self.complain(&error))
+    }
+
+    /// Complains about what stands there.
+    pub fn at(&self, byte: usize, what: &str) -> Failure {
+        let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
+        Failure::Usage(format!("{}:{line}: {what}", self.path.display()))
+    }
+
+    /// Files that it names are relative to it.
+    pub fn whole(&self, path: &Path) -> PathBuf {
+        let path = self.path.parent().unwrap_or(Path::new(".")).join(path);
+        std::path::absolute(&path).unwrap_or(path)
+    }
+
+    pub fn complain(&self, error: &toml::de::Error) -> Failure {
+        let message = error.message().lines().collect::<Vec<_>>().join(" ");
+        let what = nearest(&message).unwrap_or(message);
+        match error.span() {
+            Some(span) => self.at(span.start, &what),
+            None => Failure::Usage(format!("{}: {what}", self.path.display())),
+        }
+    }
+}
+
+/// serde's "unknown field (or variant) `x`, expected one of `a`, `b`", with the likeliest of them
+/// first.
+pub fn nearest(message: &str) -> Option<String> {
+    let (rest, what) = match message.strip_prefix("unknown variant ") {
+        Some(rest) => (rest, "word"),
+        None => (message.strip_prefix("unknown field ")?, "key"),
+    };
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    let unknown = quoted.next()?;
+    let mut known: Vec<&str> = quoted.collect();
+    known.sort_by_key(|name| strsim::damerau_levenshtein(name, unknown));
+    let first = *known.first()?;
+    known[1..].sort_unstable();
+    let others = known[1..].join(", ");
+    let close = strsim::damerau_levenshtein(first, unknown) <= unknown.len().max(first.len()) / 2;
+    Some(match (close, others.is_empty()) {
+        (true, false) => {
+            format!("unknown {what} '{unknown}'; did you mean '{first}'? (others are {others})")
+        }
+        (true, true) => format!("unknown {what} '{unknown}'; did you mean '{first}'?"),
+        (false, _) => format!("unknown {what} '{unknown}'; known are {}", known.join(", ")),
+    })
+}
