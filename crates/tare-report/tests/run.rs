@@ -1,5 +1,4 @@
-//! Reports of made-up rounds: what only another machine could provoke, every format to the byte,
-//! and the published schema.
+//! Reports of made-up rounds: every format to the byte, and the published schema.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -10,15 +9,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
+use tare_model::Metric;
 use tare_model::places::{PlaceSpec, SshSpec};
 use tare_model::samples::{Launch, Proof, Round};
 use tare_model::servers::ServerSpec;
 use tare_model::steps::{Images, Procedure, Repetition, Step, StepKind, Timed, Wait};
 use tare_model::variant::{Skipped, Variant};
-use tare_model::{Distribution, Metric};
 use tare_report::form::{Document, Form};
 use tare_report::import::ImportDocument;
-use tare_report::load::guards::Severity;
 use tare_report::pair::PairDocument;
 use tare_report::run::build::{RunFacts, build};
 use tare_report::run::csv;
@@ -32,18 +30,7 @@ use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_stats::{Verdict, digest};
 
-use made_up::{facts, report, round, rounds, slice};
-
-#[track_caller]
-fn trips(change: impl Fn(&mut Round), code: &str, severity: Severity, text: &str) {
-    let report = build(&facts(), &rounds(change));
-    let found = report.guards.iter().find(|guard| guard.code == code);
-    let found = found.unwrap_or_else(|| panic!("no {code} among {:#?}", report.guards));
-    assert_eq!(found.severity, severity);
-    assert!(found.text.contains(text), "{found:?}");
-    let void = report.comparisons.iter().all(|c| c.verdict == Verdict::Void);
-    assert_eq!(void, severity == Severity::Void, "{code}");
-}
+use made_up::{facts, round, rounds, slice};
 
 /// What such servers use is not told from what others do.
 #[test]
@@ -64,88 +51,8 @@ fn a_resumed_run_goes_on_counting_starts_of_its_place() {
     assert!((24..=25).contains(&counted), "{counted}");
 }
 
-#[test]
-fn clean_rounds_trip_nothing() {
-    assert_eq!(report().guards, Vec::new());
-}
-
-#[test]
-fn what_only_another_machine_could_provoke() {
-    let warn = Severity::Warn;
-    trips(
-        |round| round.machine.steal_ns = 50_000_000,
-        "steal",
-        warn,
-        "took 3.85 % of the CPU time",
-    );
-    trips(
-        |round| round.machine.throttled_periods = 2,
-        "throttled",
-        warn,
-        "stopped tare in 48 periods",
-    );
-    trips(
-        |round| {
-            let servers = round.slices.iter_mut().filter_map(|slice| slice.server.as_mut());
-            servers.for_each(|server| server.cpu_ns /= 2);
-        },
-        "not-saturated",
-        warn,
-        "of a CPU in its slices, and slept between requests",
-    );
-    trips(
-        |round| round.machine.own_cpu_ns = 300_000_000,
-        "noisy",
-        warn,
-        "CPUs of 2 meanwhile: intervals",
-    );
-    let crowded = |round: &mut Round| {
-        round.machine.own_cpu_ns = 0;
-        round.machine.capacity_ns = round.machine.busy_ns / 2;
-    };
-    trips(crowded, "noisy", Severity::Void, "who gets a CPU decides");
-    trips(|round| round.machine.thermal_throttles = 1, "throttled", warn, "slowed CPUs 24 times");
-    trips(
-        |round| round.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97),
-        "client-bound",
-        warn,
-        "the load's worker was busy 97.0 %",
-    );
-    trips(
-        |round| {
-            for slice in &mut round.slices {
-                // Thrice the latency at the same throughput: sixty requests on twenty connections.
-                let (_, latency) = &mut slice.latencies[0];
-                *latency = Distribution::new(latency.counts().to_vec(), latency.sum_ns() * 3);
-            }
-        },
-        "littles-law",
-        Severity::Void,
-        "requests at once on 20 connections: this is impossible",
-    );
-    trips(
-        |round| {
-            let slices = round.slices.iter_mut().filter(|slice| slice.variant == 1);
-            slices.for_each(|slice| slice.counts.body_bytes = slice.counts.good * 500);
-        },
-        "unequal-reply",
-        Severity::Void,
-        "under load its replies have 500 B on average, the baseline's 612 B",
-    );
-}
-
-#[test]
-fn a_few_failures_warn_and_more_void() {
-    let fail = |n: u64| {
-        move |round: &mut Round| {
-            let counts = &mut round.slices[1].counts;
-            counts.failed = n;
-            counts.started += n;
-            counts.errors = vec![("reset".into(), n, "connection reset by peer".into())];
-        }
-    };
-    trips(fail(3), "errors", Severity::Warn, "(reset 72: connection reset by peer)");
-    trips(fail(100), "errors", Severity::Void, "requests (0.34 %) failed");
+fn report() -> RunReport {
+    build(&facts(), &rounds(|_| {}))
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use tare_io::DurationNs;
 use tare_model::Metric;
+use tare_model::cold::Cold;
 use tare_model::load::LoadSpec;
 use tare_model::plan::{Plan, PlanParts, Slices, Stop};
 use tare_model::servers::{CommandSpec, ServerSpec};
@@ -157,6 +158,33 @@ fn launches_are_proven_by_what_their_lanes_sent() {
         }
     }
     assert_eq!(launches, 4);
+}
+
+/// Whatever load came before the first would have warmed it.
+#[test]
+fn where_cold_servers_are_asked_a_launch_gets_its_first_load_and_no_more() {
+    let ms = DurationNs::from_ms;
+    for (cold, requests, window) in
+        [(Cold::Requests(400), 400, ms(20)), (Cold::For(ms(30)), 600, ms(30))]
+    {
+        let world = World::new(two());
+        let mut parts = short(3);
+        let (cycles, no_sustained) = (None, false);
+        parts.slices = Slices { cold: Some(cold), cycles, no_sustained, ..Slices::default() };
+        assert_eq!(run(&world, &[parts], Start::default()), [Stopped::Rounds]);
+        assert_eq!(slices_of(&world, 1), 3 * 2, "one of each launch");
+        assert!(!logged(&world).contains(&"sustained".to_owned()));
+        for (_, entry) in world.entries.borrow().iter() {
+            if let Entry::RoundEnded { launches, .. } = entry {
+                let sent: Vec<u64> = launches.iter().map(|launch| launch.requests_sent).collect();
+                assert_eq!(sent, [requests, requests], "{cold}");
+            }
+            if let Entry::Slice { slice, .. } = entry {
+                let seen = (slice.counts.started, slice.counts.window_ns);
+                assert_eq!(seen, (requests, window.as_ns()), "{cold}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,7 @@ use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::variant::{Skipped, Variant};
 use tare_model::{Distribution, Metric};
-use tare_report::run::RunReport;
-use tare_report::run::build::{RunFacts, build};
+use tare_report::run::build::RunFacts;
 use tare_stats::{RoundDigest, digest};
 
 pub fn facts() -> RunFacts {
@@ -147,8 +146,4 @@ pub fn rounds(change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
         digest(&round, 2, 0)
     };
     (0..24).map(changed).collect()
-}
-
-pub fn report() -> RunReport {
-    build(&facts(), &rounds(|_| {}))
 }

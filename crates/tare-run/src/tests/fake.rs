@@ -459,16 +459,20 @@ impl Load for FakeLoad {
         let variant = self.lanes[lane].0;
         assert_eq!(variant_of(plan), variant);
         self.world.enter(Phase::Slice, variant)?;
-        self.world.pass(stretch.ramp + stretch.window);
+        let per_s = self.world.servers[variant].per_s.get();
+        // Rounded up, or a request would be missing.
+        let time_for = |n: u64| DurationNs::from_ns((n as f64 / per_s * 1e9).ceil() as u64);
+        let window = stretch.requests.map_or(stretch.window, |n| time_for(n).min(stretch.window));
+        self.world.pass(stretch.ramp + window);
         let in_ramp = self.world.answer(variant, stretch.ramp);
-        let answered = self.world.answer(variant, stretch.window);
+        let answered = self.world.answer(variant, window);
         self.lanes[lane].1 += in_ramp + answered;
-        let mut counts = counts(answered, stretch.window);
+        let mut counts = counts(answered, window);
         counts.answered += in_ramp;
         if answered == 0 {
             counts.errors.push(("refused".into(), 1, "connection refused".into()));
         }
-        let mean = (1e9 / self.world.servers[variant].per_s.get()) as u64;
+        let mean = (1e9 / per_s) as u64;
         let sum = u128::from(mean) * u128::from(answered);
         let latencies = match answered {
             0 => Vec::new(),

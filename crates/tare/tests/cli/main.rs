@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod corpus;
 mod daemons;
+mod gates;
 mod guards;
 mod hostile;
 mod hostile_files;
@@ -25,4 +26,4 @@ mod sys;
 mod target;
 mod wrk;
 
-use common::{attacker, endpoints, flood, layered, pairs, runs, util};
+use common::{attacker, endpoints, flood, layered, runs, stored, util};

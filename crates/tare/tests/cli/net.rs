@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use tare_report::sweep::cells::Sweep;
 
-use crate::endpoints::{PAIR, endpoint, plan, stranger};
+use crate::endpoints::{PAIR, TESTS, check_counts, endpoint, net, plan, stranger};
 use crate::runs::Desk;
 use crate::util::{str, tare};
 
@@ -31,6 +31,15 @@ fn mistakes_are_told_in_one_line() {
     fails(&["--serve", &address], 2, "cannot be used with");
     fails(&["--serve", "--loss", "2"], 2, "write a share, 0 to 1");
     fails(&[], 2, "HOST");
+}
+
+#[test]
+fn every_test_carries_whole_messages_and_checks_what_comes() {
+    let (_endpoint, address) = endpoint(plan());
+    let args = [&TESTS[..], &["-m", "100", "--rounds", "2", "-d", "400ms"]].concat();
+    let report = net(&address, &args);
+    assert_eq!(report.cells.len(), TESTS.len());
+    report.cells.iter().for_each(check_counts);
 }
 
 /// Somebody else who listens, and says nothing, or something.

@@ -1,6 +1,23 @@
-//! `tare sys`: mistakes.
+//! `tare sys`: what it counts, and mistakes. Which call takes longer than another is for `make
+//! test-real`.
+
+use tare_report::sys::SysReport;
 
 use crate::util::tare;
+
+#[test]
+fn every_launch_of_a_call_is_counted_and_in_its_interval() {
+    let args = ["sys", "getpid", "mix", "--launches", "3", "-d", "100ms", "--json", "-"];
+    let report: SysReport = serde_json::from_str(&tare(&args).success().stdout).unwrap();
+    let names: Vec<&str> = report.calls.iter().map(|call| call.call.as_str()).collect();
+    assert_eq!(names, ["mix", "getpid"], "in the order of the table");
+    for call in &report.calls {
+        let (ns, per_s) = (call.ns.unwrap(), call.per_s.unwrap());
+        assert!(call.failed.is_none() && call.launches == 3 && call.made > 0, "{call:?}");
+        assert!(ns.lower <= ns.point && ns.point <= ns.upper && ns.n == 3, "{call:?}");
+        assert!(ns.point > 0.0 && per_s.point > 0.0, "{call:?}");
+    }
+}
 
 #[test]
 fn mistakes_are_told() {

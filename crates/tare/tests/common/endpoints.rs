@@ -3,7 +3,10 @@
 use std::net::TcpListener;
 
 use tare_io::{DurationNs, SocketOptions};
+use tare_report::net::{NetCell, NetReport};
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
+
+use super::util::tare;
 
 pub fn plan() -> EndpointPlan {
     EndpointPlan {
@@ -47,3 +50,26 @@ server = "e"
 name = "b"
 server = "e"
 "#;
+
+pub const TESTS: [&str; 6] =
+    ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_stream_reverse", "udp_rr", "udp_stream"];
+
+pub fn net(address: &str, args: &[&str]) -> NetReport {
+    let all: Vec<&str> = ["net", address, "--json", "-"].iter().chain(args).copied().collect();
+    serde_json::from_str(&tare(&all).success().stdout).unwrap()
+}
+
+pub fn check_counts(cell: &NetCell) {
+    assert!(cell.messages > 0, "{cell:?}");
+    assert!(cell.errors.is_empty(), "{cell:?}");
+    assert!(cell.elapsed_ns > 0 && cell.messages_per_s.unwrap().point > 0.0, "{cell:?}");
+    // Whole messages, and of a stream what is left over.
+    let whole = cell.messages * u64::from(cell.message_bytes);
+    let parts = u64::from(cell.rounds * cell.threads);
+    let spare = (parts + 1) * u64::from(cell.message_bytes);
+    assert!((whole..whole + spare).contains(&cell.bytes), "{cell:?}");
+    let exchange = cell.test.ends_with("rr");
+    assert_eq!(cell.reply_bytes, exchange.then_some(cell.message_bytes), "{cell:?}");
+    assert_eq!(cell.latency_ns_mean.is_some(), exchange, "{cell:?}");
+    assert_eq!(cell.nodelay, (!cell.test.starts_with("udp")).then_some(exchange), "{cell:?}");
+}

@@ -7,6 +7,8 @@ pub mod endpoints;
 pub mod flood;
 pub mod layered;
 pub mod left;
-pub mod pairs;
+#[path = "../../../tare-report/tests/made_up/mod.rs"]
+pub mod made_up;
 pub mod runs;
+pub mod stored;
 pub mod util;

@@ -63,30 +63,6 @@ fn only_the_first_load_counts_where_that_is_asked() {
 }
 
 #[test]
-fn gates_judge_by_intervals() {
-    let desk = Desk::new("gates");
-    let pair = launches("--service-time 1ms", "--service-time 2ms");
-    let base = ["compare", "--rounds", "20", "--slice", "20ms", "--cycles", "2", "-c", "4"];
-    let mut args: Vec<&str> = owned(&pair, &base[1..]);
-    args.extend(["-q", "--no-sustained"]);
-    let with = |gates: &[&str]| {
-        let all: Vec<&str> = ["compare"].iter().chain(&args).chain(gates).copied().collect();
-        desk.tare(&all)
-    };
-    let passed = with(&["--fail-if", "throughput > 70%"]).success().stdout;
-    assert!(passed.contains("gate passed: throughput > 70%: b throughput "), "{passed}");
-    let failed = with(&["--fail-if", "throughput > 20%"]);
-    failed.fails(1, "gate failed: b: throughput +");
-    let report = |gate: &str| desk.tare(&["report", "last", "--fail-if", gate]);
-    report("throughput > 20%").fails(1, "is > 20 %");
-    report("b: p50 < 0%").success();
-    report("p99.9 > 5%").fails(1, "p99.9 was not measured");
-    report("c: p50 > 0%").fails(2, "gates are about what is compared with the baseline: b");
-    with(&["--precision", "0.001%", "--fail-if", "unresolved"])
-        .fails(5, "unresolved: b not known to ± 0.001 %");
-}
-
-#[test]
 fn an_experiment_runs_with_nginx_httpd_and_tls() {
     let desk = Desk::new("experiment");
     let report = desk.run(

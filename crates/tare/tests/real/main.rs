@@ -13,8 +13,6 @@ mod guards;
 mod import_tools;
 mod load;
 mod net;
-mod pair;
 mod sys;
-mod wrk;
 
-use common::{endpoints, pairs, runs, util};
+use common::{endpoints, runs, util};

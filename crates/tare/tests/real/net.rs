@@ -5,38 +5,15 @@ use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
 use tare_io::DurationNs;
-use tare_report::net::{NetCell, NetReport};
+use tare_report::net::NetReport;
 use tare_report::sweep::cells::Sweep;
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
-use crate::endpoints::{PAIR, endpoint, plan, stranger};
+use crate::endpoints::{PAIR, TESTS, check_counts, endpoint, net, plan, stranger};
 use crate::runs::Desk;
 use crate::util::{own, str, tare};
 
-fn net(address: &str, args: &[&str]) -> NetReport {
-    let all: Vec<&str> = ["net", address, "--json", "-"].iter().chain(args).copied().collect();
-    serde_json::from_str(&tare(&all).success().stdout).unwrap()
-}
-
 const BRIEF: [&str; 4] = ["--rounds", "2", "-d", "100ms"];
-
-const TESTS: [&str; 6] =
-    ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_stream_reverse", "udp_rr", "udp_stream"];
-
-fn check_counts(cell: &NetCell) {
-    assert!(cell.messages > 0, "{cell:?}");
-    assert!(cell.errors.is_empty(), "{cell:?}");
-    assert!(cell.elapsed_ns > 0 && cell.messages_per_s.unwrap().point > 0.0, "{cell:?}");
-    // Whole messages, and of a stream what is left over.
-    let whole = cell.messages * u64::from(cell.message_bytes);
-    let parts = u64::from(cell.rounds * cell.threads);
-    let spare = (parts + 1) * u64::from(cell.message_bytes);
-    assert!((whole..whole + spare).contains(&cell.bytes), "{cell:?}");
-    let exchange = cell.test.ends_with("rr");
-    assert_eq!(cell.reply_bytes, exchange.then_some(cell.message_bytes), "{cell:?}");
-    assert_eq!(cell.latency_ns_mean.is_some(), exchange, "{cell:?}");
-    assert_eq!(cell.nodelay, (!cell.test.starts_with("udp")).then_some(exchange), "{cell:?}");
-}
 
 #[test]
 fn every_test_measures_every_size_and_checks_what_comes() {

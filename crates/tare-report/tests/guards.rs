@@ -1,0 +1,383 @@
+//! Every guard of docs/method.md, tripped by made-up rounds: what real servers and machines provoke
+//! only now and then.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+mod made_up;
+
+use std::collections::BTreeSet;
+
+use tare_model::Distribution;
+use tare_model::samples::{Proof, Round, Series, Slice, Together};
+use tare_model::servers::ServerSpec;
+use tare_report::load::guards::Severity::{self, Note, Void, Warn};
+use tare_report::run::RunReport;
+use tare_report::run::build::{RunFacts, build};
+use tare_stats::Verdict;
+
+use made_up::{facts, rounds};
+
+/// What trips a guard, and what it then says.
+struct Case {
+    code: &'static str,
+    severity: Severity,
+    says: &'static str,
+    plan: fn(&mut RunFacts),
+    round: fn(&mut Round),
+}
+
+fn as_planned(_: &mut RunFacts) {}
+
+fn as_made_up(_: &mut Round) {}
+
+/// Without a change of the plan.
+const fn seen(
+    code: &'static str,
+    severity: Severity,
+    says: &'static str,
+    round: fn(&mut Round),
+) -> Case {
+    Case { code, severity, says, plan: as_planned, round }
+}
+
+fn of_second(round: &mut Round) -> impl Iterator<Item = &mut Slice> {
+    round.slices.iter_mut().filter(|slice| slice.variant == 1)
+}
+
+/// So many in a hundred of its replies.
+fn scale(slice: &mut Slice, percent: u64) {
+    let counts = &mut slice.counts;
+    for n in [&mut counts.good, &mut counts.completed, &mut counts.answered, &mut counts.started] {
+        *n = *n * percent / 100;
+    }
+    counts.body_bytes = counts.good * 612;
+    counts.status = vec![(200, counts.good)];
+    slice.server.as_mut().unwrap().cpu_ns = 95_000_000;
+    let (_, latency) = &mut slice.latencies[0];
+    let ns = 100_000_000 * 20 / counts.good;
+    *latency = Distribution::new(vec![(ns, counts.good)], u128::from(ns * counts.good));
+}
+
+/// Under sustained load the second variant answers so many in a hundred of what it did.
+fn under_sustained_load(round: &mut Round, percent: u64) {
+    if let Some(sustained) = &mut round.launches[1].load.sustained {
+        sustained.bins.iter_mut().for_each(|bin| bin.answered = bin.answered * percent / 100);
+    }
+}
+
+fn tls(facts: &mut RunFacts, resume: bool) {
+    facts.plan.load.new_connections = true;
+    facts.plan.load.tls_resume = resume;
+    for variant in &mut facts.plan.variants {
+        variant.url = "https://127.0.0.1:{port}/".into();
+    }
+}
+
+fn all_cases() -> Vec<Case> {
+    let mut cases = of_replies();
+    cases.extend(of_steadiness());
+    cases.extend(of_load());
+    cases.extend(of_machines());
+    cases.extend(of_rounds());
+    cases
+}
+
+fn of_replies() -> Vec<Case> {
+    fn probe(round: &mut Round) -> &mut tare_model::samples::Probe {
+        round.launches[1].probe.as_mut().unwrap()
+    }
+    vec![
+        seen("unequal-reply", Void, "it answers 403, the baseline 200", |r| probe(r).status = 403),
+        seen("unequal-reply", Void, "613 bytes of body, the baseline's 612", |r| {
+            probe(r).body_bytes = 613;
+        }),
+        seen("unequal-reply", Void, "length, but other bytes", |r| {
+            probe(r).body_sha256 = "cd".into();
+        }),
+        seen("unequal-reply", Void, "closes the connection after a reply", |r| {
+            probe(r).connection_kept = false;
+        }),
+        Case {
+            code: "unequal-reply",
+            severity: Void,
+            says: "it speaks TLSv1.2, the baseline no TLS",
+            plan: |facts| tls(facts, false),
+            round: |r| {
+                r.slices.iter_mut().for_each(|slice| slice.counts.handshakes_full = 1);
+                probe(r).tls = Some("TLSv1.2".into());
+            },
+        },
+        seen("unequal-reply", Note, "it also sends via", |r| {
+            probe(r).header_names.push("via".into());
+        }),
+        seen("unequal-reply", Void, "under load its replies have 500 B on average", |r| {
+            of_second(r).for_each(|slice| slice.counts.body_bytes = slice.counts.good * 500);
+        }),
+        seen("unequal-reply", Void, "had another body than its probe", |r| {
+            of_second(r).for_each(|slice| slice.counts.bodies = vec![("cd".into(), 3)]);
+        }),
+        seen("errors", Warn, "(reset 72: connection reset by peer)", |r| fail(r, 3)),
+        seen("errors", Void, "requests (0.34 %) failed", |r| fail(r, 100)),
+        seen("errors", Void, "have an unexpected status (200: 687,530, 500: 7,200)", |r| {
+            of_second(r).for_each(|slice| {
+                slice.counts.good -= 100;
+                slice.counts.status = vec![(200, slice.counts.good), (500, 100)];
+            });
+        }),
+        seen("count-mismatch", Void, "the server counted 30,361 requests where 30,360", |r| {
+            r.launches[1].requests_served = Some(30_361);
+        }),
+        seen("littles-law", Void, "requests at once on 20 connections: this is impossible", |r| {
+            for slice in &mut r.slices {
+                // Thrice the latency at the same throughput: sixty requests on twenty connections.
+                let (_, latency) = &mut slice.latencies[0];
+                *latency = Distribution::new(latency.counts().to_vec(), latency.sum_ns() * 3);
+            }
+        }),
+        seen("reconnects", Warn, "one for every ", |r| r.launches[1].closed_by_server = 300),
+        seen("chatty", Warn, "writes 1.00 lines of log a request, the baseline's 0.00", |r| {
+            r.launches[1].log_lines = 30_360;
+        }),
+        seen("lost", Warn, "datagrams (", |r| {
+            of_second(r).for_each(|slice| slice.counts.lost = 5);
+        }),
+    ]
+}
+
+fn fail(round: &mut Round, n: u64) {
+    let counts = &mut round.slices[1].counts;
+    counts.failed = n;
+    counts.started += n;
+    counts.errors = vec![("reset".into(), n, "connection reset by peer".into())];
+}
+
+fn of_steadiness() -> Vec<Case> {
+    vec![
+        seen("not-steady", Void, "under sustained load +", |r| under_sustained_load(r, 60)),
+        seen("unconfirmed", Warn, "that may be chance; more rounds would tell", |r| {
+            let index = u64::from(r.index);
+            under_sustained_load(r, 80 + index);
+        }),
+        seen("deferred-work", Warn, "work that it put off", |r| {
+            r.launches[1].load.idle_cpu_ns = 12_000_000;
+        }),
+        seen("deferred-work", Void, "work that it put off", |r| {
+            r.launches[1].load.idle_cpu_ns = 60_000_000;
+        }),
+        seen("not-warm", Void, "at the end of 3 of 3 launches' sustained load", |r| {
+            if let Some(sustained) = &mut r.launches[1].load.sustained {
+                let bins = sustained.bins.iter_mut().enumerate();
+                bins.for_each(|(at, bin)| bin.answered = bin.answered * (460 - at as u64) / 400);
+            }
+        }),
+        seen("busy-while-idle", Warn, "after 66.7 % of its slices", |r| {
+            r.launches[1].load.rests_cut = 2;
+        }),
+        seen("short-of-cpus", Warn, "4 of its threads work and may use 1 CPU (", |r| {
+            let load = &mut r.launches[1].load;
+            (load.busy_threads, load.delay_ns) = (4, 400_000_000);
+        }),
+        seen("not-saturated", Warn, "of a CPU in its slices, and slept between requests", |r| {
+            let servers = r.slices.iter_mut().filter_map(|slice| slice.server.as_mut());
+            servers.for_each(|server| server.cpu_ns /= 2);
+        }),
+    ]
+}
+
+fn of_load() -> Vec<Case> {
+    vec![
+        Case {
+            code: "rate-missed",
+            severity: Void,
+            says: "of the requests due were answered in time",
+            plan: |facts| facts.plan.load.rate = Some(120_000.0),
+            round: |r| r.slices.iter_mut().for_each(|slice| slice.counts.due = Some(12_000.0)),
+        },
+        seen("client-bound", Warn, "the load's worker was busy 97.0 %", |r| {
+            r.slices.iter_mut().for_each(|slice| slice.counts.client_busiest = 0.97);
+        }),
+        Case {
+            code: "client-bound",
+            severity: Warn,
+            says: "(lag p99 2.00ms) though connections were free",
+            plan: |facts| facts.plan.load.rate = Some(95_000.0),
+            round: |r| {
+                for slice in &mut r.slices {
+                    slice.counts.due = Some(9_500.0);
+                    let late = Distribution::new(vec![(2_000_000, 100)], 200_000_000);
+                    slice.latencies.push((Series::SendLag, late));
+                }
+            },
+        },
+        Case {
+            code: "resumed",
+            severity: Warn,
+            says: "100.0 % of its handshakes were full though sessions were to be resumed",
+            plan: |facts| tls(facts, true),
+            round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_full = 100),
+        },
+        Case {
+            code: "resumed",
+            severity: Warn,
+            says: "100.0 % of its handshakes were resumed though full ones were asked for",
+            plan: |facts| tls(facts, false),
+            round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_resumed = 100),
+        },
+        seen("clients", Note, "from 4 clients, which began each slice within 1.00ms of", |r| {
+            let (clients, skew_ns, clock_ns) = (4, 1_000_000, 50_000);
+            let together = Together { clients, skew_ns, clock_ns, least: 100, most: 110 };
+            of_second(r).for_each(|slice| slice.counts.together = Some(together));
+        }),
+    ]
+}
+
+fn of_machines() -> Vec<Case> {
+    vec![
+        seen("steal", Warn, "took 3.85 % of the CPU time", |r| r.machine.steal_ns = 50_000_000),
+        seen("throttled", Warn, "stopped tare in 48 periods", |r| r.machine.throttled_periods = 2),
+        seen("throttled", Warn, "slowed CPUs 24 times", |r| r.machine.thermal_throttles = 1),
+        seen("throttled", Warn, "a CPU quota stopped its server in 24 periods", |r| {
+            r.launches[1].throttled_periods = 1;
+        }),
+        seen("noisy", Warn, "CPUs of 2 meanwhile: intervals", |r| {
+            r.machine.own_cpu_ns = 300_000_000;
+        }),
+        seen("noisy", Void, "who gets a CPU decides", |r| {
+            r.machine.own_cpu_ns = 0;
+            r.machine.capacity_ns = r.machine.busy_ns / 2;
+        }),
+        seen("retransmits", Warn, "the kernel sent 4,800 TCP segments (0.20 %) again", |r| {
+            r.machine.tcp_retransmits = 200;
+        }),
+        seen("listen-drops", Warn, "dropped 24 connections that a server was too slow", |r| {
+            r.machine.listen_drops = 1;
+        }),
+        seen("ports", Warn, "90.0 % of the local ports were in use; widen", |r| {
+            r.machine.ports_used = Some(0.9);
+        }),
+        seen("emulated", Warn, "its machine was emulated", |r| r.launches[1].emulated = true),
+        Case {
+            code: "place-launches",
+            severity: Note,
+            says: "its server was started 24 times, its place (podman) once",
+            plan: |facts| {
+                let podman = serde_json::from_str(r#"{ "oci": { "runtime": "podman" } }"#).unwrap();
+                facts.plan.variants[1].place = podman;
+            },
+            round: |r| r.launches[1].place_starts = 1,
+        },
+        seen("not-proven", Void, "filter x is not shown to be in the path: it let /b pass", |r| {
+            let (layer, text) = ("filter x".into(), "it let /b pass".into());
+            r.launches[1].proofs.push(Proof { layer, held: false, text });
+        }),
+        Case {
+            code: "unexplained",
+            severity: Warn,
+            says: "something else than the call is in what was measured",
+            plan: |facts| {
+                let filter = serde_json::from_str(r#"{ "filter": "library" }"#).unwrap();
+                facts.plan.variants[1].layers = vec![filter];
+            },
+            // Four in a hundred of 9.5 µs, where a call takes 20 ns.
+            round: |r| r.launches[1].call_ns = Some(20.0),
+        },
+    ]
+}
+
+fn of_rounds() -> Vec<Case> {
+    vec![
+        seen("unstable", Warn, "its ratio of throughput falls from round to round", |r| {
+            let percent = 110 - u64::from(r.index);
+            of_second(r).for_each(|slice| scale(slice, percent));
+        }),
+        seen("unstable", Warn, "its rounds are of two kinds in throughput", |r| {
+            let percent = if r.index % 2 == 0 { 100 } else { 40 };
+            of_second(r).for_each(|slice| scale(slice, percent));
+        }),
+        seen("pauses", Warn, "over all slices its throughput is +", |r| {
+            let all: Vec<Slice> = r.slices.clone();
+            for cycle in 3..20 {
+                r.slices.extend(all[..2].iter().map(|slice| Slice { cycle, ..slice.clone() }));
+            }
+            r.cycles = 20;
+            // One slice of twenty in which next to nothing came.
+            scale(&mut r.slices[1], 2);
+        }),
+        Case {
+            code: "single-launch",
+            severity: Note,
+            says: "let tare start them (--launch =<b>filter</b>='command')",
+            plan: |facts| facts.plan.variants[1].server = ServerSpec::Up,
+            round: as_made_up,
+        },
+        Case {
+            code: "exclusive",
+            severity: Note,
+            says: "is not cancelled",
+            plan: |facts| facts.plan.variants[1].exclusive = true,
+            round: as_made_up,
+        },
+    ]
+}
+
+fn told(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunReport {
+    build(facts, &rounds(change))
+}
+
+/// What is wrong with what a case trips.
+fn wrong(case: &Case) -> Option<String> {
+    let mut facts = facts();
+    (case.plan)(&mut facts);
+    let report = told(&facts, case.round);
+    let mut own = report.guards.iter().filter(|guard| guard.code == case.code);
+    let found = own.find(|guard| guard.text.contains(case.says));
+    let void = report.comparisons.iter().all(|c| c.verdict == Verdict::Void);
+    // Another one that forbids a verdict would hide whether this one does.
+    let other = report.guards.iter().find(|g| g.severity == Void && g.code != case.code);
+    let complaint = match found {
+        None => "it is not said",
+        Some(found) if found.severity != case.severity => "its severity is another",
+        Some(_) if void != (case.severity == Void) => "what becomes of the verdict is wrong",
+        Some(_) if other.is_some() => "another guard forbids the verdict",
+        Some(_) => return None,
+    };
+    Some(format!("{}, '{}': {complaint}: {:#?}", case.code, case.says, report.guards))
+}
+
+#[test]
+fn each_is_tripped_by_what_it_is_about_and_void_ones_withhold_the_verdict() {
+    let all = all_cases();
+    let wrong: Vec<String> = all.iter().filter_map(wrong).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+#[test]
+fn clean_rounds_trip_none() {
+    assert_eq!(told(&facts(), as_made_up).guards, Vec::new());
+}
+
+#[test]
+fn too_few_rounds_are_told() {
+    let few: Vec<_> = rounds(as_made_up).into_iter().take(6).collect();
+    let report = build(&facts(), &few);
+    let codes: Vec<&str> = report.guards.iter().map(|guard| guard.code.as_str()).collect();
+    assert_eq!(codes, ["few-rounds"]);
+    assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
+}
+
+/// A guard that no case trips could be broken, and nothing would tell.
+#[test]
+fn none_is_documented_without_a_case() {
+    let method = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/method.md");
+    let text = std::fs::read_to_string(method).unwrap();
+    let table = text.split_once("| code | severity |").unwrap().1;
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let first = rows.map(|row| row.split('|').nth(1).unwrap());
+    let documented: BTreeSet<String> = first
+        .flat_map(|cell| cell.split(','))
+        .map(|code| code.trim().trim_matches('`').to_owned())
+        .collect();
+    let mut tripped: BTreeSet<String> = all_cases().iter().map(|case| case.code.into()).collect();
+    tripped.insert("few-rounds".into());
+    assert_eq!(documented, tripped);
+}
