@@ -12,6 +12,8 @@
 #   make test-cluster with a Kubernetes: KUBECONFIG's, or one that is started for it; as root
 #   make test-mesh    with Istio in it
 #
+#   make release-check  refuses where a suite is red, or was not run on these sources
+#
 #   make setup   install what all of this needs (Debian packages, and tools from registries)
 #   make build   the program, optimised: target/release/tare
 #   make filters nginx's filter module and the filter libraries: target/filters
@@ -60,7 +62,7 @@ SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 NODES ?= 2
 
-.PHONY: build agent shop filters run check lint gate \
+.PHONY: build agent shop filters run check lint gate release-check \
         test test-real test-places test-layers test-cluster test-mesh \
         setup setup-gate setup-run setup-real setup-places setup-layers setup-cluster setup-bench \
         setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
@@ -147,27 +149,31 @@ test: setup-gate
 # Suites of real parts, one test at a time: what else runs on the machine is in their way.
 test-real: setup-real filters
 	cargo clippy --manifest-path filters/Cargo.toml --target-dir target/filters-build --locked -- -D warnings
-	scripts/test -p tare -p tare-lab --test real --test real_servers -- --test-threads=1
+	scripts/suite real -p tare -p tare-lab --test real --test real_servers -- --test-threads=1
 
 test-places: setup-run setup-places filters agent
-	scripts/test -p tare --test places -- --test-threads=1
+	scripts/suite places -p tare --test places -- --test-threads=1
 
 test-layers: setup-layers filters agent
-	scripts/test -p tare -p tare-bypass --test layers --test kernel -- --test-threads=1
+	scripts/suite layers -p tare -p tare-bypass --test layers --test kernel -- --test-threads=1
 
 test-cluster: setup-run setup-cluster setup-layers agent shop
-	scripts/cluster/with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	scripts/cluster/with scripts/suite cluster -p tare --test kubernetes -- --test-threads=1 \
 	    --include-ignored --skip mesh:: --skip front:: --skip clusters::
 
 # Istio takes some eight minutes to build, once.
 test-mesh: setup-run setup-cluster setup-layers agent shop
-	scripts/mesh/mesh with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	scripts/mesh/mesh with scripts/suite mesh -p tare --test kubernetes -- --test-threads=1 \
 	    --ignored mesh:: front::
-	scripts/mesh/clusters with scripts/test -p tare --test kubernetes -- --test-threads=1 \
+	scripts/mesh/clusters with scripts/suite mesh-clusters -p tare --test kubernetes -- \
+	    --test-threads=1 \
 	    --ignored clusters::
 
 gate:
 	scripts/gate
+
+release-check:
+	scripts/release-check
 
 lint: setup-gate
 	cargo fmt --all --check
