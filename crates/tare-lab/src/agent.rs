@@ -74,6 +74,8 @@ enum Heard {
     Failed(Failed),
     /// A line that is longer than any answer; nothing is heard after it.
     TooLong,
+    /// A line of another protocol than its greeting's; nothing is heard after it.
+    Other(u32),
 }
 
 /// How long an answer may take where the request does not say.
@@ -225,6 +227,12 @@ impl Agent {
                     ends.silent = true;
                     let mebibytes = ANSWER_BYTES_MAX >> 20;
                     let text = format!("its agent sent a line of more than {mebibytes} MiB");
+                    return Err(self.environment(text));
+                }
+                Ok(Heard::Other(other)) => {
+                    ends.silent = true;
+                    let text =
+                        format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
                     return Err(self.environment(text));
                 }
                 Ok(Heard::Hello(..)) | Err(RecvTimeoutError::Timeout) => {}
@@ -389,6 +397,10 @@ impl Listener {
             match serde_json::from_slice::<HeardLine<'_>>(&line) {
                 // Not an agent's word: whoever speaks before it.
                 Err(_) => strange += 1,
+                Ok(HeardLine { tare, .. }) if greeted && tare != PROTOCOL => {
+                    let _ = self.to.try_send(Heard::Other(tare));
+                    return;
+                }
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
                 Ok(HeardLine { hello: Some(_), .. }) if greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {

@@ -21,6 +21,7 @@ use load::outputs::tell;
 
 fn main() -> ExitCode {
     tare_io::owned::tighten();
+    load::interrupt::end_until_taken();
     // The panic has been printed by then; what is left to say is whose fault it is.
     let bug = || Err(Failure::Bug("this is a bug in tare; please report the lines above".into()));
     match std::panic::catch_unwind(commands::run).unwrap_or_else(|_| bug()) {

@@ -21,10 +21,29 @@ fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Rece
     (Agent::start(&start, DurationNs::from_secs(10), stop), heard)
 }
 
+/// A line of an agent's, with this in it.
+fn said(what: &str) -> String {
+    format!(r#"{{"tare":{PROTOCOL},{what}}}"#)
+}
+
+#[test]
+fn answers_of_another_protocol_than_its_greeting_are_not_taken() {
+    let other = PROTOCOL - 1;
+    for what in [r#""done":{"id":1,"value":7}"#, r#""failed":{"id":1,"failed":{"target":"no"}}"#] {
+        let script = format!(r#"read -r line; echo '{{"tare":{other},{what}}}'; cat"#);
+        let (agent, _heard) = agent(&script, &Arc::default());
+        let agent = agent.unwrap();
+        let error = agent.ask::<u32>(Request::IsAlive).unwrap_err().to_string();
+        let told = format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
+        assert!(error.contains(&told), "{error}");
+        assert!(agent.gone(DurationNs::ZERO).is_some(), "it is asked nothing more");
+    }
+}
+
 #[test]
 fn events_without_end_are_not_kept() {
-    let event = r#"{"tare":4,"event":{"unix_ms":1,"who":"x","text":"\u001b[31m"}}"#;
-    let answer = r#"{"tare":4,"done":{"id":1,"value":7}}"#;
+    let event = said(r#""event":{"unix_ms":1,"who":"x","text":"\u001b[31m"}"#);
+    let answer = said(r#""done":{"id":1,"value":7}"#);
     let script = format!(
         "yes '{event}' | head -n 100000; read -r line; echo '{answer}'; yes '{event}' | head -n 9999"
     );
@@ -41,7 +60,7 @@ fn events_without_end_are_not_kept() {
 
 #[test]
 fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
-    let stray = r#"{"tare":4,"done":{"id":99,"value":[]}}"#;
+    let stray = said(r#""done":{"id":99,"value":[]}"#);
     let stop = Arc::new(AtomicBool::new(false));
     let (strange, _heard) = agent(&format!("yes '{stray}'"), &stop);
     let error = strange.unwrap().ask::<u32>(Request::IsAlive).unwrap_err().to_string();
@@ -55,7 +74,7 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
 
 #[test]
 fn its_errors_cannot_write_to_the_terminal() {
-    let failed = r#"{"tare":4,"failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}}"#;
+    let failed = said(r#""failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}"#);
     let (agent, _heard) =
         agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Arc::default());
     let error = agent.unwrap().ask::<u32>(Request::IsAlive).unwrap_err();
@@ -64,9 +83,10 @@ fn its_errors_cannot_write_to_the_terminal() {
 
 #[test]
 fn an_answer_without_end_is_not_taken_in() {
-    let script =
-        "read -r line; printf '{\"tare\":3,\"done\":{\"id\":1,\"value\":['; yes 0, | tr -d '\\n'";
-    let (agent, _heard) = agent(script, &Arc::default());
+    let begin = said(r#""done":{"id":1,"value":["#);
+    let begin = begin.trim_end_matches('}');
+    let script = format!("read -r line; printf '{begin}'; yes 0, | tr -d '\\n'");
+    let (agent, _heard) = agent(&script, &Arc::default());
     let asked = agent.unwrap();
     let error = asked.ask_within::<Vec<u8>>(Request::IsAlive, DurationNs::from_secs(30));
     let error = error.unwrap_err().to_string();

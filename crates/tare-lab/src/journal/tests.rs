@@ -3,8 +3,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use tare_io::DurationNs;
 use tare_io::process::is_root;
-
+use tare_io::time::monotonic_now;
 use tare_tidy::skips::not_run;
 
 use super::*;
@@ -422,14 +423,12 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let alone = Command::new("unshare").args(["-pf", "sleep", "100"]).process_group(0).spawn();
     if let (true, Ok(mut other)) = (is_root(), alone) {
         let mut found = None;
-        for _ in 0..2000 {
+        let limit = monotonic_now() + DurationNs::from_secs(10);
+        while found.is_none() && monotonic_now() < limit {
             let below = processes::children(other.id());
             found =
                 below.first().and_then(|p| std::fs::read_link(format!("/proc/{p}/ns/pid")).ok());
-            if found.is_some() {
-                break;
-            }
-            std::thread::park_timeout(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         let journal = write(&found.unwrap().display().to_string());
         let cleaned = clean(&state.0);

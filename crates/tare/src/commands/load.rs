@@ -95,7 +95,8 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         None => base.into_iter().collect(),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let plan = plan(args, &urls, &stop)?;
+    let plan = plan(args, &urls)?;
+    interrupt::on_interrupt(stop.clone())?;
     let mut outputs = Outputs::create(args)?;
     let request = Request {
         url: &args.urls.as_ref().map_or_else(
@@ -232,8 +233,7 @@ impl Outputs {
     }
 }
 
-/// Catches Ctrl-C, which then sets `stop`, before it looks up the name: that may take long.
-fn plan(args: &Load, urls: &[Url], stop: &Arc<AtomicBool>) -> Result<LoadPlan, Failure> {
+fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
@@ -242,7 +242,6 @@ fn plan(args: &Load, urls: &[Url], stop: &Arc<AtomicBool>) -> Result<LoadPlan, F
     let spec = args.load.spec_on(threads);
     let open = spec.rate.is_some() || stages.is_some();
     spec.check_open_loop(open, "--rate or --stages")?;
-    interrupt::on_interrupt(stop.clone())?;
     let endpoint = match (&args.unix_socket, &args.kubernetes) {
         (Some(path), _) => Endpoint::Unix(path.clone()),
         (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(pods, first, spec.family())?),

@@ -35,6 +35,19 @@ const ENDING: [i32; 14] = [
     libc::SIGXFSZ,
 ];
 
+/// From the start on, Ctrl-C ends the program with the code that it always has: before a command
+/// takes interrupts there is nothing to stop or to print, but there may be a file or a name server
+/// to wait for.
+pub fn end_until_taken() {
+    // Where it cannot be had, the signal ends the program all the same.
+    let _ = system::on_signals(&[libc::SIGINT], on_early_signal);
+}
+
+/// Runs in a signal handler.
+extern "C" fn on_early_signal(_: i32) {
+    system::exit_at_once(Failure::Interrupted.exit_code().into());
+}
+
 /// Sets `stop` on any of these. A signal that comes when stopping has taken a while
 /// ends the process as it would have.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use tare_io::process::signal;
 use crate::attacker::{Attacker, NOBODY, mode};
 use crate::runs::{BRIEF, Desk, launches};
 use crate::util::{Folder, Temporary, command, ran, str};
+use crate::wait::{let_pass, until};
 
 fn bits_of(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -258,10 +259,10 @@ fn under_way(desk: &Desk, temporary: &Temporary) -> std::process::Child {
     let mut command = desk.command(&args);
     command.env("TMPDIR", &temporary.0).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    while temporary.left().is_empty() {
+    until("it has made something", || {
         assert!(child.try_wait().unwrap().is_none());
-        std::thread::park_timeout(std::time::Duration::from_millis(2));
-    }
+        !temporary.left().is_empty()
+    });
     child
 }
 
@@ -291,7 +292,7 @@ fn two_that_clean_at_once_both_succeed() {
     let (desk, temporary) = (Desk::new("attack-two"), Temporary::new());
     for _ in 0..5 {
         let mut child = under_way(&desk, &temporary);
-        std::thread::park_timeout(std::time::Duration::from_millis(50));
+        let_pass(std::time::Duration::from_millis(50));
         child.kill().unwrap();
         child.wait().unwrap();
         std::thread::scope(|scope| {

@@ -3,12 +3,13 @@
 use std::process::Stdio;
 
 use tare_io::DurationNs;
-use tare_io::process::{Watched, is_root};
+use tare_io::process::{Watched, is_root, signal};
 use tare_tidy::skips::not_run;
 
 use crate::flood::{Flood, PEAK_KB_MAX};
 use crate::runs::{BRIEF, Desk, launches, read};
 use crate::util::{command, peak_of, ran, str, tare};
+use crate::wait::until_it_catches;
 
 #[test]
 fn imports_take_time_and_memory_by_their_length() {
@@ -319,4 +320,31 @@ fn a_store_that_may_only_be_read_is_reported() {
     let mut more = vec!["compare", &pair[0], &pair[1], "-q"];
     more.extend(BRIEF);
     assert_eq!(on_read_only(&more).code, Some(3));
+}
+
+/// As other programs do; Ctrl-C ends that.
+#[test]
+fn a_fifo_that_is_named_is_waited_for_until_ctrl_c() {
+    let desk = Desk::new("hostile-fifo");
+    let fifo = desk.folder.file("fifo");
+    assert!(command("mkfifo").arg(&fifo).status().unwrap().success());
+    for args in [
+        &["import", str(&fifo)][..],
+        &["run", str(&fifo)],
+        &["steps", str(&fifo)],
+        &["wrk", "-s", str(&fifo), "http://127.0.0.1:9/"],
+        &["load", "--body-file", str(&fifo), "http://127.0.0.1:9/"],
+        &["load", "--urls", str(&fifo), "http://127.0.0.1:9/"],
+    ] {
+        let mut command = desk.command(args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until_it_catches(child.id(), libc::SIGINT);
+        // A writer that comes and says nothing would end the wait: nobody comes.
+        signal(child.id(), libc::SIGINT).unwrap();
+        let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(10));
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        assert!(ended, "{args:?} is deaf");
+        assert_eq!(status.code(), Some(130), "{args:?}");
+    }
 }

@@ -26,4 +26,4 @@ mod sys;
 mod target;
 mod wrk;
 
-use common::{attacker, endpoints, flood, layered, runs, stored, util};
+use common::{attacker, endpoints, flood, layered, runs, stored, util, wait};

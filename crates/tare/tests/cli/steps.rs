@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use tare_io::DurationNs;
 use tare_io::process::{Watched, signal};
@@ -11,6 +10,7 @@ use tare_target::behaviour::Behaviour;
 
 use crate::runs::Desk;
 use crate::util::{Server, Temporary, ran, str};
+use crate::wait::until;
 
 /// What every procedure here makes is in this folder of the desk's.
 fn made(desk: &Desk) -> PathBuf {
@@ -146,13 +146,7 @@ fn after_a_kill_what_was_done_is_taken_back_by_clean() {
     let mut child = desk.command(&["steps", str(&path), "-q"]).spawn().unwrap();
     let watched = Watched::new(child.id()).unwrap();
     let x = made(&desk).join("x");
-    let there = |path: &Path, is: bool| {
-        (0..3000).any(|_| {
-            std::thread::park_timeout(Duration::from_millis(10));
-            path.exists() == is
-        })
-    };
-    assert!(there(&x, true), "it got so far");
+    until("it got so far", || x.exists());
     signal(child.id(), libc::SIGKILL).unwrap();
     assert!(watched.ends_within(DurationNs::from_secs(10)));
     child.wait().unwrap();
@@ -170,10 +164,7 @@ fn somebody_elses_script_is_not_run_by_clean() {
     let mut command = desk.command(&["steps", str(&path), "-q"]);
     let mut child = command.env("TMPDIR", &temporary.0).spawn().unwrap();
     let x = made(&desk).join("x");
-    assert!((0..3000).any(|_| {
-        std::thread::park_timeout(Duration::from_millis(10));
-        x.exists()
-    }));
+    until("it got so far", || x.exists());
     signal(child.id(), libc::SIGKILL).unwrap();
     child.wait().unwrap();
     let own = temporary.left();

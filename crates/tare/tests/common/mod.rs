@@ -12,3 +12,4 @@ pub mod made_up;
 pub mod runs;
 pub mod stored;
 pub mod util;
+pub mod wait;

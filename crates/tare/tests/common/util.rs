@@ -201,7 +201,7 @@ pub fn peak_of(command: &mut Command) -> (Ran, u64) {
                 looks += 1;
                 // Some end at once.
                 let rest = std::time::Duration::from_millis(if looks < 1000 { 0 } else { 2 });
-                std::thread::park_timeout(rest);
+                super::wait::let_pass(rest);
             }
             peak_kb
         });

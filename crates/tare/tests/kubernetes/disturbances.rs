@@ -11,6 +11,7 @@ use tare_tidy::skips::not_run;
 use crate::failures::{ended, under_way};
 use crate::support::{Desk, Namespace, kubectl, within};
 use crate::util::str;
+use crate::wait::let_pass;
 
 /// Processes of the test cluster whose command has these words.
 fn of_cluster(words: &[&str]) -> Vec<u32> {
@@ -41,9 +42,9 @@ fn a_slow_api_holds_a_run_up_and_does_not_end_it() {
     let mut command = desk.command(&["run", str(&path), "-q"]);
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     // In the middle of its start, or of its first slices.
-    std::thread::park_timeout(Duration::from_millis(2500));
+    let_pass(Duration::from_millis(2500));
     signal(server, libc::SIGSTOP).unwrap();
-    std::thread::park_timeout(Duration::from_secs(6));
+    let_pass(Duration::from_secs(6));
     signal(server, libc::SIGCONT).unwrap();
     let (code, said) = ended(child);
     assert!(matches!(code, Some(0 | 6)), "{said}");

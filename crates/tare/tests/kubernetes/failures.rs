@@ -6,6 +6,7 @@ use tare_io::process::signal;
 
 use crate::support::{Desk, Namespace, kubectl, within};
 use crate::util::str;
+use crate::wait::let_pass;
 
 const HERE: (&str, &str) = ("here", "server = \"target\"\nbaseline = true");
 
@@ -95,7 +96,7 @@ pub fn under_way_at(desk: &Desk, namespace: &str, settings: &str) -> (Child, Str
             ])
             .is_empty()
     });
-    std::thread::park_timeout(std::time::Duration::from_secs(3));
+    let_pass(std::time::Duration::from_secs(3));
     let pod = kubectl(&["get", "pods", "-n", namespace, "-o", "name"]).trim().to_owned();
     (child, pod)
 }

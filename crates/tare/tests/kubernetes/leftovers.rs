@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::support::{Desk, kubectl, within};
 use crate::util::str;
+use crate::wait::let_pass;
 
 /// `clean --context` removes what the other test has left in the cluster, and would be first.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -40,7 +41,7 @@ fn after_a_kill_pods_end_by_themselves_and_clean_removes_the_rest() {
         let own = || ours().lines().find(|line| line.starts_with(&mark)).map(str::to_owned);
         within(30, "its namespace", || own().is_some());
         let namespace = own().unwrap();
-        std::thread::park_timeout(std::time::Duration::from_millis(wait_ms));
+        let_pass(std::time::Duration::from_millis(wait_ms));
         child.kill().unwrap();
         child.wait().unwrap();
         if wait_ms == 6000 {

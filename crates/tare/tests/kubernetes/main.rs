@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 mod clusters;
+#[path = "../common/mod.rs"]
+mod common;
 mod deploy;
 mod disturbances;
 mod failures;
@@ -14,6 +16,5 @@ mod pods;
 mod rights;
 mod standing;
 mod support;
-#[path = "../common/util.rs"]
-#[expect(dead_code, reason = "the tests of the command line use all of it")]
-mod util;
+
+use common::{util, wait};

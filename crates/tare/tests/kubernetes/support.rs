@@ -9,6 +9,7 @@ use tare_io::time::monotonic_now;
 use tare_report::run::RunReport;
 
 use crate::util::{Folder, Ran, own, ran, str};
+use crate::wait::let_pass;
 
 const HEAD: &str = "name = \"kubernetes\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\n\
     rounds = 2\n[slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\n\
@@ -105,7 +106,7 @@ pub fn within(seconds: u64, what: &str, mut holds: impl FnMut() -> bool) {
     let limit = monotonic_now() + DurationNs::from_secs(seconds);
     while !holds() {
         assert!(monotonic_now() < limit, "not within {seconds} s: {what}");
-        std::thread::park_timeout(Duration::from_millis(200));
+        let_pass(Duration::from_millis(200));
     }
 }
 

@@ -7,4 +7,4 @@ mod common;
 mod proxies;
 mod sidecars;
 
-use common::{layered, left, runs, util};
+use common::{layered, left, runs, util, wait};

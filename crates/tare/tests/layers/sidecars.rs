@@ -15,6 +15,7 @@ use crate::layered::{HEAD, on_host, variant};
 use crate::left::{left_by, proven};
 use crate::runs::{Desk, guard, no_guard};
 use crate::util::{can_run, not_void, str};
+use crate::wait::let_pass;
 
 /// The proofs of a variant that are about a kind of layer.
 #[track_caller]
@@ -263,7 +264,7 @@ fn rules_that_are_taken_away_are_found_out() {
             let _ = Command::new("ip").args(flush).stderr(Stdio::null()).status();
             taken += 1;
         }
-        std::thread::park_timeout(Duration::from_millis(20));
+        let_pass(Duration::from_millis(20));
     }
     assert!(taken > 0);
     let printed = child.wait_with_output().unwrap().stdout;

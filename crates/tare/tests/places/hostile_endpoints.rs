@@ -13,6 +13,7 @@ use tare_tidy::skips::not_run;
 
 use crate::runs::Desk;
 use crate::util::{Folder, command, str, tare};
+use crate::wait::{let_pass, until_it_catches};
 
 fn endpoint(connections_max: u32) -> (NetEndpoint, SocketAddr) {
     let plan = EndpointPlan {
@@ -63,7 +64,7 @@ fn greetings_under_false_addresses_take_no_room() {
         socket.send_to(&greeting, address).unwrap();
         if n % 64 == 0 {
             // Not faster than it takes them: what is lost on the way proves nothing.
-            std::thread::park_timeout(Duration::from_millis(1));
+            let_pass(Duration::from_millis(1));
         }
     }
     let args = ["net", &address.to_string(), "udp_stream", "--rounds", "2", "-d", "100ms"];
@@ -121,12 +122,15 @@ fn ctrl_c_is_heeded_while_a_server_is_silent() {
     ] {
         let mut command = desk.command(args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::park_timeout(Duration::from_millis(300));
+        until_it_catches(child.id(), libc::SIGINT);
+        // What it asks for does not come; at once it would not yet ask.
+        let_pass(Duration::from_millis(300));
         signal(child.id(), libc::SIGINT).unwrap();
         let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(4));
         let _ = child.kill();
-        child.wait().unwrap();
+        let status = child.wait().unwrap();
         assert!(ended, "{args:?} is deaf");
+        assert_eq!(status.code(), Some(130), "{args:?}");
     }
 }
 

@@ -13,4 +13,4 @@ mod places;
 mod places_ended;
 mod places_of_others;
 
-use common::{attacker, flood, left, runs, util};
+use common::{attacker, flood, left, runs, util, wait};

@@ -10,6 +10,7 @@ use tare_report::load::guards::Severity;
 use crate::left::proven;
 use crate::runs::{Desk, guard};
 use crate::util::{can_run, not_void, str};
+use crate::wait::{let_pass, until_some};
 
 const HEAD: &str = "name = \"places\"\n[load]\nconnections = 4\nthreads = 1\n[stop]\nrounds = 2\n\
     [slices]\nwindow = \"20ms\"\ncycles = 2\n[server.web]\nnginx = { workers = 1 }\n";
@@ -243,17 +244,13 @@ fn a_place_that_dies_or_falls_silent_is_said_so() {
     let run = || {
         let mut command = desk.command(&["run", str(&path), "-q"]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        for _ in 0..3000 {
-            // The agent, and its server: it is measuring.
-            if let Some(agent) =
-                in_namespace(child.id()).first().filter(|_| in_namespace(child.id()).len() > 2)
-            {
-                return (child, *agent);
-            }
-            std::thread::park_timeout(std::time::Duration::from_millis(10));
-        }
-        child.kill().unwrap();
-        panic!("it did not begin: {:?}", child.wait());
+        let agent = until_some("it is measuring", || {
+            assert_eq!(child.try_wait().unwrap(), None);
+            // The agent, and its server.
+            let own = in_namespace(child.id());
+            own.first().copied().filter(|_| own.len() > 2)
+        });
+        (child, agent)
     };
     let (child, agent) = run();
     signal(agent, libc::SIGKILL).unwrap();
@@ -263,7 +260,8 @@ fn a_place_that_dies_or_falls_silent_is_said_so() {
     assert!(said.contains("v: the place is gone: signal: 9"), "{said}");
     let (child, agent) = run();
     signal(agent, libc::SIGSTOP).unwrap();
-    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    // Long enough to be missed.
+    let_pass(std::time::Duration::from_millis(300));
     let tare = Watched::new(child.id()).unwrap();
     signal(child.id(), libc::SIGTERM).unwrap();
     assert!(tare.ends_within(DurationNs::from_secs(30)), "it waits for an agent that is silent");

@@ -8,6 +8,7 @@ use crate::places::{endpoints, experiment};
 use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
 use crate::util::{can_run, not_void, str};
+use crate::wait::until;
 
 /// An image made here: nginx with its libraries. No registry is asked.
 fn image(desk: &Desk, name: &str) {
@@ -117,13 +118,8 @@ impl Sshd {
             .spawn()
             .unwrap();
         let sshd = Self { desk, namespace, child };
-        for _ in 0..200 {
-            if std::net::TcpStream::connect("10.199.7.2:22").is_ok() {
-                return sshd;
-            }
-            std::thread::park_timeout(std::time::Duration::from_millis(20));
-        }
-        panic!("sshd does not answer");
+        until("sshd answers", || std::net::TcpStream::connect("10.199.7.2:22").is_ok());
+        sshd
     }
 
     fn link() -> String {

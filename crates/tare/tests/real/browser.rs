@@ -10,6 +10,7 @@ use tare_report::steps::StepsReport;
 
 use crate::runs::Desk;
 use crate::util::str;
+use crate::wait::until;
 
 /// What a person would complain about, found by looking at every element that is shown.
 const INSPECT: &str = include_str!("browser/inspect.js");
@@ -283,13 +284,7 @@ fn the_browser_leaves_nothing_behind() {
     let browser = Browser::start(&desk.folder.0);
     assert!(processes() > 0);
     drop(browser);
-    for _ in 0..500 {
-        if processes() == 0 {
-            return;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
-    panic!("{} processes are left", processes());
+    until("its processes are gone", || processes() == 0);
 }
 
 /// For the README: a page's beginning, at both widths and in both themes.

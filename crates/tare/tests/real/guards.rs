@@ -12,7 +12,7 @@ use tare_report::run::{RunGuard, RunReport};
 use tare_stats::Verdict;
 use tare_tidy::skips::not_run;
 
-use crate::runs::{BRIEF, Desk, asked, between, guard, launches, no_guard, read, voids};
+use crate::runs::{BRIEF, Desk, between, guard, launches, no_guard, read, voids};
 use crate::util::str;
 
 #[test]
@@ -323,12 +323,6 @@ fn a_server_that_stalls_now_and_then_does_not_look_free() {
     let [a, b] = launches("--service-time 1ms", "--service-time 1ms --stall 170ms --every 900ms");
     let report =
         desk.compare(&[&a, &b, "--rounds", "8", "--slice", "20ms", "--cycles", "20", "-c", "4"]);
-    let overhead = asked(&report).overhead_percent;
-    let half = (overhead.upper - overhead.lower) / 2.0;
-    if half > 10.0 {
-        not_run(&format!("± {half:.0} % on a machine this noisy hides the stalls too"));
-        return;
-    }
     let found = guard(&report, "pauses");
     assert!(found.text.contains("over all slices its throughput is +"), "{found:?}");
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::runs::Desk;
 use crate::util::{Server, str};
+use crate::wait::until;
 
 /// A server, and a desk to import on.
 struct Bench {
@@ -429,15 +430,11 @@ fn free_port() -> u16 {
 /// Until somebody listens: looked up, for a connection would be the one that `-1` allows.
 fn wait_for(port: &str) {
     let wanted = format!(":{:04X} ", port.parse::<u16>().unwrap());
-    for _ in 0..500 {
+    until("somebody listens", || {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
         let listens = |text: &String| {
             text.lines().any(|line| line.contains(&wanted) && line.contains(" 0A "))
         };
-        if tables.iter().flatten().any(listens) {
-            return;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
-    panic!("nobody listens on {port}");
+        tables.iter().flatten().any(listens)
+    });
 }

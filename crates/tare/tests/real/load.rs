@@ -8,6 +8,7 @@ use tare_report::load::LoadReport;
 use tare_target::behaviour::Behaviour;
 
 use crate::util::{Folder, Server, load_json, own, peak_kb_of};
+use crate::wait::let_pass;
 
 #[test]
 fn the_open_loop_keeps_its_rate() {
@@ -37,7 +38,7 @@ fn ten_thousand_connections_in_a_hundred_megabytes() {
     let mut peak_kb = 0;
     while child.try_wait().unwrap().is_none() {
         peak_kb = peak_kb_of(child.id()).unwrap_or(0).max(peak_kb);
-        std::thread::park_timeout(Duration::from_millis(2));
+        let_pass(Duration::from_millis(2));
     }
     let report: LoadReport =
         serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();

@@ -15,4 +15,4 @@ mod load;
 mod net;
 mod sys;
 
-use common::{endpoints, runs, util};
+use common::{endpoints, runs, util, wait};

@@ -12,6 +12,7 @@ use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 use crate::endpoints::{PAIR, TESTS, check_counts, endpoint, net, plan, stranger};
 use crate::runs::Desk;
 use crate::util::{own, str, tare};
+use crate::wait::{let_pass, until};
 
 const BRIEF: [&str; 4] = ["--rounds", "2", "-d", "100ms"];
 
@@ -106,7 +107,8 @@ fn an_endpoint_that_dies_ends_the_tests_but_not_the_report() {
     let args =
         ["net", &address, "tcp_rr", "tcp_stream", "-d", "4s", "--rounds", "40", "--json", "-"];
     let running = own().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::park_timeout(std::time::Duration::from_millis(1500));
+    // Of its eight seconds.
+    let_pass(std::time::Duration::from_millis(1500));
     drop(endpoint);
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
@@ -146,12 +148,7 @@ fn peer(command: &mut Command, port: u16) -> Peer {
     let null = || Stdio::null();
     let child = command.stdout(null()).stderr(null()).stdin(null()).spawn();
     let child = child.expect("make setup installs qperf");
-    for _ in 0..200 {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            break;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(20));
-    }
+    until("qperf listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     Peer(child)
 }
 
