@@ -15,7 +15,8 @@
 #   make release-check  refuses where a suite is red, or was not run on these sources
 #
 #   make setup   install what all of this needs (Debian packages, and tools from registries)
-#   make build   the program, optimised: target/release/tare
+#   make build   the program: target/release/tare
+#   make release the same, optimised as a whole: target/fat/tare, for bench and for others
 #   make filters nginx's filter module and the filter libraries: target/filters
 #   make agent   the static program that runs inside places: target/agent/tare-agent
 #   make cluster a real Kubernetes on this machine, NODES=1 to 3 (2); cluster-down ends it
@@ -62,33 +63,49 @@ SECONDS_EACH ?= 1
 FUZZ_RUNS ?= 10000000
 NODES ?= 2
 
-.PHONY: build agent shop filters run check lint gate release-check \
+.PHONY: build release agent shop filters run check lint gate release-check \
         test test-real test-places test-layers test-cluster test-mesh \
         setup setup-gate setup-run setup-real setup-places setup-layers setup-cluster setup-bench \
         setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
-build: setup-run agent
+build: setup-run agent target/release/tare
+
+# Cargo knows whether there is anything to do.
+.PHONY: target/release/tare
+target/release/tare: setup-run
+	@echo "make: building tare: some five minutes the first time, on two CPUs"
 	cargo build --release --locked -p tare
-	@echo "built target/release/tare"
+	@echo "make: built target/release/tare"
 
 # Static: places have libraries of their own, or none.
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC = RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --target $(HOST_TARGET) \
+    --target-dir target/agent-build
 agent: setup-run
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p tare-agent \
-	    --target $(HOST_TARGET) --target-dir target/agent-build
+	@echo "make: building the agent: some two minutes the first time, on two CPUs"
+	$(STATIC) --release -p tare-agent
 	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-agent target/agent/tare-agent
+
+# The agent's folder is looked for beside the program's.
+release: setup-run
+	cargo build --profile fat --locked -p tare
+	$(STATIC) --profile fat -p tare-agent
+	install -D -s target/agent-build/$(HOST_TARGET)/fat/tare-agent target/fat/agent/tare-agent
+	@echo "make: built target/fat/tare"
 
 # Eleven small services to deploy; static, as images are.
 shop: setup-run
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked -p tare-shop \
-	    --target $(HOST_TARGET) --target-dir target/agent-build
+	$(STATIC) --release -p tare-shop
 	install -D -s target/agent-build/$(HOST_TARGET)/release/tare-shop target/shop/tare-shop
 
 filters: setup-run
+	@echo "make: building the filters: some three minutes the first time"
 	$(MAKE) --no-print-directory -C filters
 
-run: build filters
+# Filters are in a server on this machine: no agent is needed.
+run: setup-run filters target/release/tare
+	@echo "make: measuring ten filters in nginx, for three minutes at most"
 	target/release/tare run experiments/nginx-filters.toml
 
 setup: setup-gate setup-real setup-places setup-layers setup-cluster setup-fuzz setup-bench
@@ -193,7 +210,8 @@ report-pictures: setup-real build
 	    cargo test --locked -p tare --test real report_pictures -- --ignored --exact \
 	    browser::report_pictures
 
-bench: setup-bench build
+bench: export TARE := $(CURDIR)/target/fat/tare
+bench: setup-bench release
 	scripts/install-peers
 	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
