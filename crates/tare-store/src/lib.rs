@@ -64,6 +64,26 @@ pub struct Store {
 const IMMUTABLE: &str = "?immutable=1";
 /// How long to wait for another tare that is writing.
 const BUSY_MS: u64 = 10_000;
+/// Between two tries where SQLite does not wait by itself.
+const TRY_MS: u64 = 5;
+
+/// Sets the log's kind, which a new file does not have yet. For that SQLite wants the file alone, and
+/// does not wait for it.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 0;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && tries < BUSY_MS / TRY_MS =>
+            {
+                tries += 1;
+                std::thread::park_timeout(std::time::Duration::from_millis(TRY_MS));
+            }
+            done => return done,
+        }
+    }
+}
 
 impl Store {
     /// Opens the store, making it (and its folder) where it is not there yet.
@@ -140,7 +160,7 @@ impl Store {
         schema::is_ours_or_empty(path, &connection)?;
         // A commit is then in the operating system's hands: it survives the death of this process,
         // and costs no wait for the disk. Only a crash of the machine can lose the last few.
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        write_ahead(&connection).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
         schema::migrate(path, &mut connection)?;

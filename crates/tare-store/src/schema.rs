@@ -107,6 +107,8 @@ UPDATE run SET plan = json_remove(plan, '$.slices.found')
 
 /// Looks before anything is written: a database of somebody else must not be changed.
 pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    // All is seen at one moment: between two looks another tare may make its tables.
+    let _view = connection.unchecked_transaction().map_err(|e| unusable(path, e))?;
     let count = |what: &str| -> Result<i64, StoreError> {
         let query = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {what}");
         connection.query_row(&query, [], |row| row.get(0)).map_err(|e| unusable(path, e))

@@ -265,3 +265,24 @@ fn what_runs_of_before_found_is_a_record_of_its_own() {
     let kept = store.find_run(&one).unwrap().found.unwrap();
     assert_eq!(serde_json::from_str::<Found>(&kept).unwrap(), again);
 }
+
+/// One makes its tables between two looks of another's.
+#[test]
+fn a_new_store_may_be_opened_by_many_at_once() {
+    let folder = folder("at-once");
+    for attempt in 0..50 {
+        let path = folder.join(format!("{attempt}.db"));
+        let all = std::sync::Barrier::new(8);
+        let open = || {
+            all.wait();
+            Store::open(&path).map(drop)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            for thread in threads {
+                assert_eq!(thread.join().unwrap().map_err(|error| error.to_string()), Ok(()));
+            }
+        });
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -44,7 +44,13 @@ impl Desk {
                 return;
             }
             // It has a time limit of its own, which bounds this loop.
-            assert_eq!(child.try_wait().unwrap(), None, "it ended without a round");
+            if let Some(ended) = child.try_wait().unwrap() {
+                let mut said = String::new();
+                if let Some(mut stderr) = child.stderr.take() {
+                    std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+                }
+                panic!("it ended without a round: {ended}: {said}");
+            }
         }
     }
 
