@@ -105,7 +105,7 @@ filters: setup-run
 
 # Filters are in a server on this machine: no agent is needed.
 run: setup-run filters target/release/tare
-	@echo "make: measuring ten filters in nginx, for three minutes at most"
+	@echo "make: measuring what filters cost in nginx, for three minutes at most"
 	target/release/tare run experiments/nginx-filters.toml
 
 setup: setup-gate setup-real setup-places setup-layers setup-cluster setup-fuzz setup-bench

@@ -67,8 +67,8 @@ const BUSY_MS: u64 = 10_000;
 /// Between two tries where SQLite does not wait by itself.
 const TRY_MS: u64 = 5;
 
-/// Sets the log's kind, which a new file does not have yet. For that SQLite wants the file alone, and
-/// does not wait for it.
+/// Makes a new file keep a write-ahead log. SQLite needs the file for itself then, and does not wait
+/// for that.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let mut tries = 0;
     loop {

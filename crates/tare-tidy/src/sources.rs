@@ -19,7 +19,7 @@ const BANNED: [(&str, &str); 7] = [
     ("unimplemented!(", "do it, or file an issue"),
 ];
 
-/// The same of tests.
+/// Calls that have a better replacement in tests.
 const BANNED_IN_TESTS: [(&str, &str); 1] =
     [("park_timeout", "wait for what you wait for: tests/common/wait.rs")];
 

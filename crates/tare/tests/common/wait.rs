@@ -38,7 +38,7 @@ pub fn let_pass(time: Duration) {
     }
 }
 
-/// Until a program has a handler of its own for a signal: before that it is not yet its own master.
+/// Waits until a program has a handler of its own for a signal, without which the signal would end it.
 #[track_caller]
 pub fn until_it_catches(pid: u32, signal: i32) {
     until("it catches the signal", || {
