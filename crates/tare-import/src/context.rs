@@ -1,11 +1,11 @@
 //! What stands above an output: headings, labels, the prose that leads to it, the host of the
 //! prompt, the command line.
 
+use crate::block::{fence_mark, is_heading, kept};
 use crate::command::Command;
 use crate::lead::{self, Lead};
 use crate::prompt;
 use crate::sample::Draft;
-use crate::text::{fence_mark, is_heading, kept};
 
 /// A label on a line of its own, or in bold: below all headings.
 pub const LABEL: u8 = 7;

@@ -18,11 +18,12 @@ mod oha;
 mod oha_text;
 mod qperf;
 mod unixbench;
+mod value;
 mod wrk;
 
+use crate::block::Block;
 use crate::sample::Draft;
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 /// An output of lines.
 pub struct TextFormat {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::{Claim, Says, Told};
 use crate::names;
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
-use crate::source::printable;
+use crate::trouble::printable;
 
 pub const SCHEMA: &str = "tare.import/1";
 

@@ -3,15 +3,16 @@
 //! answer is what was found or one line that says where it went wrong.
 //!
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
-//! `formats/` has a file a tool, `text` finds outputs between prose, `context` keeps what stands
-//! above them, `lead` reads what prose says of them, `names` makes variants of all that, `command`
-//! and `prompt` read what was typed, `table` and `summary` what people made of outputs, `claim`
-//! and `claim_text` what they say of them. [`audit`] has a mistake a function; [`compare`] says
-//! what the numbers say of each other, as far as they can.
+//! `formats/` has a file a tool, `text` finds outputs between prose, `block` knows lines by their
+//! marks, `context` keeps what stands above them, `lead` reads what prose says of them, `names`
+//! makes variants of all that, `command` and `prompt` read what was typed, `table` and `summary`
+//! what people made of outputs, `claim` and `claim_text` what they say of them. [`audit`] has a
+//! mistake a function; [`compare`] says what the numbers say of each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
 pub mod audit;
+mod block;
 pub mod claim;
 mod claim_text;
 mod command;
@@ -30,7 +31,9 @@ mod source;
 mod summary;
 mod table;
 mod text;
+mod trouble;
 
 pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
 pub use sample::{Asked, Draft, Found, Moments, Percentile, Sample, Seen, Source, Tool, Unread};
-pub use source::{Trouble, printable, read};
+pub use source::read;
+pub use trouble::{Trouble, printable};

@@ -3,35 +3,14 @@
 
 use std::io::{BufRead, Read};
 
-use tare_model::plain;
-
 use crate::sample::{Draft, Found, Unread};
-use crate::{claim, formats, text};
-
-/// Why a file cannot be imported, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    pub line: u32,
-    pub why: String,
-}
-
-impl Trouble {
-    pub fn at(line: usize, why: impl Into<String>) -> Self {
-        Self { line: u32::try_from(line).unwrap_or(u32::MAX), why: printable(&why.into()) }
-    }
-}
-
-/// What comes from files must not reach the terminal's controls, nor end a line.
-pub fn printable(text: &str) -> String {
-    plain::line(text).into_owned()
-}
+use crate::trouble::{Trouble, too_long};
+use crate::{block, claim, formats, text};
 
 /// Outputs pasted into text; a book of them is shorter.
 const TEXT_MAX: u64 = 64 << 20;
 /// Text of very short lines takes most memory by their number.
 const LINES_MAX: usize = 2_000_000;
-/// A JSON value takes up to sixteen times its text in memory.
-pub const JSON_MAX: usize = 8 << 20;
 /// Enough to know what a file is.
 const HEAD: usize = 64 << 10;
 
@@ -49,7 +28,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
     reader.take(room).read_to_end(&mut bytes).map_err(broken)?;
     let is_json = is_json(&bytes);
     let (most, kind) = match is_json {
-        true => (JSON_MAX, "JSON"),
+        true => (formats::json::BYTES_MAX, "JSON"),
         false => (TEXT_MAX as usize, "text"),
     };
     if bytes.len() > most {
@@ -117,7 +96,7 @@ fn is_json(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let Some(first) = lines.find(|line| !line.is_empty()) else { return false };
-    let is_log = text::is_value(first) && lines.any(|line| !line.is_empty());
+    let is_log = block::is_value(first) && lines.any(|line| !line.is_empty());
     // "[TOC]" and "{% raw %}" begin text; what only looks like JSON, "[1] see below", is tried.
     let mut bytes = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match (bytes.next(), bytes.next()) {
@@ -128,13 +107,6 @@ fn is_json(bytes: &[u8]) -> bool {
         (Some(b'[' | b'{'), None) => true,
         _ => false,
     }
-}
-
-/// `bytes` begin at a line of their file.
-pub fn too_long(bytes: &[u8], first_line: usize, most: usize, kind: &str) -> Trouble {
-    let line = first_line + bytes[..most].iter().filter(|byte| **byte == b'\n').count();
-    let mebibytes = most >> 20;
-    Trouble::at(line, format!("goes on after {mebibytes} MiB, the most that is read of {kind}"))
 }
 
 fn nothing(text: &str) -> String {

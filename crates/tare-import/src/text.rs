@@ -1,37 +1,15 @@
 //! Outputs between prose: where each begins and ends, under which headings, after which command.
 
+use crate::block::{Block, fence_mark, is_heading, is_value};
 use crate::claim::Claim;
 use crate::command::Command;
 use crate::context::{Context, html_heading, label};
 use crate::sample::{Draft, Found, Unread};
-use crate::source::{JSON_MAX, Trouble, too_long};
+use crate::trouble::{Trouble, too_long};
 use crate::{claim_text, formats, html, summary, table};
-
-/// Some lines of a file; numbers are the file's.
-#[derive(Clone, Copy)]
-pub struct Block<'a> {
-    pub first: usize,
-    /// Without quote marks; indented as they were.
-    pub lines: &'a [&'a str],
-}
-
-impl<'a> Block<'a> {
-    /// Each line with its number.
-    pub fn numbered(&self) -> impl Iterator<Item = (usize, &'a str)> + use<'a> {
-        let first = self.first;
-        self.lines.iter().enumerate().map(move |(at, line)| (first + at, *line))
-    }
-
-    /// The first line that begins with `start` (after indentation), and what follows.
-    pub fn after(&self, start: &str) -> Option<(usize, &'a str)> {
-        self.numbered().find_map(|(at, line)| Some((at, line.trim_start().strip_prefix(start)?)))
-    }
-}
 
 /// Longer blocks are no outputs.
 const BLOCK_MAX: usize = 2000;
-/// Lines of an output that are kept.
-const KEPT: usize = 400;
 /// More outputs than these are no paper.
 const OUTPUTS_MAX: usize = 1000;
 /// More statements than these are not checked.
@@ -227,23 +205,6 @@ fn is_service(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain)
 }
 
-pub fn fence_mark(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    // Backticks within the line make it a span of code, and no fence.
-    let is_fence = line.starts_with("```") && !line.trim_start_matches('`').contains('`');
-    (is_fence || line.starts_with("~~~")).then(|| &line[..3])
-}
-
-/// `## Host`, and `##Host` as some write it.
-pub fn is_heading(line: &str) -> bool {
-    let hashes = line.chars().take_while(|c| *c == '#').count();
-    let rest = &line[hashes..];
-    let named = rest.starts_with([' ', '\t'])
-        || (hashes >= 2 && rest.starts_with(|c: char| c.is_alphanumeric()));
-    // A row of marks is a picture (UnixBench's name, say), and no heading.
-    (1..=6).contains(&hashes) && named && rest.contains(char::is_alphanumeric)
-}
-
 type Read = (usize, Result<Vec<Draft>, Trouble>);
 
 /// An output that begins here.
@@ -286,28 +247,9 @@ fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
     Some(lines[at..at + length].join("\n"))
 }
 
-/// `{"level":"info"}`
-pub fn is_value(line: &[u8]) -> bool {
-    let line = line.trim_ascii();
-    line.len() > 2 && line.starts_with(b"{") && line.ends_with(b"}")
-}
-
 fn read_json(text: &str, file: &str, first: usize) -> Result<Vec<Draft>, Trouble> {
-    match text.len() > JSON_MAX {
-        true => Err(too_long(text.as_bytes(), first, JSON_MAX, "JSON")),
+    match text.len() > formats::json::BYTES_MAX {
+        true => Err(too_long(text.as_bytes(), first, formats::json::BYTES_MAX, "JSON")),
         false => formats::json::read(text, file, first),
     }
-}
-
-/// What is kept of an output's lines: the first of very many, the fewer the more outputs there are
-/// in them.
-pub fn kept(lines: &[&str], outputs: usize) -> String {
-    let most = (KEPT / outputs.max(1)).max(5);
-    const LINE: usize = 300;
-    let cut = |line: &&str| line.chars().take(LINE).collect::<String>();
-    let mut text: Vec<String> = lines.iter().take(most).map(cut).collect();
-    if lines.len() > most {
-        text.push(format!("… {} more lines", lines.len() - most));
-    }
-    text.join("\n")
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tare_model::Metric;
 
-use super::json::{number, text};
+use super::value::{number, text};
 use crate::claim::Against;
 use crate::numbers::{duration_ns, percent};
 use crate::sample::{Draft, Tool};

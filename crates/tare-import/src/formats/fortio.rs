@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tare_model::Metric;
 
-use super::json::{needed, number, text};
+use super::value::{needed, number, text};
 use crate::numbers::{plain, seconds};
 use crate::sample::{Draft, Tool};
 

@@ -4,10 +4,10 @@ use tare_model::Metric;
 
 use super::fortio::codes;
 use super::{TextFormat, needed, through};
+use crate::block::Block;
 use crate::numbers::{plain, rate, seconds, whole};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines.first().is_some_and(|line| part(line).is_some()),

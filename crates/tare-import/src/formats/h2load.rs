@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::{TextFormat, needed, through};
+use crate::block::Block;
 use crate::numbers::{binary_bytes, duration_ns, rate, whole};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| lines[0].trim() == "starting benchmark..." || is_result(lines[0]),

@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::{TextFormat, needed};
+use crate::block::Block;
 use crate::numbers::{duration_ns, plain, rate, whole};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| {

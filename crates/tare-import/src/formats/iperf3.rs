@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tare_model::Metric;
 
-use super::json::{number, text};
+use super::value::{number, text};
 use crate::sample::{Draft, Tool};
 
 pub fn read(value: &Value) -> Result<Vec<Draft>, String> {

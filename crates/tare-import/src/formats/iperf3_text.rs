@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::TextFormat;
+use crate::block::Block;
 use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| part(lines[0]).is_some(),

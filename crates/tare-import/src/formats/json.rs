@@ -3,11 +3,13 @@
 use serde_json::Value;
 
 use super::{bpftime, fortio, iperf3, k6, oha};
+use crate::block::kept;
 use crate::sample::Draft;
-use crate::source::Trouble;
-use crate::text::kept;
+use crate::trouble::Trouble;
 
 pub const UNKNOWN: &str = "is JSON of no known tool";
+/// A JSON value takes up to sixteen times its text in memory.
+pub const BYTES_MAX: usize = 8 << 20;
 /// More results than these are no paper.
 const RESULTS_MAX: usize = 1000;
 
@@ -81,19 +83,4 @@ pub fn is_likely(text: &str) -> bool {
         "\"http_reqs\"",
     ];
     keys.iter().any(|key| text.contains(key))
-}
-
-/// The number at a path of keys.
-pub fn number(value: &Value, path: &[&str]) -> Option<f64> {
-    path.iter().try_fold(value, |value, key| value.get(key))?.as_f64()
-}
-
-pub fn text(value: &Value, path: &[&str]) -> Option<String> {
-    path.iter().try_fold(value, |value, key| value.get(key))?.as_str().map(str::to_owned)
-}
-
-/// A number without which the result says nothing.
-pub fn needed(tool: &str, value: &Value, path: &[&str]) -> Result<f64, String> {
-    number(value, path)
-        .ok_or_else(|| format!("is {tool}'s JSON without a number at '{}'", path.join(".")))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tare_model::Metric;
 
-use super::json::number;
+use super::value::number;
 use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
 

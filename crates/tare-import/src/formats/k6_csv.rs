@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader, Read};
 use hdrhistogram::Histogram;
 
 use super::k6::{Metrics, draft};
+use crate::block::kept;
 use crate::numbers::plain;
 use crate::sample::{Draft, Source};
-use crate::source::Trouble;
-use crate::text::kept;
+use crate::trouble::Trouble;
 
 const POINTS: &[u8] = b"metric_name,timestamp,metric_value";
 const SUMMARY: &str = "metric_name,avg,";

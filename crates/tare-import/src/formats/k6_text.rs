@@ -2,10 +2,10 @@
 
 use super::TextFormat;
 use super::k6::{Metrics, draft};
+use crate::block::Block;
 use crate::numbers::{duration_ns, plain, rate, whole};
 use crate::sample::Draft;
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| metric(lines[0]).is_some(),

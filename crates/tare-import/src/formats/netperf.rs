@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::TextFormat;
+use crate::block::Block;
 use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 /// Heads, blank lines and the row; a second row repeats the socket's sizes.
 const LONGEST: usize = 12;

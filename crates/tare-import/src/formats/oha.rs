@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tare_model::Metric;
 
-use super::json::{needed, number};
+use super::value::{needed, number};
 use crate::numbers::plain;
 use crate::sample::{Draft, Tool};
 

@@ -4,10 +4,10 @@ use tare_model::Metric;
 
 use super::oha::forgive_the_deadline;
 use super::{TextFormat, hey, needed};
+use crate::block::Block;
 use crate::numbers::{binary_bytes, duration_ns, rate};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| {

@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::TextFormat;
+use crate::block::Block;
 use crate::numbers::{duration_ns, qperf_rate, whole};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 const KINDS: [&str; 9] = ["tcp", "udp", "sctp", "sdp", "rds", "rc", "uc", "ud", "xrc"];
 

@@ -3,10 +3,10 @@
 use tare_model::Metric;
 
 use super::TextFormat;
+use crate::block::Block;
 use crate::numbers::{plain, whole};
 use crate::sample::{Draft, Tool};
-use crate::source::Trouble;
-use crate::text::Block;
+use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
     begins: |lines| copies(lines[0]).is_some() || raw(lines[0]).is_some() || is_table(lines[0]),
