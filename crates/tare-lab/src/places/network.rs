@@ -222,21 +222,23 @@ impl Network {
             let argv: Vec<&str> = argv.into_iter().chain(kind.iter().copied()).collect();
             let done = run(&argv, PATIENCE);
             if !done.worked {
-                let unknown = ["unknown", "No such file", "not found"];
-                let absent = unknown.iter().any(|word| done.said.contains(word));
-                let text = match (absent, shape.delay.is_some()) {
-                    (true, true) => {
-                        "a delay needs netem, which this kernel does not have (module sch_netem): \
-                         leave out delay"
-                            .to_owned()
-                    }
-                    _ => format!("cannot shape the link: {}", done.said),
-                };
+                let text = not_shaped(&done.said, shape.delay.is_some());
                 return Err(LabError::Environment(text));
             }
         }
         Ok(())
     }
+}
+
+/// What `tc` said, or what it means.
+fn not_shaped(said: &str, is_delayed: bool) -> String {
+    let is_absent = ["unknown", "No such file", "not found"].iter().any(|word| said.contains(word));
+    if is_absent && is_delayed {
+        return "a delay needs netem, which this kernel does not have (module sch_netem): leave \
+                out delay"
+            .into();
+    }
+    format!("cannot shape the link: {said}")
 }
 
 /// Places have the addresses after this machine's.
@@ -283,5 +285,14 @@ mod tests {
         assert!(!range.overlaps(Ipv4Addr::new(10, 213, 8, 0), 24));
         assert!(!range.overlaps(Ipv4Addr::new(192, 168, 0, 0), 16));
         assert!(Range::all().all(|range| range.bridge().len() <= 15));
+    }
+
+    #[test]
+    fn a_kernel_without_netem_is_told_from_what_tc_refuses() {
+        let absent = "Error: Specified qdisc kind is unknown.";
+        assert!(not_shaped(absent, true).starts_with("a delay needs netem"));
+        assert_eq!(not_shaped(absent, false), format!("cannot shape the link: {absent}"));
+        let refused = "Illegal \"latency\"";
+        assert_eq!(not_shaped(refused, true), format!("cannot shape the link: {refused}"));
     }
 }

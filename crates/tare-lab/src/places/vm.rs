@@ -28,13 +28,14 @@ const TCG_WITHIN: DurationNs = DurationNs::from_secs(120);
 /// Whether a guest was seen to boot by the hardware of this machine, once it was tried.
 static KVM_BOOTS: Mutex<Option<bool>> = Mutex::new(None);
 
-/// What this machine lacks for it.
-fn missing(kind: Confidential) -> Option<String> {
+/// What a machine lacks for it. `root` is `/`, or a test's folder.
+fn missing(kind: Confidential, root: &Path) -> Option<String> {
     let (parameter, what) = match kind {
         Confidential::Tdx => ("/sys/module/kvm_intel/parameters/tdx", "TDX"),
         Confidential::SevSnp => ("/sys/module/kvm_amd/parameters/sev_snp", "SEV-SNP"),
     };
-    let on = std::fs::read_to_string(parameter);
+    let at = |path: &str| root.join(path.trim_start_matches('/'));
+    let on = std::fs::read_to_string(at(parameter));
     if !on.as_ref().is_ok_and(|text| matches!(text.trim(), "Y" | "1")) {
         let hint = match kind {
             Confidential::Tdx => "a Xeon with TDX on in its firmware, and kvm_intel.tdx=1",
@@ -43,7 +44,7 @@ fn missing(kind: Confidential) -> Option<String> {
         return Some(format!("{what} is not enabled here: {parameter} is not Y; it needs {hint}"));
     }
     match kind {
-        Confidential::SevSnp if !Path::new("/dev/sev").exists() => {
+        Confidential::SevSnp if !at("/dev/sev").exists() => {
             Some("SEV-SNP: /dev/sev is not here".into())
         }
         _ => None,
@@ -74,7 +75,7 @@ impl PlaceKind for VmSpec {
         if let Some(path) = files.find(|path| !path.is_file()) {
             return usage(format!("{} is not a file", path.display()));
         }
-        if let Some(why) = self.confidential.and_then(missing) {
+        if let Some(why) = self.confidential.and_then(|kind| missing(kind, Path::new("/"))) {
             return Err(LabError::Environment(why));
         }
         if self.confidential.is_some() && self.firmware.is_none() {
@@ -422,5 +423,28 @@ mod tests {
         assert!(said_last(&agent).unwrap().starts_with("tare-agent: no port to tare came up; ["));
         assert_eq!(said_last("one\n\ntwo\n\n").as_deref(), Some("two"));
         assert_eq!(said_last(" \r\n"), None);
+    }
+
+    #[test]
+    fn a_confidential_guest_needs_what_its_kind_needs() {
+        let root = std::env::temp_dir().join(format!("tare-sev-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let lacks = |kind| missing(kind, &root);
+        let says = |kind, words: &str| assert!(lacks(kind).unwrap().contains(words), "{words}");
+        says(Confidential::Tdx, "TDX is not enabled here: /sys/module/kvm_intel/parameters/tdx");
+        says(Confidential::SevSnp, "SEV-SNP is not enabled here: /sys/module/kvm_amd/");
+        write("sys/module/kvm_intel/parameters/tdx", "N\n");
+        says(Confidential::Tdx, "it needs a Xeon with TDX on in its firmware");
+        write("sys/module/kvm_intel/parameters/tdx", "Y\n");
+        assert_eq!(lacks(Confidential::Tdx), None);
+        write("sys/module/kvm_amd/parameters/sev_snp", "1\n");
+        says(Confidential::SevSnp, "/dev/sev is not here");
+        write("dev/sev", "");
+        assert_eq!(lacks(Confidential::SevSnp), None);
+        std::fs::remove_dir_all(root).unwrap();
     }
 }
