@@ -31,7 +31,15 @@ fn main() -> ExitCode {
                 // Where standard error is full or gone, the exit code still tells.
                 tell(&format!("tare: {failure}\n"));
             }
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(match failure {
+                // Nobody is to blame for what was stopped.
+                Failure::Target(_) | Failure::Environment(_)
+                    if load::interrupt::was_interrupted() =>
+                {
+                    Failure::Interrupted.exit_code()
+                }
+                failure => failure.exit_code(),
+            })
         }
     }
 }

@@ -29,7 +29,7 @@ fn an_agent_and_filters_beside_tare_must_be_its_own() {
         ran(command.env_remove("TARE_AGENT").env_remove("TARE_FILTERS"))
     };
     let doctor = run(&["doctor"]).success().stdout;
-    let netns = doctor.lines().find(|line| line.contains("netns")).unwrap();
+    let netns = doctor.lines().find(|line| line.starts_with("place        netns")).unwrap();
     assert!(netns.contains("is not built: make agent"), "{netns}");
     run(&["filter", "ask", "library", "/aaaa"]).fails(3, "is not built: make filters");
 }

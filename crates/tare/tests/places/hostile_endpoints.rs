@@ -109,6 +109,8 @@ fn ctrl_c_is_heeded_while_a_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let (host, port) = (address.to_string(), address.port().to_string());
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let of_datagrams = datagrams.local_addr().unwrap().to_string();
     let url = format!("http://{host}/");
     let other = format!("b={url}");
     for args in [
@@ -117,7 +119,7 @@ fn ctrl_c_is_heeded_while_a_server_is_silent() {
         &["compare", &url, &other, "--timeout", "100s", "-q"],
         &["net", &host, "tcp_rr", "--timeout", "100s"],
         &["net", &host, "tcp_stream", "--timeout", "100s"],
-        &["net", &host, "udp_stream"],
+        &["net", &of_datagrams, "udp_stream"],
         &["qperf", "127.0.0.1", "-lp", &port, "conf"],
     ] {
         let mut command = desk.command(args);
