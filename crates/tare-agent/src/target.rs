@@ -33,6 +33,7 @@ pub fn run(flags: &[String]) -> ExitCode {
 #[derive(Default)]
 struct Parts {
     service: Option<DurationNs>,
+    turn: Option<DurationNs>,
     workers: Option<u32>,
     stall: Option<DurationNs>,
     every: Option<DurationNs>,
@@ -64,7 +65,8 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
         }
     }
     let workers = parts.workers.unwrap_or(1);
-    plan.behaviour.service = parts.service.map(|time| Service { time, workers });
+    plan.behaviour.service =
+        parts.service.map(|time| Service { time, workers, turn: parts.turn.unwrap_or_default() });
     plan.behaviour.stall =
         parts.stall.zip(parts.every).map(|(length, every)| Stall { length, every });
     let wanted = u64::from(CONNECTIONS_MAX) * u64::from(plan.threads) + SPARE_FILES;
@@ -90,6 +92,7 @@ fn take(name: &str, text: &str, plan: &mut TargetPlan, parts: &mut Parts) -> Res
         "busy" => behaviour.busy = time(text)?,
         "delay" => behaviour.delay = Delay::parse(text).map_err(|error| error.to_string())?,
         "service-time" => parts.service = Some(time(text)?),
+        "turn" => parts.turn = Some(time(text)?),
         "workers" => parts.workers = Some(number(text)?),
         "stall" => parts.stall = Some(time(text)?),
         "every" => parts.every = Some(time(text)?),
@@ -133,6 +136,7 @@ mod tests {
             odd_connections: Some(0.1),
             delay: text("exp:5ms"),
             service_time: text("1ms"),
+            turn: text("1ms"),
             workers: Some(2),
             stall: text("1ms"),
             every: text("1s"),

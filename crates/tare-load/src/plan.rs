@@ -38,11 +38,14 @@ impl From<tare_model::Invalid> for PlanError {
     }
 }
 
-/// How precisely workers wake. Batches: found by measuring, more saves no more CPU and only adds
-/// latency. Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would
-/// be measured as the server's; above 1,000/s a worker this keeps a CPU busy.
+/// How workers wake. A reply is processed when it is there: one that waited for others would be
+/// think time, and a server that gains from requests that come together would show another cost.
+/// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
+/// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
 pub const WAIT: WaitPolicy =
-    WaitPolicy { batch_max: 16, linger: DurationNs::from_us(50), spin: DurationNs::from_ms(1) };
+    WaitPolicy { batch_max: 1, linger: DurationNs::ZERO, spin: DurationNs::from_ms(1) };
+/// Replies that wait for each other, where they are to: more of them save no more CPU time.
+const BATCH_MAX: u32 = 16;
 /// Files open beside connections: rings, certificates, outputs, standard streams.
 const SPARE_FILES: u64 = 64;
 /// A datagram that has not come back by then is lost, where the user says nothing else.
@@ -73,6 +76,12 @@ pub fn plan(
     let plan = plan_of(spec, endpoint, source, seed)?;
     let tls = url.tls.then(|| tls(spec, url)).transpose()?;
     Ok(LoadPlan { engine: EngineConfig { tls, ..plan.engine }, ..plan })
+}
+
+fn wait(spec: &LoadSpec) -> WaitPolicy {
+    let linger = spec.linger.unwrap_or(WAIT.linger);
+    let batch_max = if linger > DurationNs::ZERO { BATCH_MAX } else { WAIT.batch_max };
+    WaitPolicy { batch_max, linger, spin: spec.spin.unwrap_or(WAIT.spin) }
 }
 
 pub fn plan_of(
@@ -109,7 +118,7 @@ pub fn plan_of(
             tls: None,
             timeout: spec.timeout,
             expected: spec.expected()?,
-            wait: WaitPolicy { spin: spec.spin.unwrap_or(WAIT.spin), ..WAIT },
+            wait: wait(spec),
         },
         source,
         worker_endpoints: Vec::new(),

@@ -105,6 +105,11 @@ pub struct LoadSpec {
     /// Open loop: polls instead of sleeping when the next request is due within this; default 1ms.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub spin: Option<DurationNs>,
+    /// Closed loop on io_uring: replies may wait this long for others, so that one system call
+    /// takes several; none wait by default. A client that is the limit gets further by it, at the
+    /// price of a pause between reply and request that the server sees.
+    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub linger: Option<DurationNs>,
     /// CPUs for the threads, in turn: 0,2-3
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<std::vec::Vec<usize>>,
@@ -150,6 +155,7 @@ impl Default for LoadSpec {
             ciphers: Vec::new(),
             tls_resume: false,
             spin: None,
+            linger: None,
             cpus: None,
             reactor: None,
         }
@@ -279,6 +285,10 @@ impl LoadSpec {
         if !open && (self.poisson || self.max_connections.is_some()) {
             let flag = if self.poisson { "--poisson" } else { "--max-connections" };
             return Err(Invalid(format!("{flag} needs an open loop: give {flags}")));
+        }
+        if open && self.linger.is_some() {
+            let why = "--linger goes with a closed loop: at a rate nothing waits for others";
+            return Err(Invalid(why.into()));
         }
         Ok(())
     }

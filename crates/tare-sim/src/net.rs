@@ -291,7 +291,12 @@ impl SimReactor {
     }
 
     pub fn has_completions(&self) -> bool {
-        !self.net.0.borrow().hosts[self.host].inbox.is_empty()
+        self.completions() > 0
+    }
+
+    /// What has arrived and was not taken yet.
+    pub fn completions(&self) -> usize {
+        self.net.0.borrow().hosts[self.host].inbox.len()
     }
 
     fn keep(&mut self, bytes: Vec<u8>) -> Chunk {

@@ -93,7 +93,7 @@ impl Running<'_> {
             else {
                 return;
             };
-            self.advance_until(wait.until);
+            self.advance(wait);
         }
     }
 
@@ -104,17 +104,23 @@ impl Running<'_> {
             if next == Instant::FAR {
                 return;
             }
-            self.advance_until(next);
+            self.advance(Wait::until(next));
             take(self.client_io, &mut Vec::new());
         }
     }
 
-    /// Moves on until the client has something to do, or `until` is there.
-    fn advance_until(&mut self, until: Instant) {
+    /// Moves on until the client has something to do, as the kernel does: as many completions as it
+    /// waits for, or any once it has waited for more for as long as it would.
+    fn advance(&mut self, wait: Wait) {
+        let until = wait.until;
+        let lingers = self.net.now() + wait.linger;
         loop {
-            if self.client_io.has_completions() {
+            let done = self.client_io.completions() as u32;
+            let is_late = self.net.now() >= lingers;
+            if done >= wait.batch.max(1) || (done > 0 && is_late) {
                 return;
             }
+            let until = if is_late { until } else { until.min(lingers) };
             let next = until.min(self.net.next_event()).min(self.server_wake);
             assert!(next < Instant::FAR, "everybody waits for ever");
             self.net.advance(next.max(self.net.now()));
@@ -123,7 +129,7 @@ impl Running<'_> {
                 take(self.server_io, &mut happened);
                 self.server_wake = self.server.turn(self.server_io, &mut happened).until;
             }
-            if self.net.now() >= until {
+            if self.net.now() >= wait.until {
                 return;
             }
         }

@@ -64,6 +64,28 @@ impl Default for Behaviour {
 pub struct Service {
     pub time: DurationNs,
     pub workers: u32,
+    /// Before the requests that wait when a worker is free, which it then takes together: servers
+    /// with an event loop gain from requests that come at once.
+    pub turn: DurationNs,
+}
+
+/// The last turn that a worker of the queue has begun, or will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    begins: Instant,
+    ends: Instant,
+}
+
+impl Turn {
+    /// When a request that came at `arrival` is answered.
+    fn serve(&mut self, arrival: Instant, service: Service) -> Instant {
+        if arrival > self.begins {
+            self.begins = arrival.max(self.ends);
+            self.ends = self.begins + service.turn;
+        }
+        self.ends = self.ends + service.time;
+        self.ends
+    }
 }
 
 /// At the start of every period nothing is answered for a while; what is due then comes at its end.
@@ -233,8 +255,8 @@ pub enum Answer {
 pub struct Brain {
     behaviour: Behaviour,
     random: Random,
-    /// When each worker of the queue is free again.
-    workers: Vec<Instant>,
+    /// Of the queue.
+    workers: Vec<Turn>,
     started: Instant,
     effort: Effort,
     requests: u64,
@@ -246,7 +268,7 @@ impl Brain {
         let draw = Effort::draw(behaviour.seed, behaviour.launch);
         Self {
             random: Random::stream(behaviour.seed, "target", thread),
-            workers: vec![started; workers],
+            workers: vec![Turn { begins: Instant::ZERO, ends: started }; workers],
             effort: Effort::new(behaviour.busy, &behaviour.habits, started, draw),
             requests: 0,
             behaviour,
@@ -263,11 +285,8 @@ impl Brain {
         let served = match self.behaviour.service {
             Some(service) => {
                 // The worker that is free first takes it; there is at least one.
-                let worker = self.workers.iter_mut().min();
-                worker.map_or(arrival, |free_at| {
-                    *free_at = arrival.max(*free_at) + service.time;
-                    *free_at
-                })
+                let worker = self.workers.iter_mut().min_by_key(|turn| turn.ends);
+                worker.map_or(arrival, |turn| turn.serve(arrival, service))
             }
             None => arrival,
         };
@@ -334,14 +353,22 @@ mod tests {
 
     #[test]
     fn the_queue_serves_one_after_another() {
-        let service = Some(Service { time: DurationNs::from_ms(10), workers: 1 });
+        let service =
+            Some(Service { time: DurationNs::from_ms(10), workers: 1, turn: DurationNs::ZERO });
         let mut one = brain(Behaviour { service, ..Default::default() });
         let at: Vec<_> = [0, 1, 2, 50].map(|t| one.decide(ms(t)).at).into();
         assert_eq!(at, [ms(10), ms(20), ms(30), ms(60)]);
-        let service = Some(Service { time: DurationNs::from_ms(10), workers: 2 });
+        let service =
+            Some(Service { time: DurationNs::from_ms(10), workers: 2, turn: DurationNs::ZERO });
         let mut two = brain(Behaviour { service, ..Default::default() });
         let at: Vec<_> = [0, 1, 2, 50].map(|t| two.decide(ms(t)).at).into();
         assert_eq!(at, [ms(10), ms(11), ms(20), ms(60)]);
+        // The first comes alone; two wait for its end and share a turn; the last comes later.
+        let turn = DurationNs::from_ms(5);
+        let service = Some(Service { time: DurationNs::from_ms(10), workers: 1, turn });
+        let mut turns = brain(Behaviour { service, ..Default::default() });
+        let at: Vec<_> = [1, 2, 3, 50].map(|t| turns.decide(ms(t)).at).into();
+        assert_eq!(at, [ms(16), ms(31), ms(41), ms(65)]);
     }
 
     #[test]

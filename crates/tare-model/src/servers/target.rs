@@ -26,6 +26,7 @@ pub struct TargetSpec {
     pub odd_connections: Option<f64>,
     pub delay: Option<String>,
     pub service_time: Option<String>,
+    pub turn: Option<String>,
     pub workers: Option<u32>,
     pub stall: Option<String>,
     pub every: Option<String>,
@@ -68,6 +69,7 @@ impl TargetSpec {
         add("odd-connections", self.odd_connections.map(|share| share.to_string()));
         add("delay", self.delay.clone());
         add("service-time", self.service_time.clone());
+        add("turn", self.turn.clone());
         add("workers", self.workers.map(|n| n.to_string()));
         add("stall", self.stall.clone());
         add("every", self.every.clone());

@@ -25,6 +25,13 @@ fn kept_connections_are_used_again_and_again() {
 }
 
 #[test]
+fn replies_that_wait_for_others_are_all_there() {
+    let linger = DurationNs::from_us(50);
+    Case { linger, connections: 20, max_connections: 20, ..Default::default() }
+        .everywhere(|found| assert_eq!(found.tally.good, 400));
+}
+
+#[test]
 fn every_framing_of_a_reply() {
     let bodies = [(0, false), (1, true), (612, true), (100_000, false), (100_000, true)];
     for (body_bytes, chunked) in bodies {
@@ -234,7 +241,8 @@ fn open_loop_keeps_both_series() {
 #[test]
 fn a_queue_is_seen_from_due() {
     // 1 ms of service at 2,000/s: the queue grows, and only the series from due can see all of it.
-    let service = Some(Service { time: DurationNs::from_ms(1), workers: 1 });
+    let service =
+        Some(Service { time: DurationNs::from_ms(1), workers: 1, turn: DurationNs::ZERO });
     let case = Case {
         behaviour: Behaviour { service, ..Default::default() },
         rate: Some(RateProfile::constant(2000.0).unwrap()),

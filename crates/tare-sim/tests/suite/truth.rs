@@ -43,7 +43,7 @@ fn a_fixed_delay_is_measured_as_it_is() {
 
 #[test]
 fn poisson_arrivals_at_one_worker_follow_the_md1_formula() {
-    let service = Service { time: DurationNs::from_ms(1), workers: 1 };
+    let service = Service { time: DurationNs::from_ms(1), workers: 1, turn: DurationNs::ZERO };
     let load = 0.7;
     let case = Case {
         behaviour: Behaviour { service: Some(service), ..Default::default() },
@@ -87,6 +87,41 @@ fn percentiles_of_a_known_distribution_come_back() {
     for (q, ms) in [(0.5, 1.0), (0.99, 20.0), (0.995, 60.0)] {
         close(found.tally.latency.from_due.quantile(q), ms, 0.05);
     }
+}
+
+/// Replies a second of a server that takes what waits in turns of 30 µs and `each` a request.
+fn of_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
+    let service = Service { time: each, workers: 1, turn: DurationNs::from_us(30) };
+    let window = DurationNs::from_secs(1);
+    let found = simulate(Case {
+        behaviour: Behaviour { service: Some(service), ..Default::default() },
+        connections,
+        max_connections: connections,
+        requests: None,
+        window,
+        linger,
+        ..Default::default()
+    });
+    found.tally.good as f64 / window.as_secs_f64()
+}
+
+#[test]
+fn a_client_that_sends_at_once_is_not_seen_by_a_server_that_gains_from_batches() {
+    let (fast, slow) = (DurationNs::from_us(11), DurationNs::from_us(30));
+    for connections in [1, 2, 10, 50] {
+        for each in [fast, slow] {
+            let c = f64::from(connections);
+            let truth = c / (30e-6 + c * each.as_secs_f64());
+            let found = of_turns(connections, each, DurationNs::ZERO);
+            assert!((found / truth - 1.0).abs() < 0.005, "{connections}: {found}, not {truth}");
+        }
+    }
+    // Replies that wait for each other leave the server without work, and it makes other turns: the
+    // faster it is the more, so that a loss is seen as less than it is.
+    let linger = DurationNs::from_us(50);
+    let at_once = of_turns(10, slow, DurationNs::ZERO) / of_turns(10, fast, DurationNs::ZERO);
+    let lingering = of_turns(10, slow, linger) / of_turns(10, fast, linger);
+    assert!(lingering > at_once + 0.03, "{lingering} with lingering, {at_once} without");
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub struct Case {
     pub ramp: DurationNs,
     pub window: DurationNs,
     pub timeout: DurationNs,
+    /// Of replies, for others.
+    pub linger: DurationNs,
     pub seed: u64,
 }
 
@@ -68,6 +70,7 @@ impl Default for Case {
             ramp: DurationNs::ZERO,
             window: DurationNs::from_secs(600),
             timeout: DurationNs::from_secs(60),
+            linger: DurationNs::ZERO,
             seed: 1,
         }
     }
@@ -125,8 +128,8 @@ impl Case {
             timeout: self.timeout,
             expected: StatusSet::success(),
             wait: WaitPolicy {
-                batch_max: 8,
-                linger: DurationNs::from_us(50),
+                batch_max: if self.linger > DurationNs::ZERO { 16 } else { 1 },
+                linger: self.linger,
                 spin: DurationNs::from_us(20),
             },
         }

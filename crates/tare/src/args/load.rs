@@ -93,6 +93,10 @@ pub struct LoadArgs {
     /// but above 1,000 requests/s per thread it keeps a CPU busy; default: 1ms
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     spin: Option<DurationNs>,
+    /// Closed loop on io_uring: let replies wait up to this long for others, which saves CPU time
+    /// of the client and is a pause that the server sees; default: none wait
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    linger: Option<DurationNs>,
     /// CPUs to pin the threads to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
@@ -128,6 +132,7 @@ impl LoadArgs {
             ciphers,
             tls_resume,
             spin,
+            linger,
             cpus,
             reactor,
         } = self.clone();
@@ -156,6 +161,7 @@ impl LoadArgs {
             ciphers,
             tls_resume,
             spin,
+            linger,
             cpus,
             reactor,
             ..LoadSpec::default()

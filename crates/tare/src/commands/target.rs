@@ -39,6 +39,10 @@ pub struct TargetArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     workers: u32,
+    /// What a turn of the queue takes beside its requests: a worker that is free takes all that
+    /// wait, together
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "service_time")]
+    turn: Option<DurationNs>,
     /// CPU time to burn for each request
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     busy: Option<DurationNs>,
@@ -269,7 +273,11 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
     };
     Ok(Behaviour {
         delay,
-        service: args.service_time.map(|time| Service { time, workers: args.workers }),
+        service: args.service_time.map(|time| Service {
+            time,
+            workers: args.workers,
+            turn: args.turn.unwrap_or_default(),
+        }),
         busy: args.busy.unwrap_or_default(),
         habits: args.habits.all(),
         launch: monotonic_now().as_ns() ^ u64::from(std::process::id()),

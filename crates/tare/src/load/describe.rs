@@ -106,7 +106,7 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
     // With --requests the schedule ends when they do; then there is no rate to miss.
     let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
     let batched = plan.rate.is_none() && found.reactor == ReactorKind::IoUring.name();
-    let batched = batched && plan.engine.connections > 2;
+    let batched = batched && plan.engine.wait.batch_max > 1;
     Asked {
         url: request.url.to_owned(),
         address: plan.engine.endpoint.to_string(),
