@@ -120,13 +120,7 @@ impl Executor {
             Request::Close => {
                 let Some((mut session, plans)) = self.load.take() else { return done(()) };
                 let lives = session.close().map_err(load)?;
-                let of_lane = |lane: usize| {
-                    let of_workers = lives.iter().filter_map(|worker| worker.get(lane));
-                    of_workers.fold(LaneLife::default(), |sum, life| LaneLife {
-                        sent: sum.sent + life.sent,
-                        closed_by_server: sum.closed_by_server + life.closed_by_server,
-                    })
-                };
+                let of_lane = |lane| LaneLife::of_workers(&lives, lane);
                 done((0..plans.len()).map(of_lane).collect::<Vec<_>>())
             }
             Request::Probe { order } => self.probe(*order),

@@ -34,6 +34,7 @@ pub fn run(flags: &[String]) -> ExitCode {
 struct Parts {
     service: Option<DurationNs>,
     turn: Option<DurationNs>,
+    sticky: bool,
     workers: Option<u32>,
     stall: Option<DurationNs>,
     every: Option<DurationNs>,
@@ -55,6 +56,7 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
     while let Some(word) = words.next() {
         let name = word.strip_prefix("--").ok_or_else(|| format!("'{word}' is no flag"))?;
         match name {
+            "sticky" => parts.sticky = true,
             "chunked" => plan.behaviour.chunked = true,
             "tls" => plan.tls = Some(TlsServer::self_signed().map_err(|e| e.to_string())?),
             _ => {
@@ -65,8 +67,12 @@ fn plan(flags: &[String]) -> Result<TargetPlan, String> {
         }
     }
     let workers = parts.workers.unwrap_or(1);
-    plan.behaviour.service =
-        parts.service.map(|time| Service { time, workers, turn: parts.turn.unwrap_or_default() });
+    plan.behaviour.service = parts.service.map(|time| Service {
+        time,
+        workers,
+        turn: parts.turn.unwrap_or_default(),
+        sticky: parts.sticky,
+    });
     plan.behaviour.stall =
         parts.stall.zip(parts.every).map(|(length, every)| Stall { length, every });
     let wanted = u64::from(CONNECTIONS_MAX) * u64::from(plan.threads) + SPARE_FILES;
@@ -137,6 +143,7 @@ mod tests {
             delay: text("exp:5ms"),
             service_time: text("1ms"),
             turn: text("1ms"),
+            sticky: true,
             workers: Some(2),
             stall: text("1ms"),
             every: text("1s"),

@@ -176,6 +176,8 @@ pub struct Life {
     pub closed_by_server: u64,
     /// Version and cipher of the first TLS connection.
     pub tls: Option<String>,
+    /// Of each connection that was kept; told when all have ended.
+    pub replies: Vec<u64>,
 }
 
 impl Engine {
@@ -274,6 +276,13 @@ impl Engine {
 
     pub fn life(&self) -> &Life {
         &self.life
+    }
+
+    /// Its life when its connections have ended.
+    pub fn ended_life(&self) -> Life {
+        let kept = self.config.lifetime == Lifetime::Kept;
+        let connections = self.connections.iter().filter(|_| kept);
+        Life { replies: connections.map(|one| one.replies).collect(), ..self.life.clone() }
     }
 
     pub fn open_connections(&self) -> usize {

@@ -100,6 +100,10 @@ impl Exchange {
         self.engine.life()
     }
 
+    pub fn ended_life(&self) -> Life {
+        self.engine.ended_life()
+    }
+
     /// Runs a stretch that begins now.
     pub fn run(
         &mut self,

@@ -108,6 +108,7 @@ impl Measured {
             completed: counts.completed,
             good: counts.good,
             failed: counts.failed,
+            held: counts.held,
             waited: counts.waited,
             unfinished: Unfinished {
                 drained: counts.drained,
@@ -214,6 +215,7 @@ fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
         completed: total.completed,
         good: total.good,
         failed: total.failed,
+        held: total.held,
         waited: total.waited,
         drained: total.unfinished.drained,
         cut: total.unfinished.cut,

@@ -205,7 +205,7 @@ fn carry_out(
         }
         Order::Close => {
             lanes.iter_mut().for_each(Lane::close);
-            let lives = lanes.drain(..).map(|lane| lane.life().clone()).collect();
+            let lives = lanes.drain(..).map(|lane| lane.ended_life()).collect();
             Ok(Answer::Closed(lives))
         }
     }
@@ -248,11 +248,11 @@ impl Lane {
         }
     }
 
-    fn life(&self) -> &Life {
+    fn ended_life(&self) -> Life {
         match self {
-            Self::Exchange(lane) => lane.exchange.life(),
-            Self::Stream(lane) => lane.life(),
-            Self::Calls(lane) => lane.life(),
+            Self::Exchange(lane) => lane.exchange.ended_life(),
+            Self::Stream(lane) => lane.life().clone(),
+            Self::Calls(lane) => lane.life().clone(),
         }
     }
 

@@ -76,10 +76,32 @@ pub struct Slices {
     pub cold: Option<Cold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u32>,
+    /// How often connections are drawn anew: on which of a server's workers they land is chance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconnect_each: Option<ReconnectEach>,
     /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
     /// 3 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place_launches: Option<u32>,
+}
+
+/// What gets connections of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReconnectEach {
+    /// The default.
+    Launch,
+    Slice,
+}
+
+impl ReconnectEach {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "launch" => Ok(Self::Launch),
+            "slice" => Ok(Self::Slice),
+            _ => Err("write launch or slice".into()),
+        }
+    }
 }
 
 impl Slices {
@@ -245,6 +267,11 @@ impl PlanParts {
             }
         }
         self.load.check_paths()?;
+        if self.load.new_connections && self.slices.reconnect_each.is_some() {
+            let why = "reconnect_each (--reconnect-each) is of connections that are kept: with \
+                       new_connections each request has its own";
+            return Err(Invalid(why.into()));
+        }
         let elsewhere = self.variants.iter().find(|variant| !variant.client.is_on_host());
         if let Some(variant) = elsewhere.filter(|_| !self.load.paths.is_empty()) {
             return Err(Invalid(format!(

@@ -112,6 +112,43 @@ pub struct LaunchLoad {
     pub busy_threads: u32,
     pub delay_ns: u64,
     pub sustained: Option<Sustained>,
+    /// How evenly its connections were served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub favoured: Option<Favoured>,
+}
+
+/// The quarter of a launch's connections that got the most replies, among all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Favoured {
+    pub connections: u32,
+    pub replies: u64,
+    pub of_connections: u32,
+    pub of_replies: u64,
+}
+
+impl Favoured {
+    /// By the replies of each connection; `None` where there are too few to favour some.
+    pub fn of(replies: &[u64]) -> Option<Self> {
+        const CONNECTIONS_MIN: usize = 4;
+        let most = replies.len().div_ceil(4);
+        if replies.len() < CONNECTIONS_MIN {
+            return None;
+        }
+        let mut sorted = replies.to_vec();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let sum = |part: &[u64]| part.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        Some(Self {
+            connections: most as u32,
+            replies: sum(&sorted[..most]).min(NUMBER_MAX),
+            of_connections: replies.len() as u32,
+            of_replies: sum(&sorted).min(NUMBER_MAX),
+        })
+    }
+
+    pub fn share(self) -> f64 {
+        self.replies as f64 / self.of_replies.max(1) as f64
+    }
 }
 
 /// What so many ramps cost together.
@@ -234,6 +271,9 @@ pub struct Counts {
     /// many of those looked at had it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<(String, u64)>,
+    /// Good replies whose end came a delayed acknowledgement's time after their beginning.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub held: u64,
     /// Segments that a TCP stream sent again.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub retransmits: u64,
@@ -375,6 +415,7 @@ impl Counts {
         self.lost += other.lost;
         self.calls += other.calls;
         self.disordered += other.disordered;
+        self.held += other.held;
         self.retransmits += other.retransmits;
         self.sent_bytes += other.sent_bytes;
         self.not_opened += other.not_opened;
@@ -422,6 +463,7 @@ impl Counts {
             self.lost,
             self.calls,
             self.disordered,
+            self.held,
             self.retransmits,
             self.sent_bytes,
             self.not_opened,

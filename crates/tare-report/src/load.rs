@@ -107,6 +107,9 @@ pub struct Requests {
     /// Completed with an expected status: the throughput.
     pub good: u64,
     pub failed: u64,
+    /// Of the good, those whose end came a delayed acknowledgement's time after their beginning.
+    #[serde(default)]
+    pub held: u64,
     /// Open loop: of the started, those that had to wait for a connection to be free.
     pub waited: u64,
     pub unfinished: u64,
@@ -345,6 +348,7 @@ pub(crate) mod tests {
                 completed: 20_000,
                 good: 20_000,
                 failed: 1,
+                held: 0,
                 waited: 0,
                 unfinished: 20,
                 unfinished_drained: 20,

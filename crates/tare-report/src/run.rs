@@ -1,6 +1,7 @@
 //! What a run found, as data: the JSON (`tare.run/1`) is this, all other forms are made from this.
 
 pub mod build;
+pub(crate) mod connections;
 pub mod csv;
 pub mod document;
 pub(crate) mod filters;

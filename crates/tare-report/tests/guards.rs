@@ -8,7 +8,7 @@ mod made_up;
 use std::collections::BTreeSet;
 
 use tare_model::Distribution;
-use tare_model::samples::{Proof, Round, Series, Slice, Together};
+use tare_model::samples::{Favoured, Proof, Round, Series, Slice, Together};
 use tare_model::servers::ServerSpec;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
 use tare_report::run::RunReport;
@@ -134,6 +134,17 @@ fn of_replies() -> Vec<Case> {
                 *latency = Distribution::new(latency.counts().to_vec(), latency.sum_ns() * 3);
             }
         }),
+        seen("uneven-workers", Warn, "5 of its 20 connections got 71.0 % of the replies", |r| {
+            r.launches[1].load.favoured = Some(Favoured {
+                connections: 5,
+                replies: 7100,
+                of_connections: 20,
+                of_replies: 10_000,
+            });
+        }),
+        seen("delayed-ack", Warn, "of its replies came in two pieces some 40 ms apart", |r| {
+            of_second(r).for_each(|slice| slice.counts.held = slice.counts.good);
+        }),
         seen("reconnects", Warn, "one for every ", |r| r.launches[1].closed_by_server = 300),
         seen("chatty", Warn, "writes 1.00 lines of log a request, the baseline's 0.00", |r| {
             r.launches[1].log_lines = 30_360;
@@ -162,6 +173,10 @@ fn of_steadiness() -> Vec<Case> {
             r.launches[1].load.idle_cpu_ns = 12_000_000;
         }),
         seen("deferred-work", Void, "work that it put off", |r| {
+            r.launches[0].load.idle_cpu_ns = 60_000_000;
+        }),
+        // The slower one would be slower still.
+        seen("deferred-work", Warn, "too little to change the verdict, but not in its size", |r| {
             r.launches[1].load.idle_cpu_ns = 60_000_000;
         }),
         seen("not-warm", Void, "at the end of 3 of 3 launches' sustained load", |r| {

@@ -78,7 +78,7 @@ impl<L: Lab> Up<L> {
 
     /// What is known of a launch when its load has ended.
     pub fn end(&mut self, life: LaneLife, placement: Placement) -> Launch {
-        let LaneLife { sent, closed_by_server } = life;
+        let LaneLife { sent, closed_by_server, .. } = life;
         let served = self.counted.and_then(|before| {
             let expected = Expected::AtLeast(before + sent);
             let now = self.launched.as_ref().and_then(|launched| launched.served(expected))?;

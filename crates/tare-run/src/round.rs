@@ -2,13 +2,13 @@
 
 use tare_io::DurationNs;
 use tare_lab::agent::protocol::LaneLife;
-use tare_model::samples::{Launch, MachineUse, Round, ServerUse};
+use tare_model::samples::{Favoured, Launch, MachineUse, Round, ServerUse};
 use tare_store::Entry;
 
 use crate::cell::Cell;
 use crate::error::RunError;
 use crate::lab::{Lab, Launch as _, Load, MachineReading};
-use crate::launches::Up;
+use crate::launches::{LanePlan, Up};
 use crate::observer::Event;
 use crate::outcome::Stopped;
 use crate::runner::Runner;
@@ -86,9 +86,8 @@ impl<L: Lab> Runner<'_, L> {
             if self.interrupted() {
                 return measured;
             }
-            for (sum, life) in lives.iter_mut().zip(own) {
-                sum.sent += life.sent;
-                sum.closed_by_server += life.closed_by_server;
+            for (sum, life) in lives.iter_mut().zip(&own) {
+                sum.add(life);
             }
             if let Err(failure) = measured {
                 self.fail(*cell, place_gone(&up).unwrap_or(failure))?;
@@ -153,8 +152,10 @@ impl<L: Lab> Runner<'_, L> {
         match lives {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
-                    life.sent += up.lanes[lane].beside.sent;
-                    life.closed_by_server += up.lanes[lane].beside.closed_by_server;
+                    let LanePlan { load, beside, .. } = &mut up.lanes[lane];
+                    // Of the connections that slices were on.
+                    load.favoured = Favoured::of(&life.replies);
+                    life.add(beside);
                 }
                 (lives, measured)
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tare_io::DurationNs;
 use tare_model::cold::Cold;
 use tare_model::found::Found;
+use tare_model::plan::ReconnectEach;
 use tare_model::samples::{Ramps, Round, ServerUse, Slice};
 use tare_store::Entry;
 
@@ -79,12 +80,16 @@ impl<L: Lab> Runner<'_, L> {
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
         let shapes = schedule::shapes(seed, round.index, round.cycles);
         let is_fixed = self.cells[cell].plan.slices.window.is_some();
+        let draws_anew = self.cells[cell].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
         self.rest(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let began = self.clock().now();
         let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
             let window = if cold.is_some() { window } else { window.shaped(&shape, is_fixed) };
+            if cycle > 0 && draws_anew {
+                self.open_anew(cell, lane, up)?;
+            }
             for (position, at) in variants.into_iter().enumerate() {
                 let variant = up[at].variant;
                 let Some(slice) = self.slice(cell, at, up, lane, window)? else {
@@ -112,6 +117,18 @@ impl<L: Lab> Runner<'_, L> {
             (load.busy_threads, load.delay_ns) = after.threads_since(&before);
             load.cpus = self.plan().server_cpus.len() as u32;
         }
+        Ok(())
+    }
+
+    /// Other connections to the same servers.
+    fn open_anew(&mut self, cell: usize, lane: usize, up: &mut [Up<L>]) -> Result<(), RunError> {
+        let lives = self.load(cell).close()?;
+        for (up, life) in up.iter_mut().zip(&lives) {
+            up.lanes[lane].beside.add(life);
+        }
+        self.open_lanes(cell, lane, up)?;
+        // What accepting them takes is over before the slices.
+        self.rest(up);
         Ok(())
     }
 

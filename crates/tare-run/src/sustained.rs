@@ -140,11 +140,8 @@ impl<L: Lab> Runner<'_, L> {
         let (measured, readings) = self.lab.load_at_once(&mut loads, &plans, stretch, &meters)?;
         for (at, (up, mut own)) in up.iter_mut().zip(loads).enumerate() {
             let lane = &mut up.lanes[lane];
-            let life = own.close()?.first().copied().unwrap_or_default();
-            lane.beside = LaneLife {
-                sent: lane.beside.sent + life.sent,
-                closed_by_server: lane.beside.closed_by_server + life.closed_by_server,
-            };
+            let life = LaneLife::of(own.close()?.first());
+            lane.beside.add(&life);
             let mut more = sustained(&measured[at], &readings, at, cold);
             if let Some(before) = lane.load.sustained.take() {
                 more.bins.splice(0..0, before.bins);

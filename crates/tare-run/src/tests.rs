@@ -8,7 +8,7 @@ use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
 use tare_model::load::LoadSpec;
-use tare_model::plan::{Plan, PlanParts, Slices, Stop};
+use tare_model::plan::{Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::Variant;
 use tare_stats::RoundDigest;
@@ -145,19 +145,25 @@ fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
 
 #[test]
 fn launches_are_proven_by_what_their_lanes_sent() {
-    let world = World::new(two());
-    run(&world, &[short(2)], Start::default());
-    let mut launches = 0;
-    for (_, entry) in world.entries.borrow().iter() {
-        let Entry::RoundEnded { launches: ended, .. } = entry else { continue };
-        for launch in ended {
-            // A warm-up, two slices and a ramp: at 20,000 a second.
-            assert!(launch.requests_sent > 1200, "{launch:?}");
-            assert_eq!(launch.proofs[0].text, launch.requests_sent.to_string());
-            launches += 1;
+    for (reconnect_each, opened) in [(None, 2), (Some(ReconnectEach::Slice), 2 * 2)] {
+        let world = World::new(two());
+        let mut parts = short(2);
+        parts.slices.reconnect_each = reconnect_each;
+        run(&world, &[parts], Start::default());
+        assert_eq!(world.opened.get(), opened, "once a round, or once for each of two cycles");
+        let mut launches = 0;
+        for (_, entry) in world.entries.borrow().iter() {
+            let Entry::RoundEnded { launches: ended, .. } = entry else { continue };
+            for launch in ended {
+                // A warm-up, two slices and a ramp: at 20,000 a second.
+                assert!(launch.requests_sent > 1200, "{launch:?}");
+                assert_eq!(launch.proofs[0].text, launch.requests_sent.to_string());
+                assert_eq!(launch.load.favoured.unwrap().share(), 1.0);
+                launches += 1;
+            }
         }
+        assert_eq!(launches, 4);
     }
-    assert_eq!(launches, 4);
 }
 
 /// Whatever load came before the first would have warmed it.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tare_io::{DurationNs, Endpoint, Instant, Reactor, Wait};
-use tare_load::engine::{Engine, IntervalSink, Next, Stretch};
+use tare_load::engine::{Engine, IntervalSink, Life, Next, Stretch};
 use tare_load::tally::Tally;
 use tare_target::behaviour::Behaviour;
 use tare_target::server::Server;
@@ -22,6 +22,7 @@ pub struct Outcome {
     /// Connections opened before the stretch.
     pub opening: Tally,
     pub tally: Tally,
+    pub life: Life,
     pub stats: Stats,
     pub trace: Vec<String>,
 }
@@ -67,10 +68,10 @@ impl World {
         let opening = engine.tally().clone();
         engine.begin(stretch, running.net.now());
         running.until_finished(&mut engine);
-        let tally = engine.tally().clone();
+        let (tally, life) = (engine.tally().clone(), engine.ended_life());
         engine.close(running.client_io);
         running.settle();
-        Outcome { opening, tally, stats, trace: running.net.trace() }
+        Outcome { opening, tally, life, stats, trace: running.net.trace() }
     }
 }
 

@@ -11,7 +11,7 @@ use tare_model::sustained::{Bin, Sustained, WarmUp};
 
 use crate::analysis::Question;
 use crate::digest::{RoundDigest, Scatter, VariantRound};
-use crate::estimate::{Estimate, mean, t_quantile, variance};
+use crate::estimate::{Estimate, mean, median, t_quantile, variance};
 
 /// What a bin of load says of a server.
 trait Costs {
@@ -95,12 +95,6 @@ fn whole(bins: &[Bin]) -> Vec<Bin> {
 fn logs(bins: &[Bin], of: impl Fn(Bin) -> Option<f64>) -> Vec<f64> {
     let values: Option<Vec<f64>> = bins.iter().map(|bin| Some(of(*bin)?.ln())).collect();
     values.unwrap_or_default()
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Standard deviation by the median of absolute deviations, which strays do not move.

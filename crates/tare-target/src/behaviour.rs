@@ -67,6 +67,8 @@ pub struct Service {
     /// Before the requests that wait when a worker is free, which it then takes together: servers
     /// with an event loop gain from requests that come at once.
     pub turn: DurationNs,
+    /// A connection stays with the worker that it is given by lot.
+    pub sticky: bool,
 }
 
 /// The last turn that a worker of the queue has begun, or will.
@@ -280,12 +282,21 @@ impl Brain {
         &self.behaviour
     }
 
-    /// A request came at `arrival`. Calls must come in the order of arrival.
-    pub fn decide(&mut self, arrival: Instant) -> Decision {
+    /// The worker of a new connection, where it stays with one.
+    pub fn draw_worker(&mut self) -> Option<usize> {
+        let service = self.behaviour.service.filter(|service| service.sticky)?;
+        Some(self.random.below(u64::from(service.workers)) as usize)
+    }
+
+    /// A request came at `arrival`, for that worker or any. Calls must come in the order of arrival.
+    pub fn decide(&mut self, arrival: Instant, worker: Option<usize>) -> Decision {
         let served = match self.behaviour.service {
             Some(service) => {
                 // The worker that is free first takes it; there is at least one.
-                let worker = self.workers.iter_mut().min_by_key(|turn| turn.ends);
+                let worker = match worker {
+                    Some(own) => self.workers.get_mut(own),
+                    None => self.workers.iter_mut().min_by_key(|turn| turn.ends),
+                };
                 worker.map_or(arrival, |turn| turn.serve(arrival, service))
             }
             None => arrival,
@@ -353,21 +364,30 @@ mod tests {
 
     #[test]
     fn the_queue_serves_one_after_another() {
-        let service =
-            Some(Service { time: DurationNs::from_ms(10), workers: 1, turn: DurationNs::ZERO });
+        let service = Some(Service {
+            time: DurationNs::from_ms(10),
+            workers: 1,
+            turn: DurationNs::ZERO,
+            sticky: false,
+        });
         let mut one = brain(Behaviour { service, ..Default::default() });
-        let at: Vec<_> = [0, 1, 2, 50].map(|t| one.decide(ms(t)).at).into();
+        let at: Vec<_> = [0, 1, 2, 50].map(|t| one.decide(ms(t), None).at).into();
         assert_eq!(at, [ms(10), ms(20), ms(30), ms(60)]);
-        let service =
-            Some(Service { time: DurationNs::from_ms(10), workers: 2, turn: DurationNs::ZERO });
+        let service = Some(Service {
+            time: DurationNs::from_ms(10),
+            workers: 2,
+            turn: DurationNs::ZERO,
+            sticky: false,
+        });
         let mut two = brain(Behaviour { service, ..Default::default() });
-        let at: Vec<_> = [0, 1, 2, 50].map(|t| two.decide(ms(t)).at).into();
+        let at: Vec<_> = [0, 1, 2, 50].map(|t| two.decide(ms(t), None).at).into();
         assert_eq!(at, [ms(10), ms(11), ms(20), ms(60)]);
         // The first comes alone; two wait for its end and share a turn; the last comes later.
         let turn = DurationNs::from_ms(5);
-        let service = Some(Service { time: DurationNs::from_ms(10), workers: 1, turn });
+        let service =
+            Some(Service { time: DurationNs::from_ms(10), workers: 1, turn, sticky: false });
         let mut turns = brain(Behaviour { service, ..Default::default() });
-        let at: Vec<_> = [1, 2, 3, 50].map(|t| turns.decide(ms(t)).at).into();
+        let at: Vec<_> = [1, 2, 3, 50].map(|t| turns.decide(ms(t), None).at).into();
         assert_eq!(at, [ms(16), ms(31), ms(41), ms(65)]);
     }
 
@@ -376,7 +396,8 @@ mod tests {
         let stall =
             Some(Stall { length: DurationNs::from_ms(100), every: DurationNs::from_secs(1) });
         let mut brain = brain(Behaviour { stall, ..Default::default() });
-        let at: Vec<_> = [50, 999, 1000, 1099, 1100, 2030].map(|t| brain.decide(ms(t)).at).into();
+        let at: Vec<_> =
+            [50, 999, 1000, 1099, 1100, 2030].map(|t| brain.decide(ms(t), None).at).into();
         assert_eq!(at, [ms(50), ms(999), ms(1100), ms(1100), ms(1100), ms(2100)]);
     }
 
@@ -407,7 +428,7 @@ mod tests {
         let mut brain = brain(behaviour);
         let (mut errors, mut resets) = (0, 0);
         for _ in 0..10_000 {
-            match brain.decide(ms(0)).answer {
+            match brain.decide(ms(0), None).answer {
                 Answer::Status(503) => errors += 1,
                 Answer::Reset => resets += 1,
                 _ => {}

@@ -47,6 +47,7 @@ struct Client {
     requests: u64,
     /// It gets other bytes than the others.
     is_odd: bool,
+    worker: Option<usize>,
     /// What it has sent of a head or a handshake that is not whole yet.
     unfinished_bytes: usize,
     /// Nothing more is read; closes when everything is sent.
@@ -176,10 +177,10 @@ impl Server {
         let Some(slot) = self.free.pop() else { return };
         self.count(Counter::Connections, 1);
         let token = io.adopt(slot, accepted);
-        let is_odd = self.brain.is_odd_connection();
+        let (is_odd, worker) = (self.brain.is_odd_connection(), self.brain.draw_worker());
         let client = &mut self.clients[slot as usize];
         client.begin(token);
-        client.is_odd = is_odd;
+        (client.is_odd, client.worker) = (is_odd, worker);
         if let Some(tls) = &self.tls {
             match tls.session() {
                 Ok(session) => client.tls = Some(Box::new(session)),
@@ -304,7 +305,7 @@ impl Server {
             return self.say_due(io, slot, now);
         }
         self.count(Counter::Requests, 1);
-        let decision = self.brain.decide(now);
+        let decision = self.brain.decide(now, self.clients[slot as usize].worker);
         self.count(Counter::WaitedNs, decision.at.since(now).as_ns());
         let client = &mut self.clients[slot as usize];
         client.requests += 1;
@@ -521,6 +522,7 @@ impl Client {
             timer: None,
             requests: 0,
             is_odd: false,
+            worker: None,
             unfinished_bytes: 0,
             closing: false,
         }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tare_load::engine::Life;
 use tare_load::order::{LoadOrder, StretchOrder};
-use tare_model::samples::ServerUse;
+use tare_model::samples::{NUMBER_MAX, ServerUse};
 
 use crate::event::Event;
 use crate::launch_spec::LaunchSpec;
@@ -193,10 +194,44 @@ pub struct Opened {
 }
 
 /// What a lane did in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneLife {
     pub sent: u64,
     pub closed_by_server: u64,
+    /// Of each connection that was kept.
+    #[serde(default)]
+    pub replies: Vec<u64>,
+}
+
+impl LaneLife {
+    /// With what others did beside it. It may be told by an agent in another's hands.
+    pub fn add(&mut self, more: &Self) {
+        let sum = |a: u64, b: u64| a.saturating_add(b).min(NUMBER_MAX);
+        self.sent = sum(self.sent, more.sent);
+        self.closed_by_server = sum(self.closed_by_server, more.closed_by_server);
+        self.replies.extend(&more.replies);
+    }
+
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        parts.into_iter().fold(Self::default(), |mut all, part| {
+            all.add(part);
+            all
+        })
+    }
+
+    /// A lane's, of all workers.
+    pub fn of_workers(workers: &[Vec<Life>], lane: usize) -> Self {
+        let own = workers.iter().filter_map(|lanes| lanes.get(lane));
+        let lives: Vec<Self> = own.map(Self::from).collect();
+        Self::of(&lives)
+    }
+}
+
+impl From<&Life> for LaneLife {
+    fn from(life: &Life) -> Self {
+        let Life { sent, closed_by_server, replies, .. } = life.clone();
+        Self { sent, closed_by_server, replies }
+    }
 }
 
 /// What a probe saw, or why it saw nothing; and the requests that it sent.

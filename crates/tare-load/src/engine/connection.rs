@@ -13,6 +13,8 @@ pub struct Connection {
     pub state: State,
     pub flight: Option<Flight>,
     pub reader: Reader,
+    /// Whole replies in this slot's life.
+    pub replies: u64,
     /// What goes before its first request, and whether it is still to go.
     greeting: Option<Greeting>,
     greets: bool,
@@ -65,6 +67,7 @@ impl Connection {
             state: State::Free,
             flight: None,
             reader,
+            replies: 0,
             greeting,
             greets: false,
             tls: None,

@@ -1,5 +1,7 @@
 //! Requests and replies: sent, received, finished.
 
+use std::ops::RangeInclusive;
+
 use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
@@ -8,6 +10,10 @@ use super::{Engine, Lifetime, Phase};
 use crate::failure::Failure;
 use crate::protocol::http1::{Reply, ReplyDefect};
 use crate::source::AskedBytes;
+
+/// Linux holds an acknowledgement back for 40 ms where it has nothing else to send; a server whose
+/// sockets wait for it (Nagle's algorithm) sends the rest of its reply then.
+const ACK_DELAY: RangeInclusive<DurationNs> = DurationNs::from_ms(38)..=DurationNs::from_ms(55);
 
 impl Engine {
     /// Takes up a request on `slot`: on its idle connection, or on a new one.
@@ -240,6 +246,7 @@ impl Engine {
     ) -> Connected {
         let connection = &mut self.connections[slot as usize];
         let Some(mut flight) = connection.flight.take() else { return Connected::No };
+        connection.replies += 1;
         if let Some(capture) = connection.reader.capture() {
             self.source.on_reply(&reply, capture);
             capture.forget();
@@ -321,6 +328,8 @@ impl Engine {
             return;
         }
         tally.good += 1;
+        let whole_after = flight.first_byte.map_or(DurationNs::ZERO, |begun| now.since(begun));
+        tally.held += u64::from(ACK_DELAY.contains(&whole_after));
         tally.latency.from_sent.record(now.since(since));
         if self.config.lifetime == Lifetime::PerRequest {
             tally.latency.connect.record(flight.connected.since(flight.begun));

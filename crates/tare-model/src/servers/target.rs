@@ -27,6 +27,7 @@ pub struct TargetSpec {
     pub delay: Option<String>,
     pub service_time: Option<String>,
     pub turn: Option<String>,
+    pub sticky: bool,
     pub workers: Option<u32>,
     pub stall: Option<String>,
     pub every: Option<String>,
@@ -79,6 +80,7 @@ impl TargetSpec {
         add("reset-rate", self.reset_rate.map(|share| share.to_string()));
         add("threads", self.threads.map(|n| n.to_string()));
         add("seed", self.seed.map(|n| n.to_string()));
+        flags.extend(self.sticky.then(|| "--sticky".to_owned()));
         flags.extend(self.chunked.then(|| "--chunked".to_owned()));
         flags.extend(self.tls.then(|| "--tls".to_owned()));
         flags

@@ -24,6 +24,7 @@ pub fn of_load(report: &LoadReport) -> Vec<Guard> {
         errors,
         statuses,
         reconnects,
+        delayed_ack,
         client_bound,
         ports,
         resumed,
@@ -104,6 +105,11 @@ fn reconnects(report: &LoadReport) -> Option<Guard> {
     }
     let text = format!("the server {}", closed_by_server(closed, report.requests.completed));
     guard("reconnects", Severity::Warn, text)
+}
+
+fn delayed_ack(report: &LoadReport) -> Option<Guard> {
+    let held = report.requests.held as f64 / report.requests.good.max(1) as f64;
+    guard("delayed-ack", Severity::Warn, rules::delayed_ack(held)?)
 }
 
 /// How often kept connections were closed, and by what a user may know it.
@@ -225,6 +231,7 @@ mod tests {
         trips("errors", Void, |r| r.requests.failed = 100);
         trips("unexpected-status", Void, |r| r.requests.good -= 5);
         trips("reconnects", Warn, |r| r.connections.closed_by_server = 20);
+        trips("delayed-ack", Warn, |r| r.requests.held = r.requests.good / 2);
         trips("client-bound", Warn, |r| r.client.busiest_worker_share = 0.97);
         trips("littles-law", Void, |r| {
             r.latency.from_sent.as_mut().unwrap().ns_mean = 2_100_000; // 21 at once on 20

@@ -13,6 +13,7 @@ use tare_stats::{RoundDigest, Verdict};
 use crate::load::guards::{Severity, closed_by_server};
 use crate::run::RunGuard;
 use crate::run::build::{Evidence, RunFacts, build};
+use crate::run::connections;
 use crate::run::filters;
 use crate::run::places;
 use crate::run::steady::{self, MAY_PASS};
@@ -50,7 +51,7 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
 
 /// The guards that a run trips, gravest first.
 pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 23] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 25] = [
         filters::not_proven,
         unequal_reply,
         steady::other_bodies,
@@ -60,6 +61,8 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         steady::short_of_cpus,
         steady::not_saturated,
         steady::busy_while_idle,
+        connections::uneven_workers,
+        connections::delayed_ack,
         errors,
         count_mismatch,
         littles_law,

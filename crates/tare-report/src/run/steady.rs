@@ -5,8 +5,9 @@ use tare_model::net::Protocol;
 use tare_model::samples::LaunchLoad;
 use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
-use tare_stats::estimate::{Estimate, mean};
+use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::sustained::{Agreement, Check, still_changes};
+use tare_stats::verdict::Verdict;
 
 use crate::load::guards::Severity;
 use crate::run::build::Evidence;
@@ -99,7 +100,8 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     }
     // A kernel of its own has timers of its own, and works at idle whatever was asked.
     let has_kernel = evidence.plan.variants[variant].place.facts().has_own_kernel();
-    let is_void = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
+    let is_much = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
+    let is_void = is_much && could_overturn(evidence, variant, beyond.upper);
     let severity = if is_void { Severity::Void } else { Severity::Warn };
     let Idle { idle, cpu, paid } = total(&variant);
     let text = format!(
@@ -113,7 +115,30 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         duration((cpu + idle) / paid.max(1)),
         duration(cpu / paid.max(1)),
     );
+    let text = match is_much && !is_void {
+        true => text + "; too little to change the verdict, but not in its size",
+        false => text,
+    };
     guard("deferred-work", severity, Some(evidence.name(variant)), text)
+}
+
+/// Whether a verdict would be another one if this variant's requests cost more by that share, or
+/// could be: one that is not known yet.
+fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
+    let baseline = evidence.question.baseline;
+    let asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
+    let mut own = asked.filter(|comparison| [comparison.variant, baseline].contains(&variant));
+    own.any(|comparison| {
+        let metric = comparison.metric;
+        let of = |factor: f64| {
+            let moved = comparison.ratio.map(|ratio| metric.overhead_percent(ratio * factor));
+            Verdict::of(&Estimate { n: u32::MAX, ..moved }, evidence.question.tolerance)
+        };
+        // What costs more gives less.
+        let divides = metric.more_is_better() != (variant == baseline);
+        let factor = if divides { 1.0 / (1.0 + share) } else { 1.0 + share };
+        of(1.0) == Verdict::Unresolved || of(factor) != of(1.0)
+    })
 }
 
 /// CPU time that a launch used outside of its slices, and in them, and what these paid for.
@@ -230,12 +255,6 @@ pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         percent(median(&busy))
     );
     guard("not-saturated", Severity::Warn, Some(evidence.name(variant)), text)
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 fn cpus_of(cpus: usize) -> String {

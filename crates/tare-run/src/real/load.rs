@@ -95,13 +95,7 @@ impl Load for RealLoad {
             false => Vec::new(),
         };
         let lives = self.lanes.drain(..).map(|lane| match lane {
-            Lane::Here(lane) => {
-                let of_workers = here.iter().filter_map(|worker| worker.get(lane));
-                Ok(of_workers.fold(LaneLife::default(), |sum, life| LaneLife {
-                    sent: sum.sent + life.sent,
-                    closed_by_server: sum.closed_by_server + life.closed_by_server,
-                }))
-            }
+            Lane::Here(lane) => Ok(LaneLife::of_workers(&here, lane)),
             Lane::There(together) => together.close(),
         });
         lives.collect()

@@ -140,12 +140,7 @@ impl Together {
     pub(super) fn close(self) -> Result<LaneLife, RunError> {
         let requests = self.agents.iter().map(|_| Request::Close).collect();
         let lives: Vec<Vec<LaneLife>> = ask_all(&self.agents, requests, PATIENCE)?;
-        let possible = |number: u64| number.min(NUMBER_MAX);
-        let of_each = lives.iter().filter_map(|lanes| lanes.first());
-        Ok(of_each.fold(LaneLife::default(), |sum, life| LaneLife {
-            sent: possible(sum.sent.saturating_add(life.sent)),
-            closed_by_server: possible(sum.closed_by_server.saturating_add(life.closed_by_server)),
-        }))
+        Ok(LaneLife::of(lives.iter().filter_map(|lanes| lanes.first())))
     }
 }
 

@@ -86,8 +86,9 @@ pub struct World {
     pub entries: RefCell<Vec<(RunId, Entry)>>,
     seen: RefCell<Vec<(Phase, usize, u32)>>,
     now_ns: Cell<u64>,
-    /// How often orphans were looked for.
+    /// How often orphans were looked for, and connections opened for slices.
     pub orphan_checks: Cell<u32>,
+    pub opened: Cell<u32>,
 }
 
 impl World {
@@ -101,6 +102,7 @@ impl World {
             seen: RefCell::default(),
             now_ns: Cell::new(1_000_000_000),
             orphan_checks: Cell::new(0),
+            opened: Cell::new(0),
         })
     }
 
@@ -447,6 +449,7 @@ impl Load for FakeLoad {
 
     fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<String>, RunError> {
         self.lanes = lanes.iter().map(|(variant, _)| (**variant, 0)).collect();
+        self.world.opened.set(self.world.opened.get() + 1);
         Ok(vec!["load by arithmetic".into()])
     }
 
@@ -483,7 +486,9 @@ impl Load for FakeLoad {
 
     fn close(&mut self) -> Result<Vec<LaneLife>, RunError> {
         let lives = self.lanes.drain(..);
-        Ok(lives.map(|(_, sent)| LaneLife { sent, closed_by_server: 0 }).collect())
+        Ok(lives
+            .map(|(_, sent)| LaneLife { sent, replies: vec![sent, 0, 0, 0], closed_by_server: 0 })
+            .collect())
     }
 
     fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, RunError> {

@@ -241,8 +241,12 @@ fn open_loop_keeps_both_series() {
 #[test]
 fn a_queue_is_seen_from_due() {
     // 1 ms of service at 2,000/s: the queue grows, and only the series from due can see all of it.
-    let service =
-        Some(Service { time: DurationNs::from_ms(1), workers: 1, turn: DurationNs::ZERO });
+    let service = Some(Service {
+        time: DurationNs::from_ms(1),
+        workers: 1,
+        turn: DurationNs::ZERO,
+        sticky: false,
+    });
     let case = Case {
         behaviour: Behaviour { service, ..Default::default() },
         rate: Some(RateProfile::constant(2000.0).unwrap()),

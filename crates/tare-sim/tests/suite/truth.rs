@@ -2,6 +2,7 @@
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::pacer::RateProfile;
+use tare_model::samples::Favoured;
 use tare_target::behaviour::{Behaviour, Delay, Service, Stall};
 
 use crate::worlds::{Case, Found};
@@ -43,7 +44,8 @@ fn a_fixed_delay_is_measured_as_it_is() {
 
 #[test]
 fn poisson_arrivals_at_one_worker_follow_the_md1_formula() {
-    let service = Service { time: DurationNs::from_ms(1), workers: 1, turn: DurationNs::ZERO };
+    let service =
+        Service { time: DurationNs::from_ms(1), workers: 1, turn: DurationNs::ZERO, sticky: false };
     let load = 0.7;
     let case = Case {
         behaviour: Behaviour { service: Some(service), ..Default::default() },
@@ -91,7 +93,7 @@ fn percentiles_of_a_known_distribution_come_back() {
 
 /// Replies a second of a server that takes what waits in turns of 30 µs and `each` a request.
 fn of_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
-    let service = Service { time: each, workers: 1, turn: DurationNs::from_us(30) };
+    let service = Service { time: each, workers: 1, turn: DurationNs::from_us(30), sticky: false };
     let window = DurationNs::from_secs(1);
     let found = simulate(Case {
         behaviour: Behaviour { service: Some(service), ..Default::default() },
@@ -122,6 +124,41 @@ fn a_client_that_sends_at_once_is_not_seen_by_a_server_that_gains_from_batches()
     let at_once = of_turns(10, slow, DurationNs::ZERO) / of_turns(10, fast, DurationNs::ZERO);
     let lingering = of_turns(10, slow, linger) / of_turns(10, fast, linger);
     assert!(lingering > at_once + 0.03, "{lingering} with lingering, {at_once} without");
+}
+
+#[test]
+fn connections_that_stay_with_a_worker_by_lot_are_served_unevenly_and_counted() {
+    let favoured = |sticky| {
+        let time = DurationNs::from_us(100);
+        let service = Service { time, workers: 5, turn: DurationNs::ZERO, sticky };
+        let found = simulate(Case {
+            behaviour: Behaviour { service: Some(service), seed: 3, ..Default::default() },
+            connections: 20,
+            max_connections: 20,
+            requests: None,
+            window: DurationNs::from_secs(1),
+            ..Default::default()
+        });
+        let answered: u64 = found.replies.iter().sum();
+        assert_eq!(answered, found.tally.good + found.tally.unfinished.drained);
+        Favoured::of(&found.replies).unwrap().share()
+    };
+    let shared = favoured(false);
+    assert!((0.25..0.26).contains(&shared), "{shared} where any worker takes any request");
+    // A worker with one connection serves it five times as often as one with five serves each.
+    assert!(favoured(true) > 0.4, "{}", favoured(true));
+}
+
+#[test]
+fn replies_that_an_acknowledgement_holds_back_are_told_from_slow_ones() {
+    let held = |pieces_ms| {
+        // The head comes in four pieces, then the rest.
+        let slow_head = Some(DurationNs::from_ms(pieces_ms));
+        let behaviour = Behaviour { slow_head, ..Default::default() };
+        let found = simulate(Case { behaviour, ..Case::default() });
+        found.tally.held as f64 / found.tally.good as f64
+    };
+    assert_eq!([held(1), held(10), held(20)], [0.0, 1.0, 0.0]);
 }
 
 #[test]

@@ -79,6 +79,8 @@ impl Default for Case {
 /// What came of it, connections opened beforehand included.
 pub struct Found {
     pub tally: Tally,
+    /// Of each connection; in simulation only.
+    pub replies: Vec<u64>,
     pub stats: Stats,
 }
 
@@ -182,7 +184,7 @@ impl Case {
         let mut tally = outcome.tally;
         tally.connections += outcome.opening.connections;
         tally.failures.merge(&outcome.opening.failures);
-        Found { tally, stats: outcome.stats }
+        Found { tally, replies: outcome.life.replies, stats: outcome.stats }
     }
 
     fn run_for_real(&self, kind: ReactorKind) -> Result<Found, LoadError> {
@@ -201,7 +203,7 @@ impl Case {
         assert_eq!(result.reactor, kind);
         // Joins the target's threads, so that its counters are final.
         drop(target);
-        Ok(Found { tally: result.total, stats })
+        Ok(Found { tally: result.total, replies: Vec::new(), stats })
     }
 
     pub fn plan(&self, kind: ReactorKind, endpoint: Endpoint) -> LoadPlan {

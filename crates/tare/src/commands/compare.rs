@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args};
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
-use tare_model::plan::{self, Plan, PlanParts, Slices, Stop};
+use tare_model::plan::{self, Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::{Difference, Variant};
 
@@ -129,6 +129,10 @@ pub struct Choices {
     /// Slices of each variant per round; default: determined in the first rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(plan::CYCLES_MAX)))]
     cycles: Option<u32>,
+    /// Draw the connections anew for each launch or each slice: on which of a server's workers they
+    /// land is chance; default: launch
+    #[arg(long, value_name = "launch|slice", value_parser = ReconnectEach::parse)]
+    reconnect_each: Option<ReconnectEach>,
     /// Random seed; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -200,6 +204,7 @@ impl Choices {
         plan.slices.no_sustained |= self.no_sustained;
         plan.slices.cold = self.cold.or(plan.slices.cold);
         plan.slices.cycles = self.cycles.or(plan.slices.cycles);
+        plan.slices.reconnect_each = self.reconnect_each.or(plan.slices.reconnect_each);
         plan.seed = self.seed.unwrap_or(plan.seed);
     }
 }

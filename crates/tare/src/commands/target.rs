@@ -43,6 +43,9 @@ pub struct TargetArgs {
     /// wait, together
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "service_time")]
     turn: Option<DurationNs>,
+    /// Of the queue: a connection stays with the worker that it is given by lot
+    #[arg(long, requires = "service_time")]
+    sticky: bool,
     /// CPU time to burn for each request
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     busy: Option<DurationNs>,
@@ -277,6 +280,7 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
             time,
             workers: args.workers,
             turn: args.turn.unwrap_or_default(),
+            sticky: args.sticky,
         }),
         busy: args.busy.unwrap_or_default(),
         habits: args.habits.all(),

@@ -148,6 +148,7 @@ fn requests(total: &Tally) -> Requests {
         completed: total.completed,
         good: total.good,
         failed: total.failed,
+        held: total.held,
         waited: total.waited,
         unfinished: total.unfinished.total(),
         unfinished_drained: total.unfinished.drained,

@@ -1,0 +1,51 @@
+//! What servers do with the connections they have: guards.
+
+use tare_stats::estimate::median;
+use tare_stats::rules;
+
+use crate::load::guards::Severity;
+use crate::run::RunGuard;
+use crate::run::build::Evidence;
+use crate::run::guards::guard;
+use crate::units::percent;
+
+/// A quarter of the connections with so much of the replies is no accident, ...
+const FAVOURED: f64 = 0.4;
+/// ... where each has had so many in a slice, since the first get one more than the last, and in a
+/// launch.
+const REPLIES_A_SLICE: u64 = 3;
+const REPLIES_A_LAUNCH: u64 = 30;
+
+/// Kept connections stay with the worker that accepted them, and workers have more of them or fewer.
+pub(crate) fn uneven_workers(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    // An open loop takes connections in turn.
+    if evidence.plan.load.is_open() {
+        return Vec::new();
+    }
+    let launches = evidence.totals[variant].launches.iter().map(|launch| &launch.load);
+    let seen = launches.filter_map(|load| {
+        let least = (REPLIES_A_SLICE * u64::from(load.rests)).max(REPLIES_A_LAUNCH);
+        load.favoured.filter(|seen| seen.of_replies >= least * u64::from(seen.of_connections))
+    });
+    let seen: Vec<_> = seen.collect();
+    let shares: Vec<f64> = seen.iter().map(|seen| seen.share()).collect();
+    let Some(one) = seen.first().filter(|_| median(&shares) > FAVOURED) else {
+        return Vec::new();
+    };
+    let text = format!(
+        "{} of its {} connections got {} of the replies: its workers have more of them or fewer, \
+         and the draw is part of the result (--reconnect-each slice draws more often)",
+        one.connections,
+        one.of_connections,
+        percent(median(&shares)),
+    );
+    guard("uneven-workers", Severity::Warn, Some(evidence.name(variant)), text)
+}
+
+pub(crate) fn delayed_ack(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let counts = &evidence.totals[variant].counts;
+    let Some(text) = rules::delayed_ack(counts.held as f64 / counts.good.max(1) as f64) else {
+        return Vec::new();
+    };
+    guard("delayed-ack", Severity::Warn, Some(evidence.name(variant)), text)
+}
