@@ -104,7 +104,8 @@ filters: setup-run
 	$(MAKE) --no-print-directory -C filters
 
 # Filters are in a server on this machine: no agent is needed.
-run: setup-run filters target/release/tare
+run: setup-run
+	@$(MAKE) --no-print-directory -j2 filters target/release/tare
 	@echo "make: measuring what filters cost in nginx, for three minutes at most"
 	target/release/tare run experiments/nginx-filters.toml
 
