@@ -98,6 +98,11 @@ def read_hey(output):
     return number(r"\[200\]\s+(\d+) responses", output), number(r"Requests/sec:\s+([\d.]+)", output)
 
 
+def read_gcannon(output):
+    report = first_json(output)
+    return report["responses"], report["rps"]
+
+
 class Box:
     """The tools that are here, as runs on a URL; `alone` leaves out all but tare."""
 
@@ -142,6 +147,19 @@ class Box:
             ("oha", ["oha", "-z", s + "s", "-c", c, "--insecure", "--no-tui", "--output-format", "json", url], read_oha, {"TOKIO_WORKER_THREADS": "1"}),
             ("hey", ["hey", "-z", s + "s", "-c", c, url], read_hey, {"GOMAXPROCS": "1"}),
             self.k6(url, c, s, reuse=True),
+        ])
+
+    def loops(self, url, connections):
+        """Closed loops, for what servers see of their clients."""
+        c, s = str(connections), f"{self.seconds:g}"
+        whole = str(max(1, round(self.seconds)))
+        tare = ["tare", "load", url, "-k", "-c", c, "-t", "1", "-d", s + "s", "--json", "-"]
+        return self.runs([
+            ("tare", tare, read_tare, {}),
+            ("tare, epoll", [*tare, "--reactor", "epoll"], read_tare, {}),
+            ("tare, --linger 50us", [*tare, "--linger", "50us"], read_tare, {}),
+            ("wrk", ["wrk", "-t1", "-c", c, "-d", whole + "s", url], read_wrk, {}),
+            ("gcannon", ["gcannon", url, "-t", "1", "-c", c, "-d", whole, "--json"], read_gcannon, {}),
         ])
 
     def new(self, url, connections):
