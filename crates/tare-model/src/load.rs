@@ -286,9 +286,11 @@ impl LoadSpec {
             let flag = if self.poisson { "--poisson" } else { "--max-connections" };
             return Err(Invalid(format!("{flag} needs an open loop: give {flags}")));
         }
-        if open && self.linger.is_some() {
-            let why = "--linger goes with a closed loop: at a rate nothing waits for others";
-            return Err(Invalid(why.into()));
+        if self.linger.is_some() && open {
+            return Err("--linger goes with a closed loop: at a rate nothing waits".into());
+        }
+        if self.linger.is_some() && self.reactor == Some(ReactorKind::Epoll) {
+            return Err("--linger goes with io_uring: epoll tells at once what is there".into());
         }
         Ok(())
     }

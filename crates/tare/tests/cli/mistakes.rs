@@ -42,6 +42,30 @@ fn the_users_words() {
             &["load", "localhost:1", "--poisson"],
             "--poisson needs an open loop: give --rate or --stages",
         ),
+        (
+            &["load", "localhost:1", "--rate", "5", "--linger", "50us"],
+            "--linger goes with a closed loop: at a rate nothing waits",
+        ),
+        (
+            &["load", "localhost:1", "--reactor", "epoll", "--linger", "50us"],
+            "--linger goes with io_uring: epoll tells at once what is there",
+        ),
+        (
+            &[
+                "compare",
+                "localhost:1",
+                "localhost:2",
+                "--new-connections",
+                "--reconnect-each",
+                "slice",
+            ],
+            "reconnect_each (--reconnect-each) is of connections that are kept",
+        ),
+        (
+            &["compare", "localhost:1", "localhost:2", "--reconnect-each", "round"],
+            "invalid value 'round' for '--reconnect-each <launch|slice>': write launch or slice",
+        ),
+        (&["target", "--sticky"], "required arguments were not provided: --service-time"),
         (&["load", "ftp://x"], "URL 'ftp://x': scheme 'ftp' is not supported; use http or https"),
         (
             &["load", "127.0.0.1:1", "-H", "bad"],
