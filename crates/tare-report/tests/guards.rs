@@ -176,7 +176,7 @@ fn of_steadiness() -> Vec<Case> {
             r.launches[0].load.idle_cpu_ns = 60_000_000;
         }),
         // The slower one would be slower still.
-        seen("deferred-work", Warn, "too little to change the verdict, but not in its size", |r| {
+        seen("deferred-work", Warn, "the verdict stands, but its size leaves that out", |r| {
             r.launches[1].load.idle_cpu_ns = 60_000_000;
         }),
         seen("not-warm", Void, "at the end of 3 of 3 launches' sustained load", |r| {

@@ -116,7 +116,7 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         duration(cpu / paid.max(1)),
     );
     let text = match is_much && !is_void {
-        true => text + "; too little to change the verdict, but not in its size",
+        true => text + "; the verdict stands, but its size leaves that out",
         false => text,
     };
     guard("deferred-work", severity, Some(evidence.name(variant)), text)
