@@ -63,7 +63,7 @@ pub struct Slices {
     /// Load on each launch before its first slice, thrown away; found by default.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup: Option<DurationNs>,
-    /// The longest that is looked for; 5 s by default.
+    /// The longest that is looked for; 20 s by default, less in a short run.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub warmup_max: Option<DurationNs>,
     /// Load on all variants at once, beside slices, on a few launches; 3 s by default.
@@ -110,12 +110,15 @@ impl Slices {
         if self.cold.is_some() { Some(1) } else { self.cycles }
     }
 
-    pub fn warmup_max(&self) -> DurationNs {
-        self.warmup_max.unwrap_or(WARMUP_MAX)
+    /// In a run that may take so long.
+    pub fn warmup_max(&self, max_time: DurationNs) -> DurationNs {
+        let a_quarter = DurationNs::from_ns(max_time.as_ns() / 4);
+        self.warmup_max.unwrap_or(a_quarter.clamp(WARMUP_MAX_LEAST, WARMUP_MAX))
     }
 }
 
-const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
+const WARMUP_MAX: DurationNs = DurationNs::from_secs(20);
+const WARMUP_MAX_LEAST: DurationNs = DurationNs::from_secs(5);
 
 impl Deref for Plan {
     type Target = PlanParts;

@@ -97,6 +97,9 @@ pub struct LaunchLoad {
     pub warmup: WarmUp,
     /// The warm-up was as long as it may be, and costs still changed.
     pub not_warm: bool,
+    /// By how much (of a logarithm) a request then cost more than on the first launch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind: Option<f64>,
     /// CPU time between its slices and the rests after them: while others were measured.
     pub idle_cpu_ns: u64,
     /// How long that was; 0 where it was not kept.

@@ -163,6 +163,9 @@ pub struct SustainedCheck {
 pub struct Exposure {
     /// Load before the first slice.
     pub warmup_ns: u64,
+    /// When requests cost what they cost from then on, where that was looked for.
+    #[serde(default)]
+    pub warm_after_ns: Option<u64>,
     /// In windows of slices.
     pub load_ns: u64,
     pub requests: u64,

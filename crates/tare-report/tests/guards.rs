@@ -185,6 +185,15 @@ fn of_steadiness() -> Vec<Case> {
                 bins.for_each(|(at, bin)| bin.answered = bin.answered * (460 - at as u64) / 400);
             }
         }),
+        seen("not-warm", Void, "still fell when it had been loaded for 20.0s", |r| {
+            let load = &mut r.launches[1].load;
+            (load.not_warm, load.warmup.ns) = (true, 20_000_000_000);
+        }),
+        seen("not-warm", Warn, "still cost 28.4 % more CPU a request than what its first", |r| {
+            r.launches[0].load.behind = Some(0.25);
+        }),
+        // The slower one would cost less if it were warm, and may be as fast.
+        seen("not-warm", Void, "they were not warm", |r| r.launches[1].load.behind = Some(0.16)),
         seen("busy-while-idle", Warn, "after 66.7 % of its slices", |r| {
             r.launches[1].load.rests_cut = 2;
         }),

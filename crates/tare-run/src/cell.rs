@@ -11,7 +11,8 @@ use tare_model::servers::ServerSpec;
 use tare_model::sustained::WarmUp;
 use tare_report::run::guards::forbid_all;
 use tare_stats::stopping::{
-    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
+    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,
+    rounds_missing, worth,
 };
 use tare_stats::surveys::Surveys;
 use tare_stats::sustained::Agreement;
@@ -70,12 +71,13 @@ impl<'a> Cell<'a> {
             edges: edges(plan),
         });
         let warm = found.and_then(|found| found.warm.clone());
+        let surveys = Surveys::of(&digests);
         Self {
             plan,
             run,
             window,
             warm,
-            surveys: Surveys::default(),
+            surveys,
             check_due: false,
             checks_fail: false,
             is_precise: false,
@@ -144,22 +146,48 @@ impl<'a> Cell<'a> {
             self.cycles = fixed;
             return;
         }
-        if (self.digests.len() as u32) < PILOT_ROUNDS {
+        let Some(launch_cost) = self.launch_seconds() else { return };
+        let (rounds, left) = (self.digests.len() as u32, left.as_secs_f64());
+        let cycle_cost = self.cycle_seconds();
+        if rounds < PILOT_ROUNDS {
+            let worth = worth(launch_cost, cycle_cost);
+            let fit = fitting(launch_cost, cycle_cost, rounds_missing(rounds), left);
+            self.cycles = PILOT_CYCLES.max(worth.min(fit.unwrap_or(worth)));
             return;
         }
-        // The median: a few rounds have sustained load as well.
-        let beside = self.digests.iter().rev().take(RECENT).map(|digest| {
-            digest.elapsed_ns as f64 / 1e9 - self.cycle_seconds() * f64::from(digest.cycles)
-        });
-        let mut beside: Vec<f64> = beside.collect();
-        beside.sort_by(f64::total_cmp);
-        let launch_cost = beside[beside.len() / 2].max(0.0);
         let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
-        let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, self.cycle_seconds());
-        let (precision, left) = (self.plan.stop.precision, left.as_secs_f64());
+        let pilot = Pilot::of(&self.digests, baseline, metrics, launch_cost, cycle_cost);
+        let precision = self.plan.stop.precision;
         let now = self.digests.last().map_or(self.cycles, |digest| digest.cycles);
         let chosen = pilot.map_or(now, |pilot| choose_cycles(&pilot, precision, left, now));
         self.cycles = chosen.max(self.cycles_for_tails());
+    }
+
+    /// What a round takes beside its slices: launches, probes, connections, and what servers need
+    /// until they are warm, but no load that was there to look at them. Of the last rounds the
+    /// median.
+    fn launch_seconds(&self) -> Option<f64> {
+        let warm_ns = self.surveys.slowest_ns().unwrap_or(0);
+        let of = |digest: &RoundDigest| {
+            let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+            let loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
+            let of_load = loads.map(|load| {
+                let ns: u64 = load.bins.iter().map(|bin| bin.ns).sum();
+                ns - if load.cold { ns.min(warm_ns) } else { 0 }
+            });
+            let beside = digest.elapsed_ns.saturating_sub(of_load.max().unwrap_or(0));
+            beside as f64 / 1e9 - self.cycle_seconds() * f64::from(digest.cycles)
+        };
+        let mut recent: Vec<f64> = self.digests.iter().rev().take(RECENT).map(of).collect();
+        recent.sort_by(f64::total_cmp);
+        recent.get(recent.len() / 2).map(|seconds| seconds.max(0.0))
+    }
+
+    /// A first launch that took so long to be warm is used as long as those that follow.
+    pub fn use_first(&mut self, warm_ns: u64) {
+        if self.digests.is_empty() && self.plan.slices.cycles().is_none() {
+            self.cycles = self.cycles.max(worth(warm_ns as f64 / 1e9, self.cycle_seconds()));
+        }
     }
 
     /// A quantile needs ten replies beyond it in each round, of the slowest variant too.

@@ -25,9 +25,7 @@ impl<L: Lab> Runner<'_, L> {
         let started_unix_ms = self.clock().unix_ms();
         let mut rounds = Vec::new();
         for cell in active {
-            let Cell { run, cycles, .. } = self.cells[*cell];
-            self.write(run, Entry::RoundBegan { number: index, cycles, started_unix_ms })?;
-            rounds.push((*cell, Round { index, cycles, started_unix_ms, ..Round::default() }));
+            rounds.push((*cell, Round { index, started_unix_ms, ..Round::default() }));
         }
         let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
         self.see(&Event::RoundStarted { round: index, order: &order });
@@ -117,6 +115,17 @@ impl<L: Lab> Runner<'_, L> {
         Ok(())
     }
 
+    /// A cell's first slice of a round is about to come: how many there are is known now.
+    fn begin(&self, cell: usize, round: &mut Round) -> Result<(), RunError> {
+        if !round.launches.is_empty() {
+            return Ok(());
+        }
+        let Cell { run, cycles, .. } = self.cells[cell];
+        round.cycles = cycles;
+        let (number, started_unix_ms) = (round.index, round.started_unix_ms);
+        self.write(run, Entry::RoundBegan { number, cycles, started_unix_ms })
+    }
+
     /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
     fn measure_cell(
         &mut self,
@@ -129,7 +138,8 @@ impl<L: Lab> Runner<'_, L> {
         let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
         // Only launches that no other cell has loaded yet can tell how long they take to be warm.
         let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
-        let measured = surveyed.and_then(|()| self.measure(cell, lane, up, round));
+        let begun = surveyed.and_then(|()| self.begin(cell, round));
+        let measured = begun.and_then(|()| self.measure(cell, lane, up, round));
         let lives = self.load(cell).close();
         // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));

@@ -161,7 +161,7 @@ impl<L: Lab> Runner<'_, L> {
             needed.ns = needed.ns.saturating_sub(other.load.warmup.ns);
             needed.requests = needed.requests.saturating_sub(other.load.warmup.requests);
         }
-        let most = plan.slices.warmup_max();
+        let most = plan.slices.warmup_max(plan.stop.max_time);
         let mut left = window.warmup;
         let LanePlan { plan, load, .. } = &mut up.lanes[lane];
         loop {

@@ -6,8 +6,7 @@ use tare_lab::agent::protocol::LaneLife;
 use tare_load::measured::Measured;
 use tare_load::{Edges, LoadPlan, Stretch};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
-use tare_stats::surveys::are_over;
-use tare_stats::sustained::warm_up;
+use tare_stats::surveys::{Limits, Standing};
 
 use crate::cell::{Cell, sustained_length};
 use crate::error::RunError;
@@ -21,63 +20,54 @@ const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
 const BINS_MIN: u64 = 50;
 
 impl<L: Lab> Runner<'_, L> {
-    /// How long sustained load is, where this round's launches are to have it from their start.
-    fn survey_length(&self, cell: usize) -> Option<DurationNs> {
+    /// How long the load is that shows when launches are warm, where there is any.
+    fn survey_limits(&self, cell: usize) -> Option<Limits> {
         let plan = self.cells[cell].plan;
-        let length = sustained_length(plan)?;
+        let least = sustained_length(plan)?;
         if plan.slices.warmup.is_some() {
             return None;
         }
         let Cell { surveys, warm, .. } = &self.cells[self.active_first()];
-        // A resumed run knows from its first part.
-        let again = surveys.wants_another() && (surveys.any() || warm.is_none());
-        again.then_some(length)
+        // Of a run that is resumed, another cell may have seen it.
+        let is_known = surveys.slowest_ns().is_none() && warm.is_some();
+        let most = plan.slices.warmup_max(plan.stop.max_time);
+        (!is_known).then_some(Limits { least_ns: least.as_ns(), most_ns: most.as_ns() })
     }
 
-    /// Loads all variants from their first request on, until they are warm.
+    /// Loads all variants from their first request on, until they are warm, where that takes long
+    /// or is not known yet.
     pub(crate) fn survey(
         &mut self,
         cell: usize,
         lane: usize,
         up: &mut [Up<L>],
     ) -> Result<(), RunError> {
-        let Some(length) = self.survey_length(cell) else { return Ok(()) };
-        if !self.can_load_at_once(up) {
+        let Some(limits) = self.survey_limits(cell) else { return Ok(()) };
+        let first = self.active_first();
+        let mut next = self.cells[first].surveys.first_stretch(&limits);
+        if next.is_none() || !self.can_load_at_once(up) {
             return Ok(());
         }
-        let most = self.cells[cell].plan.slices.warmup_max();
-        self.together(cell, lane, up, length, true)?;
-        let of = |up: &[Up<L>]| -> Vec<WarmUp> {
-            let each = up.iter().map(|up| up.lanes[lane].load.sustained.as_ref());
-            each.map(|sustained| sustained.map(warm_up).unwrap_or_default()).collect()
-        };
-        let mut warm = of(up);
-        if !are_over(&warm, length.as_ns()) && most > length && !self.interrupted() {
-            self.together(
-                cell,
-                lane,
-                up,
-                DurationNs::from_ns(most.as_ns() - length.as_ns()),
-                true,
-            )?;
-            warm = of(up);
-        }
-        if self.interrupted() {
-            return Ok(());
-        }
-        let mut by_variant = vec![WarmUp::default(); self.plan().variants.len()];
-        for (up, warm) in up.iter_mut().zip(warm) {
-            by_variant[up.variant] = warm;
-            let sustained = up.lanes[lane].load.sustained.as_ref();
-            let bins = sustained.map_or(&[][..], |sustained| &sustained.bins);
-            let all = bins.iter().copied().fold(Bin::default(), Bin::plus);
-            up.lanes[lane].load.warmup = WarmUp { ns: all.ns, requests: all.answered };
+        while let Some(ns) = next {
+            self.together(cell, lane, up, DurationNs::from_ns(ns), true)?;
+            if self.interrupted() {
+                return Ok(());
+            }
+            let further = self.cells[first].surveys.further(&loads(up, lane), &limits);
+            next = further.filter(|_| self.clock().now() < self.deadline);
         }
         // Of a sweep, all cells are measured on the same launches.
-        let first = self.active_first();
         let surveys = &mut self.cells[first].surveys;
-        surveys.add(by_variant);
+        let standing = surveys.add(&loads(up, lane), &limits);
         let (found, given) = (surveys.found(), surveys.warm());
+        for up in up.iter_mut() {
+            let load = &mut up.lanes[lane].load;
+            let bins = load.sustained.as_ref().map_or(&[][..], |sustained| &sustained.bins);
+            let all = bins.iter().copied().fold(Bin::default(), Bin::plus);
+            load.warmup = WarmUp { ns: all.ns, requests: all.answered };
+            let Standing { is_moving, behind } = standing[up.variant];
+            (load.not_warm, load.behind) = (is_moving, behind);
+        }
         let names = self.plan().variants.iter().map(|variant| &variant.name);
         let words: Vec<String> = names
             .zip(&found)
@@ -89,6 +79,7 @@ impl<L: Lab> Runner<'_, L> {
         self.note(self.cells[cell].run, words.join(", "))?;
         for cell in self.active() {
             self.cells[cell].warm = Some(given.clone());
+            self.cells[cell].use_first(given.iter().map(|warm| warm.ns).max().unwrap_or(0));
             self.write_found(cell)?;
         }
         Ok(())
@@ -157,6 +148,13 @@ impl<L: Lab> Runner<'_, L> {
         let clients: Vec<&L::Client> = up.iter().map(|up| &up.client).collect();
         up.len() > 1 && self.lab.can_load_at_once(&clients)
     }
+}
+
+/// What all variants showed under load at once, in their order.
+fn loads<L: Lab>(up: &[Up<L>], lane: usize) -> Vec<&Sustained> {
+    let mut up: Vec<&Up<L>> = up.iter().collect();
+    up.sort_by_key(|up| up.variant);
+    up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref()).collect()
 }
 
 /// Of the server at that place: from what its load and its meter saw.

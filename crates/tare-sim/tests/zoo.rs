@@ -19,9 +19,8 @@ use tare_sim::lab::{Kind, Lab, Noise, Odd};
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
-use tare_stats::surveys::{Surveys, are_over};
+use tare_stats::surveys::{Limits, Standing, Surveys};
 use tare_stats::sustained::Agreement;
-use tare_stats::sustained::warm_up;
 use tare_stats::{Question, RoundDigest, Verdict, analyse, digest};
 use tare_target::effort::Habit;
 
@@ -29,7 +28,7 @@ const BASE: DurationNs = DurationNs::from_us(20);
 const CONNECTIONS: u64 = 20;
 const TOLERANCE: f64 = 0.02;
 const SUSTAINED: DurationNs = DurationNs::from_ms(3300);
-const WARMUP_MAX: DurationNs = DurationNs::from_secs(5);
+const LIMITS: Limits = Limits { least_ns: SUSTAINED.as_ns(), most_ns: 15_000_000_000 };
 const ROUNDS_MAX: u32 = 60;
 const CHECKS_MIN: usize = 2;
 const CHECKS_MAX: usize = 6;
@@ -141,13 +140,16 @@ struct Run {
     kinds: [Kind; 2],
     noise: Noise,
     seed: u64,
+    limits: Limits,
+    rounds_max: u32,
     surveys: Surveys,
     digests: Vec<RoundDigest>,
 }
 
 impl Run {
     fn new(kinds: [Kind; 2], noise: Noise, seed: u64) -> Self {
-        Self { kinds, noise, seed, surveys: Surveys::default(), digests: Vec::new() }
+        let (surveys, digests) = (Surveys::default(), Vec::new());
+        Self { kinds, noise, seed, limits: LIMITS, rounds_max: ROUNDS_MAX, surveys, digests }
     }
 
     fn report(mut self) -> RunReport {
@@ -167,7 +169,7 @@ impl Run {
             let is_precise = is_look(rounds)
                 && precise_enough(&analyse(&self.digests, &facts.question()), TOLERANCE);
             let more = self.wants_check(self.checks(), &facts.question());
-            if (is_precise && !more) || rounds >= ROUNDS_MAX {
+            if (is_precise && !more) || rounds >= self.rounds_max {
                 return build(&facts, &self.digests);
             }
         }
@@ -197,22 +199,23 @@ impl Run {
         let mut lab = Lab::new(&self.kinds, self.noise, CONNECTIONS, self.seed, index);
         let mut sustained: Vec<Option<Sustained>> = vec![None, None];
         let mut given = vec![WarmUp::default(); 2];
-        if self.surveys.wants_another() {
-            let mut seen = lab.together(SUSTAINED, true);
-            let warm = |seen: &[Sustained]| seen.iter().map(warm_up).collect();
-            let mut found: Vec<WarmUp> = warm(&seen);
-            if !are_over(&found, SUSTAINED.as_ns()) {
-                let more = DurationNs::from_ns(WARMUP_MAX.as_ns() - SUSTAINED.as_ns());
-                for (seen, more) in seen.iter_mut().zip(lab.together(more, true)) {
-                    seen.bins.extend(more.bins);
-                }
-                found = warm(&seen);
+        let mut standing = vec![Standing::default(); 2];
+        let mut next = self.surveys.first_stretch(&self.limits);
+        let mut seen: Vec<Sustained> = Vec::new();
+        while let Some(ns) = next {
+            let more = lab.together(DurationNs::from_ns(ns), true);
+            match seen.is_empty() {
+                true => seen = more,
+                false => seen.iter_mut().zip(more).for_each(|(s, more)| s.bins.extend(more.bins)),
             }
+            next = self.surveys.further(&seen.iter().collect::<Vec<_>>(), &self.limits);
+        }
+        if !seen.is_empty() {
             for (given, seen) in given.iter_mut().zip(&seen) {
                 given.ns = seen.bins.iter().map(|bin| bin.ns).sum();
                 given.requests = seen.bins.iter().map(|bin| bin.answered).sum();
             }
-            self.surveys.add(found);
+            standing = self.surveys.add(&seen.iter().collect::<Vec<_>>(), &self.limits);
             sustained = seen.into_iter().map(Some).collect();
         }
         let is_surveyed = sustained[0].is_some();
@@ -220,8 +223,12 @@ impl Run {
         if check && !is_surveyed {
             sustained = lab.together(SUSTAINED, false).into_iter().map(Some).collect();
         }
-        for (launch, sustained) in round.launches.iter_mut().zip(sustained) {
+        let seen = sustained.into_iter().zip(standing);
+        for (launch, (sustained, Standing { is_moving, behind })) in
+            round.launches.iter_mut().zip(seen)
+        {
             launch.load.sustained = sustained;
+            (launch.load.not_warm, launch.load.behind) = (is_moving, behind);
             probed(launch);
         }
         round
@@ -325,6 +332,30 @@ fn no_animal_is_believed_without_its_guard() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// One that becomes warm in steps at 2, 6 and 15 s, beside one that costs as much more as it does.
+#[test]
+fn servers_that_warm_in_steps_are_measured_warm_or_said_not_to_be() {
+    let steps = "--warm-for 2s:20us --warm-for 6s:10us --warm-for 15s:5us";
+    let run = |most_s: u64| {
+        let kinds = [kind(steps).unwrap(), kind(&format!("--busy 30us {steps}")).unwrap()];
+        let mut run = Run::new(kinds, Noise { launch: 0.01, slice: 0.04 }, 7);
+        run.limits.most_ns = most_s * 1_000_000_000;
+        run.rounds_max = 4;
+        let report = run.report();
+        let cpu = report.comparisons.iter().find(|c| c.metric == Metric::ServerCpu).unwrap();
+        let bounds = &cpu.overhead_percent;
+        let guard = report.guards.iter().find(|guard| guard.code == "not-warm");
+        let warm_ns = report.variants[0].exposure.warm_after_ns;
+        (bounds.lower <= 50.0 && 50.0 <= bounds.upper, guard.map(|g| g.text.clone()), warm_ns)
+    };
+    let (covers, guard, warm_ns) = run(20);
+    assert!(covers && guard.is_none(), "{guard:?}");
+    assert!(warm_ns.is_some_and(|ns| ns.abs_diff(15_000_000_000) < 300_000_000), "{warm_ns:?}");
+    let (_, guard, _) = run(7);
+    let text = guard.expect("a warm-up of 7 s ends too early");
+    assert!(text.contains("its cost still fell"), "{text}");
 }
 
 /// Identical servers, launches of which differ by 2 %: guards keep still, and the interval of

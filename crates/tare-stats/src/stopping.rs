@@ -23,10 +23,10 @@ const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
 const RECENT: usize = 8;
 /// A bad minute asks for many cycles and is then over: they are grown into.
 const CYCLES_GROWTH: f64 = 1.25;
-/// Slices get at least this share of what a launch costs: one that was dear to make is used.
-const LAUNCH_SHARE: f64 = 0.25;
 pub const CYCLES_MIN: u32 = 2;
 pub const CYCLES_MAX: u32 = 50;
+/// Of launches that take minutes.
+const DEAR_CYCLES_MAX: u32 = 10_000;
 
 /// Whether the intervals are looked at after this many rounds: 20, then each time a tenth more.
 pub fn is_look(rounds: u32) -> bool {
@@ -133,10 +133,30 @@ impl Pilot {
     }
 }
 
+/// Cycles that take as long as a launch does: one that was dear to make is used, so that relaunches
+/// take half of the time at most.
+pub fn worth(launch_cost: f64, cycle_cost: f64) -> u32 {
+    let cycles = (launch_cost / cycle_cost.max(1e-6)).ceil() as u32;
+    cycles.clamp(CYCLES_MIN, DEAR_CYCLES_MAX)
+}
+
+/// The most cycles with which so many rounds fit the time; `None` where they do not fit at all.
+pub fn fitting(launch_cost: f64, cycle_cost: f64, rounds: u32, seconds_left: f64) -> Option<u32> {
+    let a_round = seconds_left / f64::from(rounds.max(1)) - launch_cost;
+    let cycles = (a_round / cycle_cost.max(1e-6)) as u32;
+    (cycles >= CYCLES_MIN).then_some(cycles)
+}
+
+/// Rounds that are missing until there may be a verdict.
+pub fn rounds_missing(rounds: u32) -> u32 {
+    ROUNDS_MIN - rounds.min(ROUNDS_MIN - 1)
+}
+
 /// Cycles a round: those that buy the narrowest interval for their time, which without trimming is
 /// Kalibera and Jones's sqrt((launch cost / cycle cost) × (within / between)); but no more than the
-/// precision asked for needs in the fewest rounds that may conclude, no more than fit the time,
-/// and, unless launches are dear, not many more than there are `now`.
+/// precision asked for needs in the fewest rounds that may conclude, not many more than there are
+/// `now`, no fewer than a launch is worth, and no more than fit the time. Where those rounds do not
+/// fit, launches are used for what they are worth.
 pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64, now: u32) -> u32 {
     let all = CYCLES_MIN..=CYCLES_MAX;
     let price = |cycles: &u32| pilot.variance(*cycles) * pilot.seconds(*cycles);
@@ -144,12 +164,11 @@ pub fn choose_cycles(pilot: &Pilot, precision: f64, seconds_left: f64, now: u32)
     let rounds = f64::from(ROUNDS_MIN);
     let allowed = rounds * (precision / t_quantile(rounds - 1.0, 0.95)).powi(2);
     let enough = all.clone().find(|cycles| pilot.variance(*cycles) <= allowed);
-    let rounds_left = rounds - f64::from(pilot.rounds.min(ROUNDS_MIN - 1));
-    let fits = |cycles: &u32| pilot.seconds(*cycles) * rounds_left <= seconds_left;
-    let fit = all.rev().find(fits).unwrap_or(CYCLES_MIN);
-    let used = (LAUNCH_SHARE * pilot.launch_cost / pilot.cycle_cost.max(1e-6)).ceil() as u32;
     let grown = (f64::from(now) * CYCLES_GROWTH).ceil() as u32;
-    best.min(enough.unwrap_or(best).max(used)).min(fit).min(grown.max(used))
+    let worth = worth(pilot.launch_cost, pilot.cycle_cost);
+    let missing = rounds_missing(pilot.rounds);
+    let fit = fitting(pilot.launch_cost, pilot.cycle_cost, missing, seconds_left);
+    best.min(enough.unwrap_or(best)).min(grown).max(worth).min(fit.unwrap_or(worth))
 }
 
 #[cfg(test)]
@@ -174,8 +193,8 @@ mod tests {
         };
         let choose = |pilot: Pilot| choose_cycles(&pilot, 0.005, 1e6, CYCLES_MAX);
         assert_eq!(choose(pilot), 3, "sqrt(1.2 × 5.57) = 2.6");
-        assert_eq!(choose(Pilot { launch_cost: 6.0, ..pilot }), 26, "dear launches");
-        assert_eq!(choose(Pilot { launch_cost: 600.0, ..pilot }), CYCLES_MAX);
+        assert_eq!(choose(Pilot { launch_cost: 1.0, ..pilot }), 20, "half of the time");
+        assert_eq!(choose(Pilot { launch_cost: 6.0, ..pilot }), 120);
         assert_eq!(choose(Pilot { within: even(1e-9), ..pilot }), CYCLES_MIN, "all launch effect");
         assert_eq!(choose(Pilot { within: even(0.0), between: 0.0, ..pilot }), CYCLES_MIN);
         // Wild slices that trimming can cut are worth the five cycles that it needs.
@@ -186,5 +205,8 @@ mod tests {
         assert_eq!(choose_cycles(&steady, 0.02, 1e6, 6), 8, "0.0128 / (20 × (0.02 / 2.093)²)");
         assert_eq!(choose_cycles(&steady, 0.02, 1e6, 3), 4, "a quarter more than there are");
         assert_eq!(choose_cycles(&steady, 0.02, 15.0 * 0.211, 6), 3, "time for 3");
+        let dear = Pilot { launch_cost: 6.0, ..steady };
+        assert_eq!(choose_cycles(&dear, 0.02, 15.0 * 6.311, 6), 6, "time for 6");
+        assert_eq!(choose_cycles(&dear, 0.02, 60.0, 6), 120, "no time for all rounds");
     }
 }

@@ -1,35 +1,156 @@
-//! How long variants take to warm up, by what their first launches showed under load that does not
-//! let up.
+//! Until when launches are loaded before they are measured, by what loads that did not let up
+//! showed of them: all variants at once, from their first request on.
+//!
+//! A first launch is loaded until it has long stopped to become cheaper. Where that takes long, a
+//! later launch is loaded as well until it is warm, which it is when it has been given what the
+//! first one needed, and costs what the first one had come down to: one that only stands still for
+//! a moment is not warm. See docs/method.md.
 
-use tare_model::sustained::WarmUp;
+use tare_model::sustained::{Sustained, WarmUp};
 
-/// A warm-up that takes more than this share of the load is not known to be over.
-const OVER_SHARE: f64 = 0.6;
-/// A warm-up that long is looked for in a second launch, and where that does not have it in a
-/// third: it may have been the machine's weather.
+use crate::digest::RoundDigest;
+use crate::sustained::{level, warm_up};
+
+/// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
 const LONG_NS: u64 = 400_000_000;
+/// How many times longer than a long warm-up the load must be to show that nothing follows: steps
+/// become rarer, and after one at 2 s the next may be at 6.
+const LOOK: f64 = 3.5;
+/// Loads longer than what is asked of a later launch, by this share and time: its end shows what it
+/// costs now.
+const TAIL: f64 = 0.25;
+const TAIL_NS: u64 = 500_000_000;
+/// A later launch may cost so much more (of a logarithm) than the first one had come down to:
+/// identical servers differ from launch to launch.
+const BEHIND: f64 = 0.1;
+/// A load is made longer by this at least.
+const LONGER_NS: u64 = 1_000_000_000;
+
+/// How long the first load is, at least and at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub least_ns: u64,
+    pub most_ns: u64,
+}
+
+impl Limits {
+    /// For how long a server must be loaded that was warm after so long.
+    fn until(&self, warm_ns: u64) -> u64 {
+        let quiet = warm_ns + self.quiet_ns();
+        match warm_ns > LONG_NS {
+            true => quiet.max((warm_ns as f64 * LOOK) as u64),
+            false => quiet.max(self.least_ns),
+        }
+    }
+
+    /// Without a change, this is the least that shows that a warm-up is over.
+    fn quiet_ns(&self) -> u64 {
+        self.least_ns * 10 / 11
+    }
+}
+
+/// What a launch's load showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Seen {
+    warm: WarmUp,
+    /// The logarithm of what it cost at last.
+    level: Option<f64>,
+}
 
 /// By launch, and variant.
 #[derive(Clone, Debug, Default)]
-pub struct Surveys(Vec<Vec<WarmUp>>);
+pub struct Surveys(Vec<Vec<Seen>>);
+
+/// Where a launch stands when its load has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// The first launch's load was as long as it may be, and its cost had only just changed.
+    pub is_moving: bool,
+    /// By how much (of a logarithm) a later launch costs more than the first one had come down to.
+    pub behind: Option<f64>,
+}
 
 impl Surveys {
-    pub fn add(&mut self, by_variant: Vec<WarmUp>) {
-        self.0.push(by_variant);
-    }
-
-    pub fn any(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    pub fn wants_another(&self) -> bool {
-        let is_long = |warm: &WarmUp| warm.ns > LONG_NS;
-        match self.0.as_slice() {
-            [] => true,
-            [only] => only.iter().any(is_long),
-            [one, other] => one.iter().zip(other).any(|(a, b)| is_long(a) != is_long(b)),
-            _ => false,
+    /// From the rounds so far of a run that is resumed.
+    pub fn of(digests: &[RoundDigest]) -> Self {
+        let mut surveys = Self::default();
+        for digest in digests {
+            let loads = digest.variants.iter().map(|round| {
+                let sustained = round.launch.as_ref()?.load.sustained.as_ref();
+                sustained.filter(|sustained| sustained.cold)
+            });
+            if let Some(loads) = loads.collect::<Option<Vec<_>>>() {
+                surveys.take(&loads);
+            }
         }
+        surveys
+    }
+
+    fn take(&mut self, loads: &[&Sustained]) {
+        let seen = loads.iter().map(|load| {
+            let warm = warm_up(load);
+            Seen { warm, level: level(load, warm.ns.max(total(load) / 2)) }
+        });
+        self.0.push(seen.collect());
+    }
+
+    /// For how long the next launch is loaded at first; `None` where no variant needs long.
+    pub fn first_stretch(&self, limits: &Limits) -> Option<u64> {
+        match self.slowest_ns() {
+            None => Some(limits.least_ns),
+            Some(slowest) => (slowest > LONG_NS).then(|| {
+                let tail = (slowest as f64 * TAIL) as u64 + TAIL_NS;
+                (slowest + tail).min(limits.most_ns)
+            }),
+        }
+    }
+
+    /// For how long a launch that showed this has to be loaded further.
+    pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
+        let had = loads.iter().map(|load| total(load)).min()?;
+        let wanted = match self.slowest_ns() {
+            None => loads.iter().map(|load| limits.until(warm_up(load).ns)).max()?,
+            Some(slowest) => {
+                let found = self.found();
+                let mut pairs = loads.iter().enumerate();
+                match pairs.all(|(at, load)| self.is_warm(at, load, &found[at])) {
+                    true => had,
+                    false => had + slowest / 2,
+                }
+            }
+        };
+        let most = limits.most_ns.max(limits.least_ns);
+        let left = most.saturating_sub(had);
+        let is_short = wanted.saturating_sub(had) < LONGER_NS / 10 || left < LONGER_NS / 10;
+        (!is_short).then(|| (wanted - had).max(LONGER_NS).min(left))
+    }
+
+    /// Whether a later launch has had what its variant needs, and costs what the first one did.
+    fn is_warm(&self, variant: usize, load: &Sustained, found: &WarmUp) -> bool {
+        let answered: u64 = load.bins.iter().map(|bin| bin.answered).sum();
+        answered >= found.requests && self.behind(variant, load).is_none_or(|b| b <= BEHIND)
+    }
+
+    fn behind(&self, variant: usize, load: &Sustained) -> Option<f64> {
+        let plateau = self.0.first()?.get(variant)?.level?;
+        let all = total(load);
+        let tail = (all as f64 * TAIL / 2.0) as u64 + TAIL_NS;
+        Some(level(load, all.saturating_sub(tail))? - plateau)
+    }
+
+    /// Takes in what a launch showed, and says where each variant stands.
+    pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
+        let is_first = self.0.is_empty();
+        let standing = loads.iter().enumerate().map(|(variant, load)| {
+            let quiet = total(load).saturating_sub(warm_up(load).ns);
+            Standing {
+                is_moving: is_first && quiet < limits.quiet_ns(),
+                behind: self.behind(variant, load),
+            }
+        });
+        let standing = standing.collect();
+        self.take(loads);
+        standing
     }
 
     /// What each variant showed: the median of its launches; of two the longer, for whoever is warm
@@ -37,46 +158,118 @@ impl Surveys {
     pub fn found(&self) -> Vec<WarmUp> {
         let variants = self.0.first().map_or(0, Vec::len);
         let of = |variant: usize| {
-            let mut seen: Vec<WarmUp> = self.0.iter().map(|launch| launch[variant]).collect();
+            let mut seen: Vec<WarmUp> = self.0.iter().map(|launch| launch[variant].warm).collect();
             seen.sort_by_key(|warm| warm.ns);
             seen[seen.len() / 2]
         };
         (0..variants).map(of).collect()
     }
 
+    /// The time of the slowest; `None` before the first launch.
+    pub fn slowest_ns(&self) -> Option<u64> {
+        self.found().iter().map(|warm| warm.ns).max()
+    }
+
     /// What each is given: the time of the slowest. Of two equal servers one may have been seen to
     /// take longer by chance, and slices would compare it with a colder one.
     pub fn warm(&self) -> Vec<WarmUp> {
-        let found = self.found();
-        let slowest = found.iter().map(|warm| warm.ns).max().unwrap_or(0);
-        found.into_iter().map(|warm| WarmUp { ns: slowest, ..warm }).collect()
+        let slowest = self.slowest_ns().unwrap_or(0);
+        self.found().into_iter().map(|warm| WarmUp { ns: slowest, ..warm }).collect()
     }
 }
 
-/// Whether warm-ups found in so long a load are known to be over.
-pub fn are_over(warm: &[WarmUp], load_ns: u64) -> bool {
-    warm.iter().all(|warm| warm.ns as f64 <= load_ns as f64 * OVER_SHARE)
+fn total(load: &Sustained) -> u64 {
+    load.bins.iter().map(|bin| bin.ns).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::sustained::Bin;
+
+    const LIMITS: Limits = Limits { least_ns: 3_300_000_000, most_ns: 20_000_000_000 };
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Load for so long on a server whose requests cost this much in µs.
+    fn load(ns: u64, cost_us: impl Fn(f64) -> f64) -> Sustained {
+        let bin = 25_000_000;
+        let of = |at: u64| {
+            let answered = (12_500.0 / cost_us((at * bin) as f64 / 1e9)) as u64;
+            // Nothing is as even as arithmetic.
+            Bin { ns: bin, answered: answered + at % 3, cpu_ns: bin / 2, delay_ns: bin / 2 }
+        };
+        Sustained { cold: true, bins: (0..ns / bin).map(of).collect(), one_thread: true }
+    }
+
+    /// What a launch's load comes to, until it is long enough.
+    fn survey(surveys: &mut Surveys, cost_us: &dyn Fn(f64) -> f64) -> (Sustained, Standing) {
+        let mut ns = surveys.first_stretch(&LIMITS).unwrap();
+        loop {
+            let seen = load(ns, cost_us);
+            match surveys.further(&[&seen], &LIMITS) {
+                Some(more) => ns += more,
+                None => {
+                    let standing = surveys.add(&[&seen], &LIMITS)[0];
+                    return (seen, standing);
+                }
+            }
+        }
+    }
+
+    fn in_steps(t: f64) -> f64 {
+        20.0 + 20.0 * f64::from(u8::from(t < 2.0))
+            + 10.0 * f64::from(u8::from(t < 6.0))
+            + 5.0 * f64::from(u8::from(t < 15.0))
+    }
+
+    fn near(ns: u64, seconds: f64) -> bool {
+        (ns as f64 / 1e9 - seconds).abs() < 0.2
+    }
 
     #[test]
-    fn a_long_warm_up_is_looked_for_again_and_weather_is_outvoted() {
-        let of = |ms: u64| WarmUp { ns: ms * 1_000_000, requests: ms };
+    fn a_server_that_needs_nothing_is_looked_at_once() {
         let mut surveys = Surveys::default();
-        assert!(surveys.wants_another() && surveys.found().is_empty());
-        surveys.add(vec![of(0), of(2000)]);
-        assert!(surveys.wants_another());
-        surveys.add(vec![of(10), of(50)]);
-        assert!(surveys.wants_another(), "one says long, the other not");
-        assert_eq!(surveys.found(), [of(10), of(2000)]);
-        assert_eq!(surveys.warm(), [WarmUp { ns: 2_000_000_000, requests: 10 }, of(2000)]);
-        surveys.add(vec![of(20), of(60)]);
-        assert!(!surveys.wants_another());
-        assert_eq!(surveys.found(), [of(10), of(60)]);
-        assert!(are_over(&surveys.warm(), 3_000_000_000));
-        assert!(!are_over(&[of(2000)], 3_000_000_000));
+        let (seen, standing) = survey(&mut surveys, &|_| 20.0);
+        assert_eq!((total(&seen) / 100_000_000, standing), (33, Standing::default()));
+        assert_eq!((surveys.first_stretch(&LIMITS), surveys.slowest_ns()), (None, Some(0)));
+    }
+
+    #[test]
+    fn steps_far_apart_are_waited_for_and_later_launches_get_as_much() {
+        let mut surveys = Surveys::default();
+        let (seen, standing) = survey(&mut surveys, &in_steps);
+        assert!(!standing.is_moving && near(total(&seen), 20.0), "{standing:?}");
+        assert!(near(surveys.slowest_ns().unwrap(), 15.0), "{surveys:?}");
+        let (seen, standing) = survey(&mut surveys, &in_steps);
+        assert!((15 * SECOND..20 * SECOND + 1).contains(&total(&seen)), "{}", total(&seen));
+        assert!(standing.behind.unwrap().abs() < 0.02, "{standing:?}");
+    }
+
+    #[test]
+    fn a_launch_that_pauses_on_its_way_is_not_warm_yet() {
+        let mut surveys = Surveys::default();
+        survey(&mut surveys, &|t| if t < 2.0 { 40.0 } else { 20.0 });
+        // This one needs twice as long, and stands still from its first second on.
+        let late = |t: f64| if t < 1.0 { 60.0 } else { if t < 4.0 { 40.0 } else { 20.0 } };
+        let (seen, standing) = survey(&mut surveys, &late);
+        assert!(total(&seen) > 4 * SECOND && standing.behind.unwrap() < BEHIND, "{standing:?}");
+        // This one never arrives, and says by how much.
+        let (seen, standing) = survey(&mut surveys, &|_| 30.0);
+        let behind = standing.behind.unwrap();
+        assert!(near(total(&seen), 20.0) && (behind - 0.405).abs() < 0.02, "{standing:?}");
+    }
+
+    #[test]
+    fn what_falls_until_the_end_is_moving_and_weather_is_outvoted() {
+        let mut surveys = Surveys::default();
+        let (_, standing) = survey(&mut surveys, &|t| if t < 17.5 { 40.0 - t } else { 20.0 });
+        assert!(standing.is_moving, "{standing:?}");
+        let mut surveys = Surveys::default();
+        survey(&mut surveys, &|t| if t < 1.5 { 40.0 } else { 20.0 });
+        for _ in 0..2 {
+            assert!(surveys.first_stretch(&LIMITS).is_some());
+            survey(&mut surveys, &|_| 20.0);
+        }
+        assert_eq!(surveys.first_stretch(&LIMITS), None);
     }
 }

@@ -58,6 +58,10 @@ const STEADY: f64 = 0.03;
 const STEADY_SIGMAS: f64 = 4.5;
 /// Compilers warm up in a few tiers.
 const STEPS_MAX: usize = 8;
+/// A step in the last of so many parts is not looked for: what follows it is too little to tell.
+const LAST: usize = 10;
+/// A level is known from so many bins on.
+const LEVEL_BINS: usize = 8;
 
 /// From the beginning until cost and rate are what they are at the end.
 pub fn warm_up(load: &Sustained) -> WarmUp {
@@ -66,6 +70,17 @@ pub fn warm_up(load: &Sustained) -> WarmUp {
     let until = series.into_iter().map(|of| settles(&logs(&bins, of))).max().unwrap_or(0);
     let before = sum(&bins[..until.min(bins.len())]);
     WarmUp { ns: before.ns, requests: before.answered }
+}
+
+/// The logarithm of what a request costs after so long: CPU time, or where that is not known the
+/// time itself. The median of bins, which a neighbour's burst does not move.
+pub(crate) fn level(load: &Sustained, from_ns: u64) -> Option<f64> {
+    let bins = whole(after(load, from_ns));
+    let mut values = logs(&bins, Bin::cost);
+    if values.is_empty() {
+        values = logs(&bins, |bin: Bin| positive(bin.ns as f64 / bin.answered as f64));
+    }
+    (values.len() >= LEVEL_BINS).then(|| median(&values))
 }
 
 /// What comes after so long a warm-up.
@@ -137,7 +152,7 @@ fn step_down(values: &[f64]) -> Option<usize> {
     let all = sums[n - 1];
     let drop = |at: usize| sums[at - 1] / at as f64 - (all - sums[at - 1]) / (n - at) as f64;
     let score = |at: usize| drop(at) / (sigma * (1.0 / at as f64 + 1.0 / (n - at) as f64).sqrt());
-    let at = (1..=n * 2 / 3).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
+    let at = (1..=n - n / LAST).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
     (drop(at) > STEADY && score(at) > STEADY_SIGMAS).then_some(at)
 }
 
@@ -152,17 +167,23 @@ struct Seen {
 
 /// Blocks of bins whose ratios show how well a launch's is known.
 const BLOCKS: usize = 8;
-/// Of a launch's load, what must be left after its warm-up.
+/// What must be left of a launch's load after its warm-up: a share of it, or a time.
 const LEFT_MIN: f64 = 0.3;
+const LEFT_NS: f64 = 1e9;
 
-fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Copy) -> Option<Seen> {
+/// What both are loaded with when both are warm, where that is long enough.
+fn warm_parts<'a>(base: &'a Sustained, mine: &'a Sustained) -> Option<(&'a [Bin], &'a [Bin])> {
     let warm = [base, mine].into_iter().filter(|s| s.cold).map(|s| warm_up(s).ns).max();
     let (base, own) = (after(base, warm.unwrap_or(0)), after(mine, warm.unwrap_or(0)));
     let n = base.len().min(own.len());
-    let (base, own) = (&base[..n], &own[..n]);
-    if n == 0 || (sum(own).ns as f64) < sum(&mine.bins).ns as f64 * LEFT_MIN {
-        return None;
-    }
+    let left = sum(&own[..n]).ns as f64;
+    let is_enough = n > 0 && left >= LEFT_NS.min(sum(&mine.bins).ns as f64 * LEFT_MIN);
+    is_enough.then(|| (&base[..n], &own[..n]))
+}
+
+fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Copy) -> Option<Seen> {
+    let (base, own) = warm_parts(base, mine)?;
+    let n = base.len();
     let ratio = |range: std::ops::Range<usize>| {
         Some((of(sum(&own[range.clone()]))? / of(sum(&base[range]))?).ln())
     };
@@ -176,9 +197,10 @@ fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Cop
 }
 
 /// By how much (of a logarithm) the cost of one against the other still changes in the last half of
-/// a stretch of load, where it does: what the machine does to both is not seen.
+/// a stretch of load on warm servers, where it does: what the machine does to both is not seen.
 pub fn still_changes(base: &Sustained, mine: &Sustained) -> Option<f64> {
-    let pairs = base.bins.iter().zip(&mine.bins);
+    let (base, mine) = warm_parts(base, mine)?;
+    let pairs = base.iter().zip(mine);
     // Where one of them stood still there is nothing to compare.
     let ratios: Vec<f64> =
         pairs.filter_map(|(base, mine)| Some((mine.cost()? / base.cost()?).ln())).collect();

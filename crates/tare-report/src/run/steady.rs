@@ -6,6 +6,7 @@ use tare_model::samples::LaunchLoad;
 use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
+use tare_stats::surveys::Surveys;
 use tare_stats::sustained::{Agreement, Check, still_changes};
 use tare_stats::verdict::Verdict;
 
@@ -184,8 +185,52 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
     guard("busy-while-idle", Severity::Warn, Some(evidence.name(variant)), text)
 }
 
-/// Its cost still changed, against the baseline's, when the longest warm-up was over.
+/// Its cost had only just changed when the longest warm-up was over, or later launches did not come
+/// down to what the first had come down to, or its cost against the baseline's still changed.
 pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let Some((severity, text)) = still_warming(evidence, variant)
+        .or_else(|| behind(evidence, variant))
+        .or_else(|| still_changing(evidence, variant))
+    else {
+        return Vec::new();
+    };
+    guard("not-warm", severity, Some(evidence.name(variant)), text)
+}
+
+fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
+    let load = loads(evidence, variant).find(|load| load.not_warm)?;
+    let text = format!(
+        "its cost still fell when it had been loaded for {}, the longest warm-up (--warmup-max)",
+        duration(load.warmup.ns)
+    );
+    Some((Severity::Void, text))
+}
+
+/// Launches cost this much more (of a logarithm) than the first one had come down to, at least and
+/// as launches agree on.
+const BEHIND: f64 = 0.15;
+const BEHIND_SURE: f64 = 0.05;
+
+fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
+    let behind: Vec<f64> = loads(evidence, variant).filter_map(|load| load.behind).collect();
+    let mean = Estimate::of_mean(&behind, IDLE_LEVEL)?;
+    if median(&behind) <= BEHIND || mean.lower <= BEHIND_SURE {
+        return None;
+    }
+    let more = median(&behind).exp_m1();
+    // Warm it would cost as much less.
+    let is_void = could_overturn(evidence, variant, (-median(&behind)).exp_m1());
+    let text = format!(
+        "when they were measured, its launches still cost {} more CPU a request than what its first \
+         launch had come down to (median of {}): they were not warm (--warmup-max), or the machine \
+         became slower",
+        percent(more),
+        behind.len()
+    );
+    Some((if is_void { Severity::Void } else { Severity::Warn }, text))
+}
+
+fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
     let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
     let pairs = of(evidence.question.baseline).zip(of(variant));
     let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
@@ -196,7 +241,7 @@ pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard>
     let found: Vec<f64> = changes.iter().filter_map(|change| *change).collect();
     let same_way = found.iter().all(|c| *c > 0.0) || found.iter().all(|c| *c < 0.0);
     if found.len() < 2 || found.len() * 2 <= changes.len() || !same_way {
-        return Vec::new();
+        return None;
     }
     let text = format!(
         "its cost against the baseline's still changed by {} at the end of {} of {} launches' \
@@ -205,7 +250,7 @@ pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard>
         found.len(),
         changes.len()
     );
-    guard("not-warm", Severity::Void, Some(evidence.name(variant)), text)
+    Some((Severity::Void, text))
 }
 
 /// More threads that work than CPUs that they may use, and they wait for each other.
@@ -320,6 +365,7 @@ pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
     let length = |s: &Sustained| s.bins.iter().map(|bin| bin.ns).sum::<u64>();
     Exposure {
         warmup_ns: median(&mut loads(evidence, variant).map(|load| load.warmup.ns)),
+        warm_after_ns: Surveys::of(evidence.digests).found().get(variant).map(|warm| warm.ns),
         load_ns: median(&mut rounds().map(|round| round.counts.window_ns)),
         requests: median(&mut rounds().map(|round| round.counts.started)),
         sustained_launches: sustained().count() as u32,
@@ -335,20 +381,26 @@ pub fn exposed(report: &RunReport) -> String {
         s if s < 10.0 => format!("{s:.2} s"),
         s => time(s),
     };
-    let warmups: Vec<u64> = all().map(|exposure| exposure.warmup_ns).collect();
-    let (low, high) = (warmups.iter().min().unwrap_or(&0), warmups.iter().max().unwrap_or(&0));
-    let warmup = match high.saturating_sub(*low) > 100_000_000 {
-        true => format!("{} to {}", seconds(*low), seconds(*high)),
-        false => seconds(*high),
+    let range = |ns: Vec<u64>| {
+        let (low, high) = (*ns.iter().min().unwrap_or(&0), *ns.iter().max().unwrap_or(&0));
+        match high - low > 100_000_000 {
+            true => format!("{} to {}", seconds(low), seconds(high)),
+            false => seconds(high),
+        }
     };
+    let mut warmup = range(all().map(|exposure| exposure.warmup_ns).collect()) + " of warm-up";
+    let warm: Vec<u64> = all().filter_map(|exposure| exposure.warm_after_ns).collect();
+    if warm.iter().any(|ns| *ns > 100_000_000) {
+        warmup += &format!(" (warm after {})", range(warm));
+    }
     let load = seconds(least(|exposure| exposure.load_ns));
     let requests = count(least(|exposure| exposure.requests));
     let is_cold = report.plan.pointer("/slices/cold").is_some();
     let mut text = match is_cold {
         true => format!("each launch: its first {load} of load, {requests} requests, and no more"),
-        false => format!(
-            "each launch: {load} of load in slices, {requests} requests, after {warmup} of warm-up"
-        ),
+        false => {
+            format!("each launch: {load} of load in slices, {requests} requests, after {warmup}")
+        }
     };
     let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
     text += &match sustained {

@@ -111,7 +111,7 @@ pub struct Choices {
     /// Warm-up of each launch before its first slice; default: determined in the first rounds
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup: Option<DurationNs>,
-    /// Longest warm-up; default: 5s
+    /// Longest warm-up; default: 20s, or a quarter of a short --max-time
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     warmup_max: Option<DurationNs>,
     /// Sustained load on all variants at once, for this long in a few launches, to confirm what
