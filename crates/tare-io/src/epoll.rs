@@ -12,7 +12,7 @@ use crate::reactor::{
     Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
-use crate::time::{Instant, monotonic_now};
+use crate::time::{DurationNs, Instant, monotonic_now};
 
 pub struct EpollReactor {
     epoll: OwnedFd,
@@ -25,6 +25,7 @@ pub struct EpollReactor {
     shape: Buffers,
     sockets: SocketOptions,
     free_buffers: Vec<u32>,
+    idle: DurationNs,
     /// False on kernels before 5.11, where waits are rounded up to milliseconds.
     has_pwait2: bool,
 }
@@ -74,6 +75,7 @@ impl EpollReactor {
             shape,
             sockets: tuning.sockets,
             free_buffers: (0..u32::from(shape.count)).collect(),
+            idle: DurationNs::ZERO,
             has_pwait2: true,
         })
     }
@@ -334,6 +336,7 @@ impl Reactor for EpollReactor {
     }
 
     fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError> {
+        let mut looked: Option<Instant> = None;
         loop {
             let n = self.poll(wait)?;
             into.append(&mut self.ready);
@@ -345,9 +348,15 @@ impl Reactor for EpollReactor {
                 }
             }
             if !into.is_empty() || self.now() >= wait.until {
+                if let Some(since) = looked {
+                    self.idle = self.idle + self.now().since(since);
+                }
                 return Ok(());
             }
-            std::hint::spin_loop();
+            if wait.polls && looked.is_none() {
+                looked = Some(self.now());
+            }
+            wait.pause();
         }
     }
 
@@ -358,5 +367,9 @@ impl Reactor for EpollReactor {
 
     fn release(&mut self, chunk: Chunk) {
         self.free_buffers.push(chunk.index);
+    }
+
+    fn idle(&self) -> DurationNs {
+        self.idle
     }
 }

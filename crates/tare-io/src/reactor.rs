@@ -38,6 +38,11 @@ pub trait Reactor {
 
     /// Gives a chunk's memory back.
     fn release(&mut self, chunk: Chunk);
+
+    /// How long waits have polled for nothing ([`Wait::polls`]), in all.
+    fn idle(&self) -> DurationNs {
+        DurationNs::ZERO
+    }
 }
 
 /// A connection: its slot, and which of the slot's connections it is.
@@ -165,17 +170,28 @@ pub struct Wait {
     pub linger: DurationNs,
     /// The last stretch before `until` is polled, not slept: waking from sleep takes tens of µs.
     pub spin: DurationNs,
+    /// All of it is polled, other threads of this CPU going first: nobody has to wake this one.
+    pub polls: bool,
 }
 
 impl Wait {
     pub fn until(until: Instant) -> Self {
-        Self { until, batch: 1, linger: DurationNs::ZERO, spin: DurationNs::ZERO }
+        let (linger, spin) = (DurationNs::ZERO, DurationNs::ZERO);
+        Self { until, batch: 1, linger, spin, polls: false }
     }
 
     /// Splits the time left into a sleep, and whether to poll after it.
     pub(crate) fn sleep_at(&self, now: Instant) -> DurationNs {
+        if self.polls {
+            return DurationNs::ZERO;
+        }
         let left = self.until.since(now);
         DurationNs::from_ns(left.as_ns().saturating_sub(self.spin.as_ns()))
+    }
+
+    /// Between two looks, neither of which found anything.
+    pub(crate) fn pause(&self) {
+        if self.polls { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 

@@ -20,6 +20,12 @@ impl CpuTime {
         self.total
     }
 
+    /// Without what polling for nothing took, which was the kernel's time.
+    pub fn without(self, idle: DurationNs) -> Self {
+        let minus = |a: DurationNs| DurationNs::from_ns(a.as_ns().saturating_sub(idle.as_ns()));
+        Self { user: self.user, system: minus(self.system), total: minus(self.total) }
+    }
+
     pub fn since(self, earlier: Self) -> Self {
         let minus =
             |a: DurationNs, b: DurationNs| DurationNs::from_ns(a.as_ns().saturating_sub(b.as_ns()));

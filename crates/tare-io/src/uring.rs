@@ -18,7 +18,7 @@ use crate::reactor::{
     SetupError, Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
-use crate::time::{Instant, monotonic_now};
+use crate::time::{DurationNs, Instant, monotonic_now};
 
 pub struct UringReactor {
     // Dropped first: after that the kernel holds no pointer into what follows.
@@ -34,6 +34,7 @@ pub struct UringReactor {
     listener: Option<OwnedFd>,
     has_min_wait: bool,
     sockets: SocketOptions,
+    idle: DurationNs,
     /// Counts submissions, to know whether an entry is still only queued.
     epoch: u64,
 }
@@ -107,6 +108,7 @@ impl UringReactor {
             listener: None,
             has_min_wait,
             sockets: tuning.sockets,
+            idle: DurationNs::ZERO,
             epoch: 1,
         })
     }
@@ -422,13 +424,20 @@ impl Reactor for UringReactor {
                 self.arm_receive(token);
             }
         }
+        let mut looked: Option<Instant> = None;
         loop {
             self.enter(wait)?;
             self.reap(into);
             if !into.is_empty() || !self.starved.is_empty() || self.now() >= wait.until {
+                if let Some(since) = looked {
+                    self.idle = self.idle + self.now().since(since);
+                }
                 return Ok(());
             }
-            std::hint::spin_loop();
+            if wait.polls && looked.is_none() {
+                looked = Some(self.now());
+            }
+            wait.pause();
         }
     }
 
@@ -438,6 +447,10 @@ impl Reactor for UringReactor {
 
     fn release(&mut self, chunk: Chunk) {
         self.buffers.release(chunk);
+    }
+
+    fn idle(&self) -> DurationNs {
+        self.idle
     }
 }
 

@@ -77,6 +77,9 @@ pub struct WaitPolicy {
     pub linger: DurationNs,
     /// Open loop: poll this long before a request is due.
     pub spin: DurationNs,
+    /// Poll while there is load, and never sleep: a server on the same machine pays for waking its
+    /// client, as one elsewhere does not, and the more the slower it is.
+    pub polls: bool,
 }
 
 /// One stretch of load: the ramp is thrown away, the window counts, the drain does not.
@@ -102,11 +105,12 @@ pub enum Edges {
 
 /// Where finished tallies go.
 pub trait IntervalSink {
-    /// The window opens: what is measured beside the tally (CPU time) starts now …
-    fn window_opened(&mut self) {}
+    /// The window opens: what is measured beside the tally (CPU time) starts now, and of that what
+    /// polling for nothing takes, `idle` by now; …
+    fn window_opened(&mut self, _idle: DurationNs) {}
 
     /// … and ends now; the drain that follows is not part of it.
-    fn window_closed(&mut self) {}
+    fn window_closed(&mut self, _idle: DurationNs) {}
 
     /// Takes a finished interval and puts a spare tally in its place. `false` where nobody has
     /// room: the engine goes on counting in it, so the interval is longer but nothing is lost.
@@ -373,7 +377,7 @@ impl Engine {
             && (self.is_edge(until, now) || self.stop_asked)
         {
             self.open_window(now);
-            sink.window_opened();
+            sink.window_opened(io.idle());
         }
         if let Phase::Window { until, next_interval } = self.phase {
             let exhausted = self.budget == 0 && self.in_flight == 0;
@@ -382,7 +386,7 @@ impl Engine {
                 // an open loop owes what its schedule holds until then.
                 let end = if self.pacer.is_open_loop() { until.min(now) } else { now };
                 self.close_window(end, now);
-                sink.window_closed();
+                sink.window_closed(io.idle());
             } else if now >= next_interval {
                 self.hand_over(now, sink);
             }
@@ -513,6 +517,7 @@ impl Engine {
         }
         let policy = self.config.wait;
         let mut spin = DurationNs::ZERO;
+        let polls = policy.polls && !matches!(self.phase, Phase::Idle | Phase::Opening);
         match self.phase {
             Phase::Idle | Phase::Opening => {}
             Phase::Drain { until: end } => until = until.min(end),
@@ -540,6 +545,6 @@ impl Engine {
             Pacer::Closed => (self.in_flight / 2).clamp(1, policy.batch_max),
             Pacer::Open(_) => 1,
         };
-        Wait { until, batch, linger: policy.linger, spin }
+        Wait { until, batch, linger: policy.linger, spin, polls }
     }
 }

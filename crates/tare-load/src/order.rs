@@ -177,6 +177,8 @@ impl LoadOrder {
                     batch_max: self.batch_max,
                     linger: DurationNs::from_ns(self.linger_ns),
                     spin: DurationNs::from_ns(self.spin_ns),
+                    // Its CPUs may be its server's.
+                    polls: false,
                 },
             },
             source: match self.protocol {

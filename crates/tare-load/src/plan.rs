@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tare_io::files::read_input;
 use tare_io::{DurationNs, Endpoint, SocketOptions, system};
-use tare_model::load::LoadSpec;
+use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::{NetTest, Protocol};
 use tare_model::url::Url;
 
@@ -42,8 +42,12 @@ impl From<tare_model::Invalid> for PlanError {
 /// think time, and a server that gains from requests that come together would show another cost.
 /// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
 /// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
-pub const WAIT: WaitPolicy =
-    WaitPolicy { batch_max: 1, linger: DurationNs::ZERO, spin: DurationNs::from_ms(1) };
+pub const WAIT: WaitPolicy = WaitPolicy {
+    batch_max: 1,
+    linger: DurationNs::ZERO,
+    spin: DurationNs::from_ms(1),
+    polls: false,
+};
 /// Replies that wait for each other, where they are to: more of them save no more CPU time.
 const BATCH_MAX: u32 = 16;
 /// Files open beside connections: rings, certificates, outputs, standard streams.
@@ -81,7 +85,13 @@ pub fn plan(
 fn wait(spec: &LoadSpec) -> WaitPolicy {
     let linger = spec.linger.unwrap_or(WAIT.linger);
     let batch_max = if linger > DurationNs::ZERO { BATCH_MAX } else { WAIT.batch_max };
-    WaitPolicy { batch_max, linger, spin: spec.spin.unwrap_or(WAIT.spin) }
+    let is_http = spec.protocol() == Protocol::Http;
+    let polls = match spec.idle {
+        Some(idle) => idle == Idle::Poll,
+        // Who set CPUs apart for load has nobody else on them.
+        None => is_http && spec.linger.is_none() && spec.has_own_cpus(),
+    };
+    WaitPolicy { batch_max, linger, spin: spec.spin.unwrap_or(WAIT.spin), polls }
 }
 
 pub fn plan_of(

@@ -342,6 +342,7 @@ impl ExchangeLane {
 struct WindowClock {
     opened: Instant,
     elapsed: DurationNs,
+    /// Without polling for nothing.
     cpu: CpuTime,
     marks: Vec<(DurationNs, u64)>,
 }
@@ -350,14 +351,14 @@ struct WindowClock {
 const MARKS_MAX: usize = 10_000;
 
 impl IntervalSink for WindowClock {
-    fn window_opened(&mut self) {
+    fn window_opened(&mut self, idle: DurationNs) {
         self.opened = monotonic_now();
-        self.cpu = thread_cpu_time();
+        self.cpu = thread_cpu_time().without(idle);
     }
 
-    fn window_closed(&mut self) {
+    fn window_closed(&mut self, idle: DurationNs) {
         self.elapsed = monotonic_now().since(self.opened);
-        self.cpu = thread_cpu_time().since(self.cpu);
+        self.cpu = thread_cpu_time().without(idle).since(self.cpu);
     }
 
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {

@@ -105,14 +105,14 @@ impl ChannelSink {
 }
 
 impl IntervalSink for ChannelSink {
-    fn window_opened(&mut self) {
+    fn window_opened(&mut self, idle: DurationNs) {
         self.opened = monotonic_now();
-        self.cpu = thread_cpu_time();
+        self.cpu = thread_cpu_time().without(idle);
     }
 
-    fn window_closed(&mut self) {
+    fn window_closed(&mut self, idle: DurationNs) {
         self.elapsed = monotonic_now().since(self.opened);
-        self.cpu = thread_cpu_time().since(self.cpu);
+        self.cpu = thread_cpu_time().without(idle).since(self.cpu);
     }
 
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {

@@ -110,12 +110,35 @@ pub struct LoadSpec {
     /// price of a pause between reply and request that the server sees.
     #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     pub linger: Option<DurationNs>,
+    /// What threads do while they wait; by default they poll where they have CPUs of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
     /// CPUs for the threads, in turn: 0,2-3
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<std::vec::Vec<usize>>,
     /// Default is the first that works.
     #[serde(with = "text::reactor", skip_serializing_if = "Option::is_none")]
     pub reactor: Option<ReactorKind>,
+}
+
+/// What the load's threads do while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Nobody has to wake them; a CPU of their own is always busy.
+    Poll,
+    /// A server on the same machine pays for waking them.
+    Sleep,
+}
+
+impl Idle {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "poll" => Ok(Self::Poll),
+            "sleep" => Ok(Self::Sleep),
+            _ => Err("write poll or sleep".into()),
+        }
+    }
 }
 
 impl Default for LoadSpec {
@@ -156,6 +179,7 @@ impl Default for LoadSpec {
             tls_resume: false,
             spin: None,
             linger: None,
+            idle: None,
             cpus: None,
             reactor: None,
         }
@@ -289,10 +313,20 @@ impl LoadSpec {
         if self.linger.is_some() && open {
             return Err("--linger goes with a closed loop: at a rate nothing waits".into());
         }
+        if self.linger.is_some() && self.idle == Some(Idle::Poll) {
+            return Err(
+                "--linger goes with --idle sleep: who polls takes each reply at once".into()
+            );
+        }
         if self.linger.is_some() && self.reactor == Some(ReactorKind::Epoll) {
             return Err("--linger goes with io_uring: epoll tells at once what is there".into());
         }
         Ok(())
+    }
+
+    /// Each thread has a CPU that was set apart for it.
+    pub fn has_own_cpus(&self) -> bool {
+        self.cpus.as_ref().is_some_and(|cpus| self.workers() as usize <= cpus.len())
     }
 
     pub fn is_open(&self) -> bool {

@@ -93,6 +93,9 @@ pub struct Launch {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LaunchLoad {
+    /// What made its load: the interface to the kernel, and what threads do while they wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Load before its first slice.
     pub warmup: WarmUp,
     /// The warm-up was as long as it may be, and costs still changed.
@@ -109,8 +112,8 @@ pub struct LaunchLoad {
     pub rests_cut: u32,
     /// Load as short as a slice's ramp: what ramps cost.
     pub ramps: Option<Ramps>,
-    /// CPUs that it may use, 0 where that is not known; its threads that used a tenth of its CPU
-    /// time or more; and how long threads were ready and waited for a CPU.
+    /// CPUs that it may use, 0 where that is not known; its threads that used a third as much
+    /// CPU time as the busiest, or more; and how long threads were ready and waited for a CPU.
     pub cpus: u32,
     pub busy_threads: u32,
     pub delay_ns: u64,

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct Sustained {
     /// It began with the launch's first request.
     pub cold: bool,
+    /// Variants had it one after another, in turns of a second: those that sleep between requests
+    /// do not sleep where others run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turns: bool,
     pub bins: Vec<Bin>,
     /// One thread uses nearly all of the server's CPU time: while that thread waits for a CPU, the
     /// server does.

@@ -63,6 +63,9 @@ pub struct Asked {
     pub reactor: String,
     /// Why io_uring was not used.
     pub reactor_note: Option<String>,
+    /// Threads poll while they wait, and never sleep under load.
+    #[serde(default)]
+    pub polls: bool,
     /// Closed loop on io_uring: a reply may lie this long until it is seen.
     pub reap_linger_ns: Option<u64>,
     pub tls: bool,
@@ -334,6 +337,7 @@ pub(crate) mod tests {
                 workers: 1,
                 reactor: "io_uring".into(),
                 reactor_note: None,
+                polls: false,
                 reap_linger_ns: Some(50_000),
                 tls: false,
                 tls_resume: false,

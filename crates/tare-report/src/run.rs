@@ -82,6 +82,9 @@ pub struct Run {
     pub tolerance: f64,
     /// Seconds that it would still take until every interval is as narrow as asked.
     pub seconds_needed: Option<f64>,
+    /// What made the load: "io_uring, polling"; null in runs of earlier versions.
+    #[serde(default)]
+    pub load_by: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

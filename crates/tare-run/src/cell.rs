@@ -15,7 +15,7 @@ use tare_stats::stopping::{
     rounds_missing, worth,
 };
 use tare_stats::surveys::Surveys;
-use tare_stats::sustained::Agreement;
+use tare_stats::sustained::{Agreement, some_sleep};
 use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Comparison, Question, RoundDigest, analyse, digest};
 use tare_store::RunId;
@@ -112,11 +112,18 @@ impl<'a> Cell<'a> {
         (self.is_precise && !self.wants_check()).then_some(Stopped::Precision)
     }
 
-    /// Launches that had sustained load.
+    /// Whether sustained load is in turns, of which each variant has its own.
+    pub fn checks_in_turns(&self) -> bool {
+        some_sleep(&self.digests)
+    }
+
+    /// Launches that had sustained load which can be compared with their slices.
     fn checks(&self) -> u32 {
+        let in_turns = self.checks_in_turns();
         let had = |digest: &&RoundDigest| {
             let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
-            launches.into_iter().any(|launch| launch.load.sustained.is_some())
+            let mut loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
+            loads.any(|load| load.in_turns == in_turns)
         };
         self.digests.iter().filter(had).count() as u32
     }

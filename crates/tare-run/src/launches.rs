@@ -7,7 +7,7 @@ use tare_lab::launch::Expected;
 use tare_lab::layers::Asker;
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource};
-use tare_model::load::LoadSpec;
+use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::Plan;
 use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
 use tare_model::url::Url;
@@ -231,6 +231,10 @@ impl<L: Lab> Runner<'_, L> {
             }
             None => (plan.variants[variant].url(1)?, self.lab.endpoint(variant)),
         };
+        let are_shared = plan.load_cpus.iter().any(|cpu| plan.server_cpus.contains(cpu));
+        if are_shared && load.idle.is_none() {
+            load.idle = Some(Idle::Sleep);
+        }
         Ok(load_plan(&load, &url, endpoint, plan.seed)?)
     }
 

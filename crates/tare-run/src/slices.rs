@@ -32,8 +32,9 @@ const STILL_CPU_NS: u64 = 45_000;
 const REST_MAX: DurationNs = DurationNs::from_ms(20);
 const REST_LOOK: DurationNs = DurationNs::from_us(250);
 
-/// Threads that used this share of their server's CPU time do its work.
-const BUSY_SHARE: f64 = 0.1;
+/// Threads that used this share of what the busiest used do a server's work as it does: workers
+/// have about as much each, a compiler or collector beside them has not.
+const BUSY_SHARE: f64 = 0.3;
 
 impl<L: Lab> Runner<'_, L> {
     pub(crate) fn open_lanes(
@@ -56,6 +57,12 @@ impl<L: Lab> Runner<'_, L> {
     ) -> Result<(), RunError> {
         let said = self.open_lanes(cell, lane, up)?;
         let run = self.cells[cell].run;
+        for up in up.iter_mut() {
+            let lane = &mut up.lanes[lane];
+            let polls = if lane.plan.engine.wait.polls { ", polling" } else { "" };
+            let by = said.join("; ");
+            lane.load.by = Some(by.strip_prefix("load by ").unwrap_or(&by).to_owned() + polls);
+        }
         self.note_reactors(run, said)?;
         let cold = self.cells[cell].plan.slices.cold;
         let window = match (cold, self.cells[cell].window) {
@@ -380,8 +387,8 @@ impl Alone {
         let pairs = self.threads.iter().zip(&before.threads);
         let since =
             |at: usize| pairs.clone().map(move |(now, then)| now[at].saturating_sub(then[at]));
-        let cpu: u64 = since(0).sum();
-        let least = (cpu as f64 * BUSY_SHARE).max(1.0);
+        let busiest: u64 = since(0).max().unwrap_or(0);
+        let least = (busiest as f64 * BUSY_SHARE).max(1.0);
         let busy = since(0).filter(|ns| *ns as f64 >= least).count();
         (busy as u32, since(1).sum())
     }

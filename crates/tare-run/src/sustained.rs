@@ -1,4 +1,4 @@
-//! Load that does not let up: on all variants at once, for seconds. It finds how long servers take
+//! Load that does not let up: on all variants at once, for seconds, or in turns. It finds how long servers take
 //! to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
@@ -18,6 +18,9 @@ use crate::runner::Runner;
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
 /// Changes are looked for in so many bins at least, however many variants there are.
 const BINS_MIN: u64 = 50;
+
+/// Where variants take turns.
+const TURN: DurationNs = DurationNs::from_secs(1);
 
 impl<L: Lab> Runner<'_, L> {
     /// How long the load is that shows when launches are warm, where there is any.
@@ -93,11 +96,28 @@ impl<L: Lab> Runner<'_, L> {
         up: &mut [Up<L>],
     ) -> Result<(), RunError> {
         let Some(length) = sustained_length(self.cells[cell].plan) else { return Ok(()) };
-        let has = up.iter().any(|up| up.lanes[lane].load.sustained.is_some());
+        let in_turns = self.cells[cell].checks_in_turns();
+        let mut loads = up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref());
+        let has = loads.any(|load| load.in_turns == in_turns);
         if has || !self.cells[cell].check_due || self.interrupted() || !self.can_load_at_once(up) {
             return Ok(());
         }
-        self.together(cell, lane, up, length, false)
+        if !in_turns {
+            return self.together(cell, lane, up, length, false);
+        }
+        // Its warm-up has said what it had to: other launches' are kept.
+        up.iter_mut().for_each(|up| up.lanes[lane].load.sustained = None);
+        let turns = (length.as_ns() / TURN.as_ns()).max(1);
+        for _ in 0..turns {
+            for up in up.iter_mut() {
+                let turn = DurationNs::from_ns(length.as_ns() / turns);
+                self.together(cell, lane, std::slice::from_mut(up), turn, false)?;
+            }
+        }
+        for up in up.iter_mut() {
+            up.lanes[lane].load.sustained.iter_mut().for_each(|load| load.in_turns = true);
+        }
+        Ok(())
     }
 
     /// Load on all of these at the same time.
@@ -188,7 +208,7 @@ fn sustained(measured: &Measured, readings: &[Reading], at: usize, cold: bool) -
         before = now;
     }
     let one_thread = of_busiest as f64 >= ONE_THREAD * gained(None).max(1) as f64;
-    Sustained { cold, bins, one_thread }
+    Sustained { cold, in_turns: false, bins, one_thread }
 }
 
 /// The share of a server's CPU time that makes a thread the one that does its work.

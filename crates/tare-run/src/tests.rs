@@ -400,6 +400,23 @@ fn servers_of_even_pace_are_known_after_the_first_look() {
 }
 
 #[test]
+fn servers_that_sleep_between_requests_are_checked_in_turns() {
+    let servers = two();
+    servers.iter().for_each(|server| server.busy.set(0.4));
+    let names: Vec<&str> = servers.iter().map(|server| server.name).collect();
+    let world = World::new(servers);
+    assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Precision]);
+    let log = logged(&world);
+    let count = |wanted: &str| log.iter().filter(|text| *text == wanted).count();
+    // Warm-ups are still looked for on both at once.
+    assert_eq!(count("sustained"), 1, "{log:?}");
+    // Two launches, each with three turns of both.
+    for name in names {
+        assert_eq!(count(&format!("sustained, {name} alone")), 6, "{log:?}");
+    }
+}
+
+#[test]
 fn a_run_that_can_have_no_verdict_ends_early() {
     let mut servers = two();
     servers[1].body = "another";

@@ -228,7 +228,7 @@ impl Lab {
         let n = self.servers.len();
         let bin = DurationNs::from_ns(BIN_PER_SERVER.as_ns() * n as u64);
         let ends = self.now + length;
-        let mut all = vec![Sustained { cold, bins: Vec::new(), one_thread: true }; n];
+        let mut all = vec![Sustained { cold, one_thread: true, ..Sustained::default() }; n];
         for server in &mut self.servers {
             server.on_these = 0;
         }

@@ -115,6 +115,7 @@ fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
             batch_max: 8,
             linger: DurationNs::from_us(50),
             spin: DurationNs::from_us(20),
+            polls: false,
         },
     };
     let request = RequestParts {

@@ -62,6 +62,7 @@ fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) ->
                 batch_max: 16,
                 linger: DurationNs::from_us(50),
                 spin: DurationNs::ZERO,
+                polls: false,
             },
         },
         source: PlannedSource::Fixed(parts.build().unwrap()),

@@ -156,6 +156,43 @@ fn step_down(values: &[f64]) -> Option<usize> {
     (drop(at) > STEADY && score(at) > STEADY_SIGMAS).then_some(at)
 }
 
+/// Below this share of a CPU, a server in a closed loop waits for its clients.
+pub const SATURATED: f64 = 0.75;
+
+/// The share of a CPU that a server used in its slices, in the middle of rounds; `None` where it
+/// is not metered, or paced by a rate.
+pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
+    let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+    let busy = rounds.filter_map(|round| {
+        let server = round.server.filter(|_| round.paid > 0 && round.counts.due.is_none())?;
+        let per_request = server.cpu_ns as f64 / round.paid as f64;
+        Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
+    });
+    let busy: Vec<f64> = busy.collect();
+    (!busy.is_empty()).then(|| median(&busy))
+}
+
+/// Whether some variant sleeps between requests: under load on all at once another would run then,
+/// so what they cost there is another question.
+pub fn some_sleep(digests: &[RoundDigest]) -> bool {
+    let variants = digests.first().map_or(0, |digest| digest.variants.len());
+    (0..variants).any(|v| {
+        let is_idle = busy_share(digests, v).is_some_and(|busy| busy < SATURATED);
+        is_idle || wakes_per_request(digests, v).is_some_and(|wakes| wakes > WAKES)
+    })
+}
+
+/// A server that is put on a CPU so often for each request sleeps between them, however short.
+const WAKES: f64 = 0.5;
+
+fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
+    let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+    let closed = rounds.filter(|round| round.paid > 0 && round.counts.due.is_none());
+    let wakes = closed.filter_map(|r| Some(r.server?.switches? as f64 / r.paid as f64));
+    let wakes: Vec<f64> = wakes.collect();
+    (!wakes.is_empty()).then(|| median(&wakes))
+}
+
 /// What one launch of two variants showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
@@ -258,19 +295,22 @@ pub fn check(
     question: &Question,
 ) -> Option<Check> {
     let of_rounds = |v: usize| digests.iter().map(move |digest| &digest.variants[v]);
+    let in_turns = some_sleep(digests);
     let of = match metric {
         Metric::ServerCpu => Bin::cost,
+        // Each had the CPU to itself.
+        Metric::Throughput if in_turns => Bin::rate,
         Metric::Throughput => rate_of(digests, [baseline, variant])?,
         _ => return None,
     };
     let seen: Vec<Seen> = of_rounds(baseline)
         .zip(of_rounds(variant))
-        .filter_map(|(base, mine)| see(sustained(base)?, sustained(mine)?, of))
+        .filter_map(|(base, mine)| see(sustained(base, in_turns)?, sustained(mine, in_turns)?, of))
         .collect();
     if seen.is_empty() {
         return None;
     }
-    let shifts = [baseline, variant].map(|v| shift(of_rounds(v)));
+    let shifts = [baseline, variant].map(|v| shift(of_rounds(v), in_turns));
     let are_apart = shifts.iter().all(|shift| shift.abs() > APART);
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
@@ -302,8 +342,9 @@ pub fn check(
     Some(Check { ratio: log.from_log(), agreement, ns })
 }
 
-fn sustained(round: &VariantRound) -> Option<&Sustained> {
-    round.launch.as_ref().and_then(|launch: &Launch| launch.load.sustained.as_ref())
+fn sustained(round: &VariantRound, in_turns: bool) -> Option<&Sustained> {
+    let load = round.launch.as_ref().and_then(|launch: &Launch| launch.load.sustained.as_ref());
+    load.filter(|load| load.in_turns == in_turns)
 }
 
 /// Where both cost so much more or less (of a logarithm) than in slices, servers that share a CPU
@@ -312,9 +353,9 @@ fn sustained(round: &VariantRound) -> Option<&Sustained> {
 const APART: f64 = 0.2;
 
 /// What sustained load adds to the logarithm of a request's cost, beside the same launch's slices.
-fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>) -> f64 {
+fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>, in_turns: bool) -> f64 {
     let of = |round: &VariantRound| {
-        let load = sustained(round)?;
+        let load = sustained(round, in_turns)?;
         let warm_ns = if load.cold { warm_up(load).ns } else { 0 };
         let in_slices = round.server?.cpu_ns as f64 / round.paid as f64;
         Some((sum(after(load, warm_ns)).cost()? / positive(in_slices)?).ln())
@@ -346,7 +387,7 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Optio
                 busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
                 n += 1.0;
             }
-            if let Some(sustained) = sustained(round) {
+            if let Some(sustained) = sustained(round, false) {
                 all = all.plus(sum(&sustained.bins));
                 one_thread &= sustained.one_thread;
             }
@@ -401,7 +442,7 @@ mod tests {
             Bin { ns: 25_000_000, answered, cpu_ns: cpu_ns as u64, delay_ns: 12_500_000 }
         };
         let bins = (0..132).map(&mut draw).collect();
-        Sustained { cold: true, bins, one_thread: true }
+        Sustained { cold: true, bins, one_thread: true, ..Sustained::default() }
     }
 
     #[test]

@@ -120,7 +120,11 @@ fn how(report: &LoadReport) -> String {
     };
     let threads =
         if asked.workers == 1 { "1 thread" } else { &format!("{} threads", asked.workers) };
-    format!("{pacing}, {connections}{tls}, {threads} on {}, seed {}", asked.reactor, asked.seed)
+    let polls = if asked.polls { ", polling" } else { "" };
+    format!(
+        "{pacing}, {connections}{tls}, {threads} on {}{polls}, seed {}",
+        asked.reactor, asked.seed
+    )
 }
 
 fn row(out: &mut String, name: &str, text: &str) -> std::fmt::Result {

@@ -165,8 +165,18 @@ fn head(evidence: &Evidence<'_>) -> Run {
         stopped_by: facts.stopped_by.clone(),
         precision: plan.stop.precision,
         tolerance: plan.stop.tolerance,
+        load_by: load_by(evidence),
         seconds_needed: needed.map(|needed| f64::from(needed - rounds) * per_round),
     }
+}
+
+/// Clients in different places may have different interfaces to the kernel.
+fn load_by(evidence: &Evidence<'_>) -> Option<String> {
+    let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
+    let mut by: Vec<&str> = launches.filter_map(|launch| launch.load.by.as_deref()).collect();
+    by.sort_unstable();
+    by.dedup();
+    (!by.is_empty()).then(|| by.join("; "))
 }
 
 fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Variant {

@@ -7,7 +7,7 @@ use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::surveys::Surveys;
-use tare_stats::sustained::{Agreement, Check, still_changes};
+use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
 use tare_stats::verdict::Verdict;
 
 use crate::load::guards::Severity;
@@ -25,8 +25,6 @@ const DEFERRED: f64 = 0.02;
 const DEFERRED_VOID: f64 = 0.05;
 /// How sure that has to be.
 const IDLE_LEVEL: f64 = 0.99;
-/// Below this share of a CPU, a server in a closed loop waits for its clients.
-const SATURATED: f64 = 0.75;
 /// Time that threads waited for a CPU, as a share of what they used, where there are more of them
 /// than CPUs.
 const WAITED: f64 = 0.5;
@@ -264,7 +262,8 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     let used: u64 = rounds.filter_map(|round| Some(round.server?.cpu_ns)).sum();
     let waited: u64 = launches.iter().map(|load| load.delay_ns).sum();
     let share = waited as f64 / used.max(1) as f64;
-    if threads < f64::from(cpus) + 0.5 || share <= WAITED {
+    // Who sleeps has CPUs enough.
+    if threads < f64::from(cpus) + 0.5 || share <= WAITED || sleeps(evidence, variant).is_some() {
         return Vec::new();
     }
     let text = format!(
@@ -276,28 +275,25 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     guard("short-of-cpus", Severity::Warn, Some(evidence.name(variant)), text)
 }
 
+/// The share of a CPU that it used, where it sleeps between requests.
+fn sleeps(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
+    let limits = evidence.plan.variants[variant].place.facts().limits();
+    let most = limits.cpus.unwrap_or(1.0).min(1.0);
+    busy_share(evidence.digests, variant).filter(|busy| *busy < SATURATED * most)
+}
+
 /// A server that sleeps between requests pays for waking, and how much depends on how long load
-/// lasts; sustained load, which is on all servers at once, lets none of them sleep.
+/// lasts.
 pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let load = &evidence.plan.load;
     if load.is_open() || load.protocol() != Protocol::Http || evidence.plan.slices.cold.is_some() {
         return Vec::new();
     }
-    let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let busy = rounds.filter_map(|round| {
-        let server = round.server.filter(|_| round.paid > 0)?;
-        let per_request = server.cpu_ns as f64 / round.paid as f64;
-        Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
-    });
-    let busy: Vec<f64> = busy.collect();
-    let most = evidence.plan.variants[variant].place.facts().limits().cpus.unwrap_or(1.0).min(1.0);
-    if busy.is_empty() || median(&busy) >= SATURATED * most {
-        return Vec::new();
-    }
+    let Some(busy) = sleeps(evidence, variant) else { return Vec::new() };
     let text = format!(
         "it used {} of a CPU in its slices, and slept between requests: what waking costs is in \
          these numbers, and may differ under longer load; more connections (-c) keep it busy",
-        percent(median(&busy))
+        percent(busy)
     );
     guard("not-saturated", Severity::Warn, Some(evidence.name(variant)), text)
 }
@@ -423,7 +419,7 @@ pub fn exposed(report: &RunReport) -> String {
     text
 }
 
-/// CPUs of the load and of each server, where they are known.
+/// CPUs of the load and of each server, where they are known, and what makes the load.
 pub fn placed(report: &RunReport) -> Option<String> {
     let list = |key: &str| -> Option<Vec<u64>> {
         let list = report.plan.get(key)?.as_array()?;
@@ -434,8 +430,12 @@ pub fn placed(report: &RunReport) -> Option<String> {
         let all: Vec<String> = list.iter().map(u64::to_string).collect();
         format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
     };
-    let (load, servers) = (list("load_cpus")?, list("server_cpus")?);
-    Some(format!("each server may use {}, the load {}", in_words(&servers), in_words(&load)))
+    let by = report.run.load_by.as_deref();
+    let (Some(load), Some(servers)) = (list("load_cpus"), list("server_cpus")) else {
+        return by.map(|by| format!("load by {by}"));
+    };
+    let by = by.map_or(String::new(), |by| format!(" ({by})"));
+    Some(format!("each server may use {}, the load {}{by}", in_words(&servers), in_words(&load)))
 }
 
 /// Tolerances that an interval which confirms anything may be wide.

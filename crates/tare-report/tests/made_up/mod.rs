@@ -91,7 +91,7 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
 pub fn sustained(variant: u32) -> Sustained {
     let answered = if variant == 0 { 1_316 } else { 1_263 };
     let bin = Bin { ns: 25_000_000, answered, cpu_ns: 12_500_000, delay_ns: 12_500_000 };
-    Sustained { cold: false, bins: vec![bin; 120], one_thread: true }
+    Sustained { bins: vec![bin; 120], one_thread: true, ..Sustained::default() }
 }
 
 pub fn round(index: u32) -> Round {

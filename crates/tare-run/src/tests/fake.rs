@@ -58,6 +58,8 @@ pub struct Server {
     pub name: &'static str,
     /// How fast it answers, and what each answer takes of a CPU.
     pub per_s: Cell<f64>,
+    /// The share of the time that it is on a CPU while it answers.
+    pub busy: Cell<f64>,
     pub body: &'static str,
     launched: Cell<u32>,
     is_up: Cell<bool>,
@@ -69,6 +71,7 @@ impl Server {
         Self {
             name,
             per_s: Cell::new(per_s),
+            busy: Cell::new(1.0),
             body: "same",
             launched: Cell::new(0),
             is_up: Cell::new(false),
@@ -162,7 +165,7 @@ impl World {
             return 0;
         }
         let answered = (server.per_s.get() * time.as_secs_f64()).round();
-        let cpu_ns = answered * 1e9 / server.per_s.get();
+        let cpu_ns = answered * 1e9 / server.per_s.get() * server.busy.get();
         server.cpu_ns.set(server.cpu_ns.get() + cpu_ns as u64);
         answered as u64
     }
@@ -248,7 +251,10 @@ impl Lab for FakeLab {
     ) -> Result<(Vec<Measured>, Vec<Reading>), RunError> {
         let world = &self.0;
         let variants: Vec<usize> = loads.iter().map(|load| load.lanes[0].0).collect();
-        world.say("sustained".into());
+        world.say(match variants.as_slice() {
+            [alone] => format!("sustained, {} alone", world.servers[*alone].name),
+            _ => "sustained".into(),
+        });
         for variant in &variants {
             world.enter(Phase::Sustained, *variant)?;
         }

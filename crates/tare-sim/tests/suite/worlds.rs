@@ -133,6 +133,7 @@ impl Case {
                 batch_max: if self.linger > DurationNs::ZERO { 16 } else { 1 },
                 linger: self.linger,
                 spin: DurationNs::from_us(20),
+                polls: false,
             },
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind};
-use tare_model::load::{CONNECTIONS, EXPECT_STATUS, LoadSpec, TIMEOUT};
+use tare_model::load::{CONNECTIONS, EXPECT_STATUS, Idle, LoadSpec, TIMEOUT};
 use tare_model::status::StatusSet;
 use tare_model::text::{reactor_of, si_number};
 
@@ -97,6 +97,11 @@ pub struct LoadArgs {
     /// of the client and is a pause that the server sees; default: none wait
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     linger: Option<DurationNs>,
+    /// What a thread does while it waits for replies: poll or sleep. A server on the same machine
+    /// pays for waking a thread that sleeps, and a slow server more often; a thread that polls
+    /// keeps its CPU busy. Default: poll where load has CPUs that servers do not use, else sleep
+    #[arg(long, value_name = "HOW", value_parser = Idle::parse)]
+    idle: Option<Idle>,
     /// CPUs to pin the threads to: 0,2-3
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<std::vec::Vec<usize>>,
@@ -133,6 +138,7 @@ impl LoadArgs {
             tls_resume,
             spin,
             linger,
+            idle,
             cpus,
             reactor,
         } = self.clone();
@@ -162,6 +168,7 @@ impl LoadArgs {
             tls_resume,
             spin,
             linger,
+            idle,
             cpus,
             reactor,
             ..LoadSpec::default()

@@ -47,6 +47,11 @@ fn the_users_words() {
             "--linger goes with a closed loop: at a rate nothing waits",
         ),
         (
+            &["load", "localhost:1", "--idle", "poll", "--linger", "50us"],
+            "--linger goes with --idle sleep: who polls takes each reply at once",
+        ),
+        (&["load", "localhost:1", "--idle", "nap"], "write poll or sleep"),
+        (
             &["load", "localhost:1", "--reactor", "epoll", "--linger", "50us"],
             "--linger goes with io_uring: epoll tells at once what is there",
         ),
