@@ -9,7 +9,7 @@
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::digest::RoundDigest;
-use crate::sustained::{level, warm_up};
+use crate::sustained::{level, still_falls, warm_up};
 
 /// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
 const LONG_NS: u64 = 400_000_000;
@@ -112,7 +112,14 @@ impl Surveys {
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
-            None => loads.iter().map(|load| limits.until(warm_up(load).ns)).max()?,
+            None => {
+                let until = |load: &&Sustained| {
+                    let warm_ns = warm_up(load).ns;
+                    let longer = if still_falls(load, warm_ns) { had / 2 } else { 0 };
+                    limits.until(warm_ns).max(had + longer)
+                };
+                loads.iter().map(until).max()?
+            }
             Some(slowest) => {
                 let found = self.found();
                 let mut pairs = loads.iter().enumerate();
@@ -148,9 +155,10 @@ impl Surveys {
     pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
         let is_first = self.0.is_empty();
         let standing = loads.iter().enumerate().map(|(variant, load)| {
-            let quiet = total(load).saturating_sub(warm_up(load).ns);
+            let (warm_ns, quiet) = (warm_up(load).ns, limits.quiet_ns());
+            let is_late = total(load).saturating_sub(warm_ns) < quiet;
             Standing {
-                is_moving: is_first && quiet < limits.quiet_ns(),
+                is_moving: is_first && is_late && fell(load, warm_ns, quiet),
                 behind: self.behind(variant, load),
             }
         });
@@ -182,6 +190,19 @@ impl Surveys {
         let slowest = self.slowest_ns().unwrap_or(0);
         self.found().into_iter().map(|warm| WarmUp { ns: slowest, ..warm }).collect()
     }
+}
+
+/// Whether its last step, which came after so long, was one that matters: as much as launches may
+/// differ by.
+fn fell(load: &Sustained, warm_ns: u64, before_ns: u64) -> bool {
+    let mut ns = 0;
+    let mut early = load.clone();
+    early.bins.retain(|bin| {
+        ns += bin.ns;
+        ns <= warm_ns
+    });
+    let levels = level(&early, warm_ns.saturating_sub(before_ns)).zip(level(load, warm_ns));
+    levels.is_some_and(|(early, late)| early - late > BEHIND)
 }
 
 fn total(load: &Sustained) -> u64 {

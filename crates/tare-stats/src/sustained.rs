@@ -72,6 +72,32 @@ pub fn warm_up(load: &Sustained) -> WarmUp {
     WarmUp { ns: before.ns, requests: before.answered }
 }
 
+/// Whether a request still becomes cheaper after so long, however slowly: less in the last third of
+/// what follows than in the first. Bins are taken together, for servers that share a CPU by turns
+/// get it unevenly from bin to bin, which hides slow changes from who looks for steps.
+pub(crate) fn still_falls(load: &Sustained, from_ns: u64) -> bool {
+    let blocks: Vec<Bin> = whole(after(load, from_ns)).chunks(BLOCK).map(sum).collect();
+    let falls = |of: fn(Bin) -> Option<f64>| {
+        let values = logs(&blocks, of);
+        let third = values.len() / 3;
+        if third < THIRD_MIN {
+            return false;
+        }
+        let jumps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let sigma = spread(&jumps) / 2f64.sqrt();
+        let drop = mean(&values[..third]) - mean(&values[values.len() - third..]);
+        drop > FALLS && drop > FALLS_SIGMAS * sigma * (2.0 / third as f64).sqrt()
+    };
+    falls(Bin::cost) || falls(|bin| positive(bin.ns as f64 / bin.answered as f64))
+}
+
+/// Bins that are taken together, and how many of these a third has at least.
+const BLOCK: usize = 8;
+const THIRD_MIN: usize = 3;
+/// A fall is more than this (of a logarithm), and than so many standard errors.
+const FALLS: f64 = 0.05;
+const FALLS_SIGMAS: f64 = 3.0;
+
 /// The logarithm of what a request costs after so long: CPU time, or where that is not known the
 /// time itself. The median of bins, which a neighbour's burst does not move.
 pub(crate) fn level(load: &Sustained, from_ns: u64) -> Option<f64> {
@@ -472,6 +498,22 @@ mod tests {
             let dearer = warm_ms(noise, &|t| if t < 1.0 { 20.0 } else { 24.0 });
             assert!(dearer[37] <= 100, "what becomes dearer does not warm up: {dearer:?}");
         }
+    }
+
+    #[test]
+    fn a_slow_fall_is_found_where_bins_are_uneven() {
+        let falls = |by: f64, seed| {
+            let mut load = load(0.05, seed, |t| 50.0 - by * t);
+            // What turns on a shared CPU do: every second bin has most of it.
+            for (at, bin) in load.bins.iter_mut().enumerate() {
+                let share = if at % 2 == 0 { 1.4 } else { 0.6 };
+                bin.answered = (bin.answered as f64 * share) as u64;
+            }
+            still_falls(&load, 0)
+        };
+        assert_eq!((0..40).filter(|seed| falls(5.0, *seed)).count(), 40);
+        assert_eq!((0..40).filter(|seed| falls(0.0, *seed)).count(), 0);
+        assert_eq!((0..40).filter(|seed| falls(-5.0, *seed)).count(), 0);
     }
 
     #[test]
