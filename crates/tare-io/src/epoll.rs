@@ -373,3 +373,30 @@ impl Reactor for EpollReactor {
         self.idle
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where both reactors are available, both are asked.
+    #[test]
+    fn who_polls_for_nothing_says_how_long_and_who_sleeps_says_nothing() {
+        let mut reactors: Vec<Box<dyn Reactor>> = vec![Box::new(EpollReactor::new(1).unwrap())];
+        if let Ok(uring) = crate::uring::UringReactor::new(1) {
+            reactors.push(Box::new(uring));
+        }
+        for mut io in reactors {
+            let mut wait = |polls| {
+                let until = io.now() + DurationNs::from_ms(50);
+                let mut happened = Vec::new();
+                io.wait(Wait { polls, ..Wait::until(until) }, &mut happened).unwrap();
+                assert!(happened.is_empty() && io.now() >= until);
+                io.idle()
+            };
+            assert_eq!(wait(false), DurationNs::ZERO);
+            let idle = wait(true);
+            assert!(idle > DurationNs::ZERO);
+            assert_eq!(wait(false), idle);
+        }
+    }
+}

@@ -57,12 +57,9 @@ impl<L: Lab> Runner<'_, L> {
     ) -> Result<(), RunError> {
         let said = self.open_lanes(cell, lane, up)?;
         let run = self.cells[cell].run;
-        for up in up.iter_mut() {
-            let lane = &mut up.lanes[lane];
-            let polls = if lane.plan.engine.wait.polls { ", polling" } else { "" };
-            let by = said.join("; ");
-            lane.load.by = Some(by.strip_prefix("load by ").unwrap_or(&by).to_owned() + polls);
-        }
+        let by: Vec<&str> = said.iter().map(|by| by.trim_start_matches("load by ")).collect();
+        let by = by.join("; ");
+        up.iter_mut().for_each(|up| up.lanes[lane].load.by = Some(by.clone()));
         self.note_reactors(run, said)?;
         let cold = self.cells[cell].plan.slices.cold;
         let window = match (cold, self.cells[cell].window) {

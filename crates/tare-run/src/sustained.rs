@@ -1,5 +1,5 @@
-//! Load that does not let up: on all variants at once, for seconds, or in turns. It finds how long servers take
-//! to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
+//! Load that does not let up: on all variants at once, for seconds, or in turns. It finds how long
+//! servers take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
 use tare_lab::agent::protocol::LaneLife;

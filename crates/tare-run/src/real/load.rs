@@ -71,7 +71,9 @@ impl Load for RealLoad {
         }
         if !here.is_empty() {
             let opened = self.session.open(&here)?;
-            said.push(in_words(opened.how, opened.note.as_deref()));
+            let polls = here.iter().any(|plan| plan.engine.wait.polls);
+            let polls = if polls { ", polling" } else { "" };
+            said.push(in_words(opened.how, opened.note.as_deref()) + polls);
         }
         said.dedup();
         Ok(said)

@@ -122,7 +122,8 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
         workers: found.workers,
         reactor: found.reactor.into(),
         reactor_note: found.reactor_note.clone(),
-        polls: plan.engine.wait.polls,
+        // Clients elsewhere sleep.
+        polls: plan.engine.wait.polls && found.clients.is_none(),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
         tls_resume: plan.tls_resume,

@@ -34,6 +34,23 @@ fn json_agrees_with_the_server() {
 }
 
 #[test]
+fn threads_poll_where_they_have_cpus_of_their_own_or_are_told_to() {
+    let server = Server::start(Behaviour::default());
+    let cpu = tare_io::system::allowed_cpus()[0].to_string();
+    let polls = |more: &[&str]| {
+        let url = server.url();
+        let report = load_json(&[&[url.as_str(), "-n", "100"], more].concat());
+        (report.requests.good, report.asked.polls)
+    };
+    assert_eq!(polls(&[]), (100, false));
+    assert_eq!(polls(&["--cpus", &cpu]), (100, true));
+    assert_eq!(polls(&["--cpus", &cpu, "--idle", "sleep"]), (100, false));
+    assert_eq!(polls(&["--idle", "poll", "--reactor", "epoll"]), (100, true));
+    let told = tare(&["load", &server.url(), "-n", "10", "--idle", "poll"]).success();
+    assert!(told.stdout.contains(", polling, seed "), "{}", told.story());
+}
+
+#[test]
 fn every_output_is_written_and_reads_back() {
     let server = Server::start(Behaviour::default());
     let folder = Folder::new("outputs");
