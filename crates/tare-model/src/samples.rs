@@ -103,6 +103,9 @@ pub struct LaunchLoad {
     /// By how much (of a logarithm) a request then cost more than on the first launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind: Option<f64>,
+    /// What its server used before any load, where that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_rest: Option<AtRest>,
     /// CPU time between its slices and the rests after them: while others were measured.
     pub idle_cpu_ns: u64,
     /// How long that was; 0 where it was not kept.
@@ -121,6 +124,14 @@ pub struct LaunchLoad {
     /// How evenly its connections were served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub favoured: Option<Favoured>,
+}
+
+/// CPU time of a server that nobody asked anything, and how long that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtRest {
+    pub cpu_ns: u64,
+    pub ns: u64,
 }
 
 /// The quarter of a launch's connections that got the most replies, among all of them.

@@ -10,6 +10,7 @@ use tare_model::samples::Round;
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::WarmUp;
 use tare_report::run::guards::forbid_all;
+use tare_stats::idle::matters;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,
     rounds_missing, worth,
@@ -115,6 +116,11 @@ impl<'a> Cell<'a> {
     /// Whether sustained load is in turns, of which each variant has its own.
     pub fn checks_in_turns(&self) -> bool {
         some_sleep(&self.digests)
+    }
+
+    /// Whether its next launches are watched before they are loaded.
+    pub fn watches_rest(&self) -> bool {
+        matters(&self.digests)
     }
 
     /// Launches that had sustained load which can be compared with their slices.

@@ -137,6 +137,9 @@ impl<L: Lab> Runner<'_, L> {
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
         let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
         // Only launches that no other cell has loaded yet can tell how long they take to be warm.
+        if is_first {
+            self.watch_rest(up);
+        }
         let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
         let begun = surveyed.and_then(|()| self.begin(cell, round));
         let measured = begun.and_then(|()| self.measure(cell, lane, up, round));

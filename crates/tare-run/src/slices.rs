@@ -6,7 +6,8 @@ use tare_io::DurationNs;
 use tare_model::cold::Cold;
 use tare_model::found::Found;
 use tare_model::plan::ReconnectEach;
-use tare_model::samples::{Ramps, Round, ServerUse, Slice};
+use tare_model::samples::{AtRest, Ramps, Round, ServerUse, Slice};
+use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_store::Entry;
 
 use crate::cell::Cell;
@@ -134,6 +135,34 @@ impl<L: Lab> Runner<'_, L> {
         // What accepting them takes is over before the slices.
         self.rest(up);
         Ok(())
+    }
+
+    /// What servers use that nobody asks anything: where they were found to use CPU time beside
+    /// their slices, that is no work put off.
+    pub(crate) fn watch_rest(&self, up: &mut [Up<L>]) {
+        let is_cold = |cell: &usize| self.cells[*cell].plan.slices.cold.is_some();
+        let active = self.active();
+        if active.iter().any(is_cold) || !active.iter().any(|c| self.cells[*c].watches_rest()) {
+            return;
+        }
+        up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
+        let cpu_ns = |up: &Up<L>| up.used().map_or(0, |used| used.cpu_ns);
+        let read = |up: &[Up<L>]| -> Vec<u64> { up.iter().map(cpu_ns).collect() };
+        let (mut before, mut began) = (read(up), self.clock().now());
+        let mut stretches: Vec<Vec<u64>> = Vec::new();
+        while !at_rest(&stretches) && !self.interrupted() {
+            self.clock().pause(DurationNs::from_ns(WATCH_NS));
+            let (after, now) = (read(up), self.clock().now());
+            let used =
+                before.iter().zip(&after).map(|(before, after)| after.saturating_sub(*before));
+            let used: Vec<u64> = used.collect();
+            for (up, cpu_ns) in up.iter_mut().zip(&used) {
+                let at_rest = AtRest { cpu_ns: *cpu_ns, ns: now.since(began).as_ns() };
+                up.lanes.iter_mut().for_each(|lane| lane.load.at_rest = Some(at_rest));
+            }
+            stretches.push(used);
+            (before, began) = (after, now);
+        }
     }
 
     fn cold_window(&mut self, cell: usize, cold: Cold) -> Window {

@@ -9,6 +9,7 @@ use tare_model::Metric;
 use tare_model::cold::Cold;
 use tare_model::load::LoadSpec;
 use tare_model::plan::{Plan, PlanParts, ReconnectEach, Slices, Stop};
+use tare_model::samples::Launch;
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::Variant;
 use tare_stats::RoundDigest;
@@ -107,6 +108,29 @@ fn run_after(
 
 fn logged(world: &World) -> Vec<String> {
     world.log.borrow().clone()
+}
+
+/// What each launch used before any load, as a share of a CPU in percent, by round and variant.
+fn at_rest(world: &World) -> Vec<Vec<Option<u64>>> {
+    let entries = world.entries.borrow();
+    let rounds = entries.iter().filter_map(|(_, entry)| match entry {
+        Entry::RoundEnded { launches, .. } => Some(launches),
+        _ => None,
+    });
+    let percent = |launch: &Launch| launch.load.at_rest.map(|rest| rest.cpu_ns * 100 / rest.ns);
+    rounds.map(|launches| launches.iter().map(percent).collect()).collect()
+}
+
+#[test]
+fn what_a_server_uses_at_rest_is_watched_where_it_matters() {
+    let world = World::new(two());
+    run(&world, &[short(3)], Start::default());
+    assert_eq!(at_rest(&world), vec![vec![None, None]; 3]);
+    let world = World::new(two());
+    world.servers[1].at_rest.set(0.05);
+    run(&world, &[short(3)], Start::default());
+    let watched = vec![Some(0), Some(5)];
+    assert_eq!(at_rest(&world), [vec![None, None], watched.clone(), watched]);
 }
 
 /// Numbers of the rounds that a run began.

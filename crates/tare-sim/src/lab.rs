@@ -2,8 +2,9 @@
 //! with rests between them, and under load that does not let up.
 
 use tare_io::{DurationNs, Instant, Random};
-use tare_model::samples::{Counts, Launch, Ramps, Round, ServerUse, Slice};
+use tare_model::samples::{AtRest, Counts, Launch, Ramps, Round, ServerUse, Slice};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
+use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_target::effort::{Effort, Habit};
 
 /// What a server does.
@@ -40,6 +41,8 @@ const STILL: DurationNs = DurationNs::from_us(1500);
 const REST_MAX: DurationNs = DurationNs::from_ms(20);
 /// Servers that share a CPU have it in turns.
 const TURN: DurationNs = DurationNs::from_ms(3);
+/// Of the clock while nothing happens.
+const TICK: DurationNs = DurationNs::from_us(1);
 const BIN_PER_SERVER: DurationNs = DurationNs::from_us(12_500);
 /// One body in so many is looked at.
 const LOOKED_AT: u64 = 100;
@@ -154,6 +157,33 @@ impl Lab {
         server.on_these += 1;
         server.served += 1;
         self.burn(at, cost.as_ns());
+    }
+
+    /// Nobody asks anything for so long: what each used.
+    fn stand(&mut self, length: DurationNs) -> Vec<u64> {
+        let before: Vec<u64> = self.servers.iter().map(|server| server.cpu_ns).collect();
+        let ends = self.now + length;
+        while self.now < ends {
+            self.chores();
+            if let Some(at) = self.servers.iter().position(|server| server.owed > 0) {
+                let owed = std::mem::take(&mut self.servers[at].owed);
+                self.burn(at, owed);
+            } else {
+                let next = self.servers.iter().map(|server| server.effort.next_chore()).min();
+                self.now = next.unwrap_or(ends).clamp(self.now + TICK, ends + TICK);
+            }
+        }
+        self.servers.iter().zip(before).map(|(server, before)| server.cpu_ns - before).collect()
+    }
+
+    /// What each uses that nobody asks anything, as `tare run` watches it.
+    pub fn watch_rest(&mut self) -> Vec<AtRest> {
+        let mut stretches: Vec<Vec<u64>> = Vec::new();
+        while !at_rest(&stretches) {
+            stretches.push(self.stand(DurationNs::from_ns(WATCH_NS)));
+        }
+        let last = stretches.pop().unwrap_or_default();
+        last.into_iter().map(|cpu_ns| AtRest { cpu_ns, ns: WATCH_NS }).collect()
     }
 
     /// Until all stand still.
@@ -281,6 +311,7 @@ impl Lab {
         }
         self.rest();
         let before: Vec<u64> = self.servers.iter().map(|server| server.cpu_ns).collect();
+        let measured = self.now;
         let mut own = vec![0; n];
         let mut slices = Vec::new();
         for cycle in 0..cycles {
@@ -310,6 +341,9 @@ impl Lab {
             let server = &self.servers[at];
             launch.cpu_ns = server.cpu_ns;
             launch.load.idle_cpu_ns = (server.cpu_ns - before[at]).saturating_sub(own[at]);
+            let windows = slices.iter().filter(|slice| slice.variant as usize == at);
+            let windows: u64 = windows.map(|slice| slice.counts.window_ns).sum();
+            launch.load.idle_ns = self.now.since(measured).as_ns() - windows;
             (launch.load.rests, launch.load.rests_cut) = (server.rests, server.rests_cut);
             (launch.load.cpus, launch.load.busy_threads) = (1, 1);
         }

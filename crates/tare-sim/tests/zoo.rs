@@ -16,6 +16,7 @@ use tare_model::variant::Variant;
 use tare_report::run::RunReport;
 use tare_report::run::build::{RunFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
+use tare_stats::idle::matters;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
 };
@@ -197,6 +198,7 @@ impl Run {
 
     fn round(&mut self, index: u32, cycles: u32, check: bool) -> Round {
         let mut lab = Lab::new(&self.kinds, self.noise, CONNECTIONS, self.seed, index);
+        let at_rest = matters(&self.digests).then(|| lab.watch_rest());
         let mut sustained: Vec<Option<Sustained>> = vec![None, None];
         let mut given = vec![WarmUp::default(); 2];
         let mut standing = vec![Standing::default(); 2];
@@ -229,6 +231,7 @@ impl Run {
         {
             launch.load.sustained = sustained;
             (launch.load.not_warm, launch.load.behind) = (is_moving, behind);
+            launch.load.at_rest = at_rest.as_ref().map(|all| all[launch.variant as usize]);
             probed(launch);
         }
         round
@@ -356,6 +359,21 @@ fn servers_that_warm_in_steps_are_measured_warm_or_said_not_to_be() {
     let (_, guard, _) = run(7);
     let text = guard.expect("a warm-up of 7 s ends too early");
     assert!(text.contains("its cost still fell"), "{text}");
+}
+
+/// A supervisor's heartbeat costs the same whatever is asked. What was put off does not.
+#[test]
+fn a_heartbeat_is_no_work_put_off() {
+    let run = |b: &str| {
+        let kinds = [kind("").unwrap(), kind(b).unwrap()];
+        let mut run = Run::new(kinds, Noise { launch: 0.01, slice: 0.04 }, 11);
+        run.rounds_max = 20;
+        let report = run.report();
+        report.guards.into_iter().find(|guard| guard.code == "deferred-work").map(|g| g.text)
+    };
+    assert_eq!(run("--pause-every 50ms:2500us"), None);
+    let both = run("--pause-every 50ms:2500us --defer 4us:3ms");
+    assert!(both.is_some_and(|text| text.contains("work that it put off")));
 }
 
 /// Identical servers, launches of which differ by 2 %: guards keep still, and the interval of

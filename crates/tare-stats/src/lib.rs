@@ -11,6 +11,7 @@ pub mod analysis;
 pub mod change;
 pub mod digest;
 pub mod estimate;
+pub mod idle;
 pub mod rules;
 pub mod shape;
 pub mod stopping;

@@ -6,6 +6,7 @@ use tare_model::samples::LaunchLoad;
 use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
+use tare_stats::idle::Idle;
 use tare_stats::surveys::Surveys;
 use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
 use tare_stats::verdict::Verdict;
@@ -83,7 +84,7 @@ fn in_words(check: &Check) -> String {
 /// Work that a server does while others are measured is not in its price, and is in theirs.
 pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let all: Vec<Vec<Idle>> =
-        (0..evidence.plan.variants.len()).map(|variant| Idle::of(evidence, variant)).collect();
+        (0..evidence.plan.variants.len()).map(|v| Idle::of(evidence.digests, v)).collect();
     let total = |variant: &usize| all[*variant].iter().copied().fold(Idle::default(), Idle::plus);
     let least = (0..all.len()).min_by(|a, b| total(a).share().total_cmp(&total(b).share()));
     let least = &all[least.unwrap_or(variant)];
@@ -102,17 +103,17 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     let is_much = beyond.lower > tolerance.max(DEFERRED_VOID) && !has_kernel;
     let is_void = is_much && could_overturn(evidence, variant, beyond.upper);
     let severity = if is_void { Severity::Void } else { Severity::Warn };
-    let Idle { idle, cpu, paid } = total(&variant);
+    let all = total(&variant);
     let text = format!(
         "it used CPU time while others were measured, {} of what it used in its slices: {}; with \
          that a request takes {} of CPU, not {}",
-        percent(total(&variant).share()),
+        percent(all.share()),
         match has_kernel {
             true => "its place has a kernel of its own, or it put work off",
             false => "work that it put off",
         },
-        duration((cpu + idle) / paid.max(1)),
-        duration(cpu / paid.max(1)),
+        duration((all.cpu + all.put_off()) / all.paid.max(1)),
+        duration(all.cpu / all.paid.max(1)),
     );
     let text = match is_much && !is_void {
         true => text + "; the verdict stands, but its size leaves that out",
@@ -138,34 +139,6 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
         let factor = if divides { 1.0 / (1.0 + share) } else { 1.0 + share };
         of(1.0) == Verdict::Unresolved || of(factor) != of(1.0)
     })
-}
-
-/// CPU time that a launch used outside of its slices, and in them, and what these paid for.
-#[derive(Clone, Copy, Default)]
-struct Idle {
-    idle: u64,
-    cpu: u64,
-    paid: u64,
-}
-
-impl Idle {
-    fn of(evidence: &Evidence<'_>, variant: usize) -> Vec<Self> {
-        let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-        let used = rounds.map(|round| Self {
-            idle: round.launch.as_ref().map_or(0, |launch| launch.load.idle_cpu_ns),
-            cpu: round.server.map_or(0, |server| server.cpu_ns),
-            paid: round.paid,
-        });
-        used.collect()
-    }
-
-    fn plus(self, more: Self) -> Self {
-        Self { idle: self.idle + more.idle, cpu: self.cpu + more.cpu, paid: self.paid + more.paid }
-    }
-
-    fn share(self) -> f64 {
-        self.idle as f64 / self.cpu.max(1) as f64
-    }
 }
 
 pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {

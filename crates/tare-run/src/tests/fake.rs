@@ -60,6 +60,8 @@ pub struct Server {
     pub per_s: Cell<f64>,
     /// The share of the time that it is on a CPU while it answers.
     pub busy: Cell<f64>,
+    /// The share of a CPU that it uses whatever is asked.
+    pub at_rest: Cell<f64>,
     pub body: &'static str,
     launched: Cell<u32>,
     is_up: Cell<bool>,
@@ -72,6 +74,7 @@ impl Server {
             name,
             per_s: Cell::new(per_s),
             busy: Cell::new(1.0),
+            at_rest: Cell::new(0.0),
             body: "same",
             launched: Cell::new(0),
             is_up: Cell::new(false),
@@ -119,6 +122,10 @@ impl World {
 
     fn pass(&self, time: DurationNs) {
         self.now_ns.set(self.now_ns.get() + time.as_ns());
+        for server in self.servers.iter().filter(|server| server.is_up.get()) {
+            let cpu_ns = time.as_ns() as f64 * server.at_rest.get();
+            server.cpu_ns.set(server.cpu_ns.get() + cpu_ns as u64);
+        }
     }
 
     /// Enters a phase: counts it, and does what was planned for it.
