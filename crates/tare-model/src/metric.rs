@@ -234,6 +234,13 @@ metrics! {
         unit: Time, basis: Basis::Total, phrase: Costs,
         number: |o| Some(o.launch?.startup_cpu_ns? as f64),
     }
+    /// At fixed rates, where it is an outcome: a server that lets requests queue works in batches,
+    /// and looks cheaper.
+    InFlight {
+        key: "in_flight", word: "in-flight", title: "in flight", noun: "requests in flight",
+        unit: Number, basis: Basis::Total, phrase: Costs,
+        number: |o| o.in_flight(),
+    }
 }
 
 impl Observed<'_> {
@@ -248,6 +255,13 @@ impl Observed<'_> {
     fn idle_cpu_per_s(&self) -> Option<f64> {
         let load = &self.launch?.load;
         (load.idle_ns > 0).then(|| load.idle_cpu_ns as f64 * 1e9 / load.idle_ns as f64)
+    }
+
+    /// The mean number of requests that were sent and not answered, by Little's law.
+    fn in_flight(&self) -> Option<f64> {
+        self.counts.due?;
+        let sum_ns = self.latency(Series::FromSent)?.sum_ns();
+        Some(sum_ns as f64 / self.counts.window_ns as f64)
     }
 
     fn latency(&self, series: Series) -> Option<&Distribution> {

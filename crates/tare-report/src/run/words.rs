@@ -9,7 +9,7 @@ use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::units::{bytes, counted, duration, rate};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [Metric; 13] = [
+const COLUMNS: [Metric; 14] = [
     Metric::Startup,
     Metric::StartupCpu,
     Metric::Bandwidth,
@@ -19,6 +19,7 @@ const COLUMNS: [Metric; 13] = [
     Metric::LatencyP99,
     Metric::ServerCpu,
     Metric::LayersCpu,
+    Metric::InFlight,
     Metric::ServerRss,
     Metric::LayersRss,
     Metric::IdleCpu,
