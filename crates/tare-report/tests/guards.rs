@@ -270,6 +270,10 @@ fn of_machines() -> Vec<Case> {
             r.machine.own_cpu_ns = 0;
             r.machine.capacity_ns = r.machine.busy_ns / 2;
         }),
+        seen("unconfirmed", Void, "sustained load could not have contradicted its overhead", |r| {
+            r.machine.own_cpu_ns = 300_000_000;
+            under_sustained_load(r, [85, 100, 115][r.index as usize % 3]);
+        }),
         seen("retransmits", Warn, "the kernel sent 4,800 TCP segments (0.20 %) again", |r| {
             r.machine.tcp_retransmits = 200;
         }),

@@ -9,7 +9,7 @@ use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::WarmUp;
-use tare_report::run::guards::forbid_all;
+use tare_report::run::guards::{forbid_all, wants_sustained};
 use tare_stats::idle::matters;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,
@@ -48,6 +48,8 @@ pub struct Cell<'a> {
 /// Launches that get sustained load: in any case, and where it is not clear what it says.
 const CHECKS_MIN: u32 = 2;
 const CHECKS_MAX: u32 = 6;
+/// The same beside other busy processes, where slices alone conclude nothing.
+const CHECKS_IN_NOISE: u32 = 20;
 /// Rounds that tell what a launch costs now.
 const RECENT: usize = 10;
 /// Ten, and some room for slow rounds.
@@ -150,7 +152,8 @@ impl<'a> Cell<'a> {
             comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };
         let analysis = analyse(&self.digests, &Question::of(self.plan));
-        checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear)
+        let is_unclear = checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear);
+        is_unclear || (checks < CHECKS_IN_NOISE && wants_sustained(self.plan, &self.digests))
     }
 
     /// Cycles of the next round, by what earlier rounds say.

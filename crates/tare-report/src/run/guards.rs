@@ -1,5 +1,7 @@
 //! What a run says against itself: each guard looks at one thing, in one sentence.
 
+use std::collections::BTreeSet;
+
 use tare_model::load::LoadSpec;
 use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
@@ -47,6 +49,14 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let mut whys = others.map(|variant| report.why_void(&variant.name));
     whys.all(|guard| guard.is_some_and(|guard| guard.severity == Severity::Void))
+}
+
+/// Whether more sustained load would give a verdict that the noise withholds.
+pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
+    let facts = RunFacts::of_plan(plan);
+    let evidence = Evidence::of(&facts, digests);
+    let mut asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
+    asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
 }
 
 /// The guards that a run trips, gravest first.
@@ -442,18 +452,13 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guards.extend(guard("throttled", Severity::Warn, None, text));
     }
-    // Of servers that tare did not start, or had started by others, it does not know what they use.
-    if evidence.plan.variants.iter().all(Variant::is_metered) {
-        let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
-        let servers: u64 = launches.map(|launch| launch.cpu_ns).sum();
-        let foreign = machine.busy_ns.saturating_sub(machine.own_cpu_ns + servers) as f64;
+    if let Some(used) = used_by_others(evidence) {
         let cpus = machine_cpus(evidence);
-        let used = foreign / capacity * cpus;
         let text = format!("other processes used {used:.2} CPUs of {cpus:.0} meanwhile");
         if used > CROWDED_SHARE * cpus {
             let text = format!("{text}: who gets a CPU decides what is measured");
             guards.extend(guard("noisy", Severity::Void, None, text));
-        } else if used > FOREIGN_CPUS {
+        } else {
             let text = format!("{text}: intervals are wider for it");
             guards.extend(guard("noisy", Severity::Warn, None, text));
         }
@@ -461,10 +466,26 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// CPUs that the capacity was counted for.
+/// CPUs that other processes used, where they are so many that it matters.
+pub(crate) fn used_by_others(evidence: &Evidence<'_>) -> Option<f64> {
+    // Of servers that tare did not start, or had started by others, it does not know what they use.
+    if !evidence.plan.variants.iter().all(Variant::is_metered) {
+        return None;
+    }
+    let machine = &evidence.machine;
+    let launches = evidence.totals.iter().flat_map(|totals| &totals.launches);
+    let servers: u64 = launches.map(|launch| launch.cpu_ns).sum();
+    let foreign = machine.busy_ns.saturating_sub(machine.own_cpu_ns + servers) as f64;
+    let used = foreign / machine.capacity_ns.max(1) as f64 * machine_cpus(evidence);
+    (used > FOREIGN_CPUS).then_some(used)
+}
+
+/// CPUs that the capacity was counted for; while a run goes on, those that it uses.
 fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
     let cpus = evidence.facts.machine.get("cpus").and_then(|cpus| cpus.as_array());
-    cpus.map_or(1, Vec::len) as f64
+    let plan = evidence.plan;
+    let own: BTreeSet<usize> = plan.load_cpus.iter().chain(&plan.server_cpus).copied().collect();
+    cpus.map_or(own.len().max(1), Vec::len) as f64
 }
 
 fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {

@@ -7,13 +7,14 @@ use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::idle::Idle;
+use tare_stats::stopping::relative_half_width;
 use tare_stats::surveys::Surveys;
 use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
 use tare_stats::verdict::Verdict;
 
 use crate::load::guards::Severity;
 use crate::run::build::Evidence;
-use crate::run::guards::guard;
+use crate::run::guards::{self, guard};
 use crate::run::words::{overhead, overhead_of, time};
 use crate::run::{Bounds, Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
 use crate::units::{count, counted, duration, percent};
@@ -32,7 +33,7 @@ const WAITED: f64 = 0.5;
 
 /// Guards that more launches may clear: they rest on what launches agree on, or on who else was
 /// there.
-pub const MAY_PASS: [&str; 4] = ["not-steady", "deferred-work", "not-warm", "noisy"];
+pub const MAY_PASS: [&str; 5] = ["not-steady", "unconfirmed", "deferred-work", "not-warm", "noisy"];
 
 fn loads<'a>(
     evidence: &'a Evidence<'_>,
@@ -48,6 +49,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     let own = evidence.analysis.comparisons.iter().filter(|c| c.variant == variant);
     let mut guards = Vec::new();
     for comparison in own {
+        guards.extend(unconfirmed_in_noise(evidence, comparison));
         let Some(check) = comparison.sustained else { continue };
         let (code, severity, so) = match (check.agreement, comparison.asked) {
             (Agreement::Agrees, _) | (Agreement::Unclear, false) => continue,
@@ -73,6 +75,46 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
         guards.extend(guard(code, severity, Some(evidence.name(variant)), text));
     }
     guards
+}
+
+/// Where others use CPUs, slices alone were wrong in one run of three: nothing is concluded that
+/// sustained load could not have contradicted.
+fn unconfirmed_in_noise(
+    evidence: &Evidence<'_>,
+    comparison: &tare_stats::Comparison,
+) -> Vec<RunGuard> {
+    let Some(more_ns) = missing_in_noise(evidence, comparison) else { return Vec::new() };
+    let Some(check) = comparison.sustained else { return Vec::new() };
+    let text = format!(
+        "other processes were busy, and sustained load could not have contradicted its overhead in \
+         {}: it is known to ± {} by {}; some {} more would tell (--max-time), or a machine that is \
+         not shared",
+        comparison.metric.word(),
+        percent(relative_half_width(&check.ratio)),
+        in_words(&check),
+        duration(more_ns)
+    );
+    guard("unconfirmed", Severity::Void, Some(evidence.name(comparison.variant)), text)
+}
+
+/// How long a run beside other busy processes would have to go on until sustained load is known as
+/// well as what slices conclude; `None` where nothing is missing.
+pub(crate) fn missing_in_noise(
+    evidence: &Evidence<'_>,
+    comparison: &tare_stats::Comparison,
+) -> Option<u64> {
+    let check = comparison.sustained?;
+    let concludes = matches!(comparison.verdict, Verdict::Slower | Verdict::Faster | Verdict::Same);
+    if !comparison.asked || !concludes {
+        return None;
+    }
+    guards::used_by_others(evidence)?;
+    let effect = comparison.ratio.point.ln().abs().max(evidence.question.tolerance);
+    let times = (relative_half_width(&check.ratio) / effect).powi(2);
+    let more = (times - 1.0) * f64::from(check.ratio.n);
+    let elapsed: u64 = evidence.digests.iter().map(|digest| digest.elapsed_ns).sum();
+    let round_ns = elapsed / evidence.digests.len().max(1) as u64 + check.ns;
+    (times > 1.0).then_some((more.ceil() * round_ns as f64) as u64)
 }
 
 fn in_words(check: &Check) -> String {
