@@ -157,6 +157,7 @@ class Box:
         return self.runs([
             ("tare", tare, read_tare, {}),
             ("tare, epoll", [*tare, "--reactor", "epoll"], read_tare, {}),
+            ("tare, polling", [*tare, "--idle", "poll"], read_tare, {}),
             ("tare, --linger 50us", [*tare, "--linger", "50us"], read_tare, {}),
             ("wrk", ["wrk", "-t1", "-c", c, "-d", whole + "s", url], read_wrk, {}),
             ("gcannon", ["gcannon", url, "-t", "1", "-c", c, "-d", whole, "--json"], read_gcannon, {}),
