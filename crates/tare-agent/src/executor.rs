@@ -4,18 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use serde_json::Value;
 use tare_io::time::{monotonic_now, wall_unix_ns};
-use tare_io::{DurationNs, Instant, system};
+use tare_io::{Instant, system};
 use tare_lab::agent::protocol::{Clock, Failed, LaneLife, Opened, Probed, Request, Used};
 use tare_lab::groups::Group;
 use tare_lab::local::{HostContext, LocalServer};
 use tare_lab::server::Server;
 use tare_lab::{Event, LabError, count, log_file};
 use tare_load::measured::Measured;
-use tare_load::order::LoadOrder;
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LoadError, LoadPlan};
@@ -111,11 +109,8 @@ impl Executor {
             Request::Slice { lane, stretch } => {
                 let (session, plans) = self.load.as_mut().ok_or_else(no_lanes)?;
                 let plan = plans.get(lane).ok_or_else(no_lanes)?;
-                let began_ns = wait_until(stretch.at_ns);
-                let reports = session.slice(lane, stretch.stretch()).map_err(load)?;
-                let mut message = Measured::of(plan, &reports).message();
-                message.began_ns = began_ns;
-                done(message)
+                let reports = session.slice(lane, stretch).map_err(load)?;
+                done(Measured::of(plan, &reports))
             }
             Request::Close => {
                 let Some((mut session, plans)) = self.load.take() else { return done(()) };
@@ -123,7 +118,7 @@ impl Executor {
                 let of_lane = |lane| LaneLife::of_workers(&lives, lane);
                 done((0..plans.len()).map(of_lane).collect::<Vec<_>>())
             }
-            Request::Probe { order } => self.probe(*order),
+            Request::Probe { plan } => self.probe(&plan),
             Request::Clock => done(Clock {
                 unix_ns: wall_unix_ns(),
                 monotonic_ns: monotonic_now().since(Instant::default()).as_ns(),
@@ -168,10 +163,8 @@ impl Executor {
         self.server.as_mut().ok_or_else(|| Failed::Usage("no server was started here".into()))
     }
 
-    fn open(&mut self, lanes: Vec<LoadOrder>) -> Answer {
+    fn open(&mut self, plans: Vec<LoadPlan>) -> Answer {
         self.load = None;
-        let plans = lanes.into_iter().map(LoadOrder::plan).collect::<Result<Vec<_>, _>>();
-        let plans = plans.map_err(|error| Failed::Usage(error.to_string()))?;
         let Some(first) = plans.first() else { return Err(no_lanes()) };
         for plan in &plans {
             provide_files(plan)?;
@@ -183,13 +176,12 @@ impl Executor {
         done(Opened { reactor: opened.how.to_owned(), note: opened.note })
     }
 
-    fn probe(&mut self, order: LoadOrder) -> Answer {
-        let plan = order.plan().map_err(|error| Failed::Usage(error.to_string()))?;
+    fn probe(&mut self, plan: &LoadPlan) -> Answer {
         if self.prober.is_none() {
             self.prober = Some(Prober::new(&self.stop).map_err(load)?);
         }
         let Some(prober) = &mut self.prober else { return Err(no_lanes()) };
-        let answer = prober.ask(&plan).map_err(load)?;
+        let answer = prober.ask(plan).map_err(load)?;
         let sent = prober.take_sent();
         done(match answer {
             Ok(probe) => Probed { probe: Some(probe), why: String::new(), sent },
@@ -207,26 +199,6 @@ impl Drop for Executor {
 fn done(value: impl serde::Serialize) -> Answer {
     Ok(serde_json::to_value(value).unwrap_or(Value::Null))
 }
-
-/// Until that moment, if it has not passed; which moment it is then.
-fn wait_until(at_ns: Option<u64>) -> u64 {
-    let now = || monotonic_now().since(Instant::default()).as_ns();
-    let at = at_ns.unwrap_or(0).min(now() + WAIT_MAX.as_ns());
-    loop {
-        let left = at.saturating_sub(now());
-        if left == 0 {
-            return now();
-        }
-        // Whoever sleeps wakes late: the last of it is spent awake.
-        if left > AWAKE.as_ns() {
-            std::thread::park_timeout(Duration::from_nanos(left - AWAKE.as_ns()));
-        }
-    }
-}
-
-const AWAKE: DurationNs = DurationNs::from_us(200);
-/// Whoever says more means another clock.
-const WAIT_MAX: DurationNs = DurationNs::from_secs(5);
 
 fn no_lanes() -> Failed {
     Failed::Usage("no such connections were opened here".into())
@@ -248,13 +220,13 @@ fn load(error: LoadError) -> Failed {
 }
 
 fn provide_files(plan: &LoadPlan) -> Result<(), Failed> {
-    let wanted = u64::from(plan.engine.max_connections) + SPARE_FILES;
+    let wanted = u64::from(plan.max_connections()) + SPARE_FILES;
     let allowed = system::raise_open_files(wanted);
     match allowed >= wanted {
         true => Ok(()),
         false => Err(Failed::Environment(format!(
             "{} connections need {wanted} open files, and in this place {allowed} are allowed",
-            plan.engine.max_connections
+            plan.max_connections()
         ))),
     }
 }

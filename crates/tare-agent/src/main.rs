@@ -78,7 +78,7 @@ fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
     let mut executor = Executor::new(stop, to.events(), in_pod);
     let patience = if in_pod { pod::LONELY } else { FOR_EVER };
     while let Ok((id, request)) = requests.recv_timeout(patience) {
-        if request == Request::Alive {
+        if matches!(request, Request::Alive) {
             continue;
         }
         let answer = executor.carry_out(request);

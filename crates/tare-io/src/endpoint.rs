@@ -5,7 +5,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Endpoint {
     Tcp(SocketAddr),
     Udp(SocketAddr),

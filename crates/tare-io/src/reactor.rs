@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+use serde::{Deserialize, Serialize};
+
 use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
 use crate::socket::SocketOptions;
@@ -195,7 +197,8 @@ impl Wait {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReactorKind {
     IoUring,
     Epoll,

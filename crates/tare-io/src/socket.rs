@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::endpoint::Endpoint;
@@ -21,7 +22,8 @@ pub enum Blocking {
 const BACKLOG: i32 = 4096;
 
 /// What may be asked of sockets; the kernel's own choice where `None`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SocketOptions {
     /// TCP: small sends leave at once, whatever is still on its way (TCP_NODELAY).
     pub nodelay: bool,

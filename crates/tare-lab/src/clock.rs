@@ -36,12 +36,12 @@ impl Offset {
     }
 
     /// What its clock shows when this process's shows that.
-    pub fn there(&self, here_ns: u64) -> u64 {
-        here_ns.saturating_add_signed(self.monotonic_ns)
+    pub fn there(&self, here: Instant) -> Instant {
+        Instant::from_ns(here.as_ns().saturating_add_signed(self.monotonic_ns))
     }
 
-    pub fn here(&self, there_ns: u64) -> u64 {
-        there_ns.saturating_add_signed(self.monotonic_ns.saturating_neg())
+    pub fn here(&self, there: Instant) -> Instant {
+        Instant::from_ns(there.as_ns().saturating_add_signed(self.monotonic_ns.saturating_neg()))
     }
 
     /// How far off it can be.

@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, SocketOptions, Wait};
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
@@ -31,7 +32,8 @@ use crate::tls::TlsClient;
 use connection::{Connection, Reader, State};
 
 /// What one worker's engine is to do; everything resolved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EngineConfig {
     pub endpoint: Endpoint,
     pub protocol: Protocol,
@@ -60,7 +62,8 @@ impl EngineConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lifetime {
     /// Connections are used again and again.
     Kept,
@@ -69,7 +72,8 @@ pub enum Lifetime {
 }
 
 /// How precisely to wake, against what it costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WaitPolicy {
     /// Closed loop: gather up to so many replies in one system call …
     pub batch_max: u32,
@@ -83,8 +87,12 @@ pub struct WaitPolicy {
 }
 
 /// One stretch of load: the ramp is thrown away, the window counts, the drain does not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stretch {
+    /// It begins at this instant of the clock of whoever makes it; `None` begins at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Instant>,
     pub ramp: DurationNs,
     pub window: DurationNs,
     /// Ends the window early once so many requests have ended.
@@ -97,10 +105,23 @@ pub struct Stretch {
     pub edges: Edges,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Edges {
     Clock,
     Replies,
+}
+
+impl Stretch {
+    /// No load at all: what a plan holds until it is known how long its load is.
+    pub const NONE: Self = Self {
+        start_at: None,
+        ramp: DurationNs::ZERO,
+        window: DurationNs::ZERO,
+        requests: None,
+        interval: DurationNs::ZERO,
+        edges: Edges::Clock,
+    };
 }
 
 /// Where finished tallies go.
@@ -200,13 +221,7 @@ impl Engine {
             source,
             pacer,
             phase: Phase::Idle,
-            stretch: Stretch {
-                ramp: DurationNs::ZERO,
-                window: DurationNs::ZERO,
-                requests: None,
-                interval: DurationNs::ZERO,
-                edges: Edges::Clock,
-            },
+            stretch: Stretch::NONE,
             connections: (0..slots).map(|_| Connection::new(reader(), greeting)).collect(),
             idle: VecDeque::with_capacity(slots as usize),
             free: (0..slots).rev().collect(),

@@ -118,22 +118,23 @@ impl Exchange {
         })
     }
 
-    /// Waits for its start, then runs a stretch.
+    /// Waits for its start, then runs a stretch; when it began.
     pub fn run_from(
         &mut self,
         start: Instant,
         stretch: Stretch,
         stop: &AtomicBool,
         sink: &mut dyn IntervalSink,
-    ) -> Result<(), SetupError> {
+    ) -> Result<Instant, SetupError> {
         let Self { engine, io, .. } = self;
         with_io!(io, io => {
             // What happened since the last slice: servers close connections that idle.
             let mut happened = Vec::new();
             io.wait(Wait::until(start), &mut happened)?;
             engine.turn(io, &mut happened, sink);
+            let began = io.now();
             engine.begin(stretch, start);
-            turn_until_finished(engine, io, stop, sink)
+            turn_until_finished(engine, io, stop, sink).map(|()| began)
         })
     }
 

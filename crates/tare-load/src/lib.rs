@@ -16,7 +16,6 @@ mod gate;
 pub mod histogram;
 mod load_plan;
 pub mod measured;
-pub mod order;
 pub mod pacer;
 pub mod plan;
 pub mod probe;
@@ -34,6 +33,6 @@ pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, Stretch, WaitPolic
 pub use error::LoadError;
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
-pub use load_plan::{LoadPlan, PlannedSource};
+pub use load_plan::{LoadPlan, Part, PlannedSource};
 pub use run::{LoadResult, NoObserver, Observer, Progress, run};
 pub use tally::Tally;

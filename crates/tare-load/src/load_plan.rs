@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use tare_io::{Endpoint, Random, ReactorKind};
+use serde::{Deserialize, Serialize};
+use tare_io::{DurationNs, Endpoint, Random, ReactorKind};
+use tare_model::Invalid;
 
 use crate::engine::{EngineConfig, Stretch};
 use crate::pacer::{Arrivals, Pacer, RateProfile, Spacing};
 use crate::source::{FixedRequest, ListedRequests, Source};
 use crate::tls::TlsClient;
 
-/// A load with every default resolved.
+/// A load with every default resolved, here or in another place.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LoadPlan {
     /// Shared by all workers; `connections` and `max_connections` are totals.
     pub engine: EngineConfig,
@@ -27,9 +31,86 @@ pub struct LoadPlan {
     pub reactor: Option<ReactorKind>,
     pub tls_resume: bool,
     pub seed: u64,
+    /// What this client makes of it: the numbers above are those of all clients.
+    pub part: Part,
+}
+
+/// One of several clients who make a load together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
+pub struct Part {
+    index: u32,
+    of: u32,
+}
+
+impl Part {
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+
+    /// This client's part of a number that all of them share.
+    fn share(self, total: u64) -> u64 {
+        share(total, self.index, self.of)
+    }
+
+    /// Of this client's part, that of one of its workers.
+    pub(crate) fn of_worker(self, total: u64, index: u32, workers: u32) -> u64 {
+        share(self.share(total), index, workers)
+    }
+}
+
+impl From<Part> for (u32, u32) {
+    fn from(part: Part) -> Self {
+        (part.index, part.of)
+    }
+}
+
+impl TryFrom<(u32, u32)> for Part {
+    type Error = Invalid;
+
+    fn try_from((index, of): (u32, u32)) -> Result<Self, Invalid> {
+        match index < of {
+            true => Ok(Self { index, of }),
+            false => Err(Invalid(format!("part {index} of {of}"))),
+        }
+    }
+}
+
+/// The part of `total` that the one at `index` of `n` has: they differ by one at most.
+fn share(total: u64, index: u32, n: u32) -> u64 {
+    total / u64::from(n) + u64::from(u64::from(index) < total % u64::from(n))
+}
+
+impl LoadPlan {
+    /// The parts of so many clients, who make this load together.
+    pub fn divided(&self, clients: u32) -> Result<Vec<Self>, Invalid> {
+        if self.engine.connections < clients {
+            return Err(Invalid(format!(
+                "connections = {}: {clients} clients divide them, and each needs one: give at \
+                 least {clients}",
+                self.engine.connections
+            )));
+        }
+        let part = |index| {
+            let mut plan = Self { part: Part { index, of: clients }, ..self.clone() };
+            if clients > 1 {
+                // They may share CPUs: one that waits busily would keep the others from theirs.
+                plan.cpus.clear();
+                plan.engine.wait.spin = DurationNs::ZERO;
+                plan.engine.wait.polls = false;
+            }
+            plan
+        };
+        Ok((0..clients).map(part).collect())
+    }
+
+    /// The most connections that this client opens.
+    pub fn max_connections(&self) -> u32 {
+        self.part.share(u64::from(self.engine.max_connections)) as u32
+    }
 }
 
 /// What a worker is to ask.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PlannedSource {
     Fixed(FixedRequest),
     /// What the engine's protocol says: messages, a stream, calls.
@@ -41,7 +122,9 @@ pub enum PlannedSource {
         /// Where to begin, in order.
         offset: usize,
     },
-    /// Made by each worker in its own thread (a script's state cannot move between threads).
+    /// Made by each worker in its own thread (a script's state cannot move between threads, nor to
+    /// another place).
+    #[serde(skip)]
     Made(Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>),
 }
 
@@ -59,10 +142,9 @@ pub(crate) struct WorkerPlan {
 
 /// One worker's part of the plan: its share of connections, of the rate, and of the requests.
 pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
-    let share = |total: u64| {
-        let (total, workers, index) = (total, u64::from(workers), u64::from(index));
-        total / workers + u64::from(index < total % workers)
-    };
+    let share = |total: u64| plan.part.of_worker(total, index, workers);
+    // Counted through all clients.
+    let (nth, all) = (plan.part.index * workers + index, plan.part.of * workers);
     let mut engine = plan.engine.clone();
     if !plan.worker_endpoints.is_empty() {
         let at = index as usize % plan.worker_endpoints.len();
@@ -77,11 +159,11 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
         None => Pacer::Closed,
         Some(profile) => {
             let spacing = if plan.poisson {
-                Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(index)))
+                Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(nth)))
             } else {
-                Spacing::Even { phase: f64::from(index) / f64::from(workers) }
+                Spacing::Even { phase: f64::from(nth) / f64::from(all) }
             };
-            Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(workers), spacing))
+            Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))
         }
     };
     let source: Box<dyn FnOnce() -> Box<dyn Source> + Send> = match &plan.source {
@@ -91,11 +173,11 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
         }
         PlannedSource::Listed { requests, random, offset } => {
             let (requests, random, seed) = (requests.clone(), *random, plan.seed);
-            let start = (offset + requests.len() * index as usize / workers as usize)
-                % requests.len().max(1);
+            let start =
+                (offset + requests.len() * nth as usize / all as usize) % requests.len().max(1);
             Box::new(move || match random {
                 true => {
-                    let random = Random::stream(seed, "requests", u64::from(index));
+                    let random = Random::stream(seed, "requests", u64::from(nth));
                     Box::new(ListedRequests::at_random(requests, random))
                 }
                 false => Box::new(ListedRequests::in_order(requests, start)),
@@ -126,5 +208,70 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
         stretch,
         cpu,
         reactor: plan.reactor,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_model::load::LoadSpec;
+    use tare_model::url::Url;
+
+    use super::*;
+    use crate::plan::plan;
+
+    fn planned(spec: &LoadSpec, url: &str) -> LoadPlan {
+        let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
+        plan(spec, &Url::parse(url).unwrap(), endpoint, 5).unwrap()
+    }
+
+    #[test]
+    fn every_plan_crosses_to_another_place_as_it_is() {
+        let spec = LoadSpec { connections: 7, ..LoadSpec::default() };
+        let many = ["/a", "/b"].map(str::to_owned).to_vec();
+        let mut staged = planned(&spec, "http://a/");
+        staged.rate = Some(RateProfile::parse("1s:10..100,2s:50").unwrap());
+        for plan in [
+            planned(&spec, "http://a/"),
+            planned(&LoadSpec { paths: many, random_order: true, ..spec.clone() }, "http://a/"),
+            planned(&LoadSpec { insecure: true, ..spec.clone() }, "https://a/"),
+            planned(&LoadSpec { rate: Some(1e3), poisson: true, ..spec.clone() }, "http://a/"),
+            staged,
+        ] {
+            let text = serde_json::to_string(&plan).unwrap();
+            let crossed: LoadPlan = serde_json::from_str(&text).unwrap();
+            assert_eq!(serde_json::to_string(&crossed).unwrap(), text);
+        }
+        let script = |_| -> Box<dyn Source> { Box::new(FixedRequest::new(Vec::new())) };
+        let source = PlannedSource::Made(Arc::new(script));
+        let scripted = LoadPlan { source, ..planned(&spec, "http://a/") };
+        assert!(serde_json::to_string(&scripted).is_err());
+    }
+
+    #[test]
+    fn a_divided_load_is_the_same_load() {
+        let spec = LoadSpec { connections: 11, rate: Some(1000.0), ..LoadSpec::default() };
+        let mut whole = planned(&spec, "http://a/");
+        whole.workers = 2;
+        whole.stretch.requests = Some(21);
+        let parts = whole.divided(4).unwrap();
+        let workers = parts.iter().flat_map(|part| (0..2).map(|worker| plan_of(part, worker, 2)));
+        let workers: Vec<WorkerPlan> = workers.collect();
+        let connections: Vec<u32> = workers.iter().map(|plan| plan.engine.connections).collect();
+        assert_eq!(connections, [2, 1, 2, 1, 2, 1, 1, 1]);
+        let requests: u64 = workers.iter().filter_map(|plan| plan.stretch.requests).sum();
+        assert_eq!(requests, 21);
+        // All together are due when those of one client would be: every millisecond.
+        let start = tare_io::Instant::from_ns(0);
+        let mut due: Vec<u64> = workers
+            .into_iter()
+            .flat_map(|mut plan| {
+                plan.pacer.begin(start);
+                (0..5).map(move |_| plan.pacer.take(start).as_ns()).collect::<Vec<_>>()
+            })
+            .collect();
+        due.sort_unstable();
+        assert_eq!(due, (0..40).map(|ms| ms * 1_000_000).collect::<Vec<u64>>());
+        let too_many = whole.divided(12).err().unwrap().to_string();
+        assert!(too_many.contains("give at least 12"), "{too_many}");
     }
 }

@@ -6,36 +6,60 @@ use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_model::net::Protocol;
 use tare_model::samples::{Counts, NUMBER_MAX, Series, Together};
-use tare_model::{Distribution, plain};
+use tare_model::{Distribution, Invalid, plain};
 
 use crate::histogram::Histogram;
 use crate::load_plan::LoadPlan;
 use crate::slice_report::{Recorded, SliceReport};
 use crate::tally::{Connections, Tally, Unfinished};
 
-/// What all workers together saw in one slice.
-#[derive(Clone, Debug, PartialEq)]
+/// What all workers together saw in one slice. It may come from an agent in another's hands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Told")]
 pub struct Measured {
+    /// When load began, by the clock of who made it.
+    pub began: Instant,
     pub counts: Counts,
     pub latencies: Vec<(Series, Distribution)>,
     /// Nanoseconds since the window opened, and what had been answered by then, where the stretch
-    /// was in intervals; not from another place.
+    /// was in intervals.
     pub marks: Vec<(u64, u64)>,
 }
 
-/// The same as a message: each series' name, its buckets, and its exact sum in nanoseconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The same, before it is known to hold together.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MeasuredMessage {
+struct Told {
+    began: Instant,
     counts: Counts,
-    latencies: Vec<SeriesMessage>,
-    /// When it began, by the clock of who carried it out.
-    #[serde(default)]
-    pub began_ns: u64,
+    latencies: Vec<(Series, Distribution)>,
+    marks: Vec<(u64, u64)>,
 }
 
-/// Name, buckets, sum.
-type SeriesMessage = (String, Vec<(u64, u64)>, String);
+impl TryFrom<Told> for Measured {
+    type Error = Invalid;
+
+    fn try_from(told: Told) -> Result<Self, Invalid> {
+        let Told { began, mut counts, latencies, marks } = told;
+        let series: BTreeSet<Series> = latencies.iter().map(|(series, _)| *series).collect();
+        let ascends = |a: &(u64, u64), b: &(u64, u64)| a.0 <= b.0 && a.1 <= b.1;
+        let marks_hold = marks.is_sorted_by(ascends)
+            && marks.last().is_none_or(|(ns, n)| (*ns).max(*n) <= NUMBER_MAX);
+        if !counts.are_possible() || series.len() != latencies.len() || !marks_hold {
+            return Err("a slice's counters contradict each other".into());
+        }
+        for (kind, _, first) in &mut counts.errors {
+            *kind = plain::short(kind, KIND_CHARS_MAX);
+            *first = plain::short(first, ERROR_CHARS_MAX);
+        }
+        // One client cannot know of others.
+        counts.together = None;
+        Ok(Self { began, counts, latencies, marks })
+    }
+}
+
+const KIND_CHARS_MAX: usize = 50;
+const ERROR_CHARS_MAX: usize = 500;
 
 impl Measured {
     pub fn of(plan: &LoadPlan, reports: &[SliceReport]) -> Self {
@@ -63,7 +87,13 @@ impl Measured {
         }
         latencies.retain(|(_, distribution)| distribution.count() > 0);
         latencies.sort_by_key(|(series, _)| *series);
-        Self { counts: counts(plan, &total, reports), latencies, marks: marks(reports) }
+        let marks: Vec<&[(u64, u64)]> = reports.iter().map(|r| r.marks.as_slice()).collect();
+        Self {
+            began: reports.iter().map(|report| report.began).max().unwrap_or_default(),
+            counts: counts(plan, &total, reports),
+            latencies,
+            marks: marks_alongside(&marks),
+        }
     }
 
     /// Good replies a second, and the mean latency from sending.
@@ -76,26 +106,26 @@ impl Measured {
         (per_s, DurationNs::from_ns(mean as u64))
     }
 
-    /// What clients saw who made one load together.
-    pub fn of_clients(parts: Vec<Self>) -> Option<Self> {
-        let good = |part: &Self| part.counts.good;
-        let least = parts.iter().map(good).min()?;
-        let most = parts.iter().map(good).max()?;
+    /// What clients saw who made one load together; `None` where there are none.
+    pub fn alongside(parts: Vec<Self>) -> Option<Self> {
+        let counts: Vec<Counts> = parts.iter().map(|part| part.counts.clone()).collect();
+        let good = || counts.iter().map(|counts| counts.good);
+        let (least, most) = (good().min()?, good().max()?);
+        let mut all = Counts::alongside(&counts)?;
         let clients = u32::try_from(parts.len()).ok()?;
-        let mut parts = parts.into_iter();
-        let mut all = parts.next()?;
-        for part in parts {
-            all.counts.add_beside(&part.counts);
-            for (series, distribution) in part.latencies {
-                match all.latencies.iter_mut().find(|(own, _)| *own == series) {
-                    Some((_, own)) => own.merge(&distribution),
-                    None => all.latencies.push((series, distribution)),
-                }
+        all.together = Some(Together { clients, least, most, ..Together::default() });
+        let marks: Vec<&[(u64, u64)]> = parts.iter().map(|part| part.marks.as_slice()).collect();
+        let marks = marks_alongside(&marks);
+        let began = parts.iter().map(|part| part.began).max()?;
+        let mut latencies: Vec<(Series, Distribution)> = Vec::new();
+        for (series, distribution) in parts.into_iter().flat_map(|part| part.latencies) {
+            match latencies.iter_mut().find(|(own, _)| *own == series) {
+                Some((_, own)) => own.merge(&distribution),
+                None => latencies.push((series, distribution)),
             }
         }
-        all.latencies.sort_by_key(|(series, _)| *series);
-        all.counts.together = Some(Together { clients, least, most, ..Together::default() });
-        Some(all)
+        latencies.sort_by_key(|(series, _)| *series);
+        Some(Self { began, counts: all, latencies, marks })
     }
 
     /// As one stretch of load from `start`.
@@ -146,59 +176,23 @@ impl Measured {
         }
         tally
     }
-
-    pub fn message(&self) -> MeasuredMessage {
-        let latencies = self.latencies.iter().map(|(series, distribution)| {
-            let sum = distribution.sum_ns().to_string();
-            (series.name().to_owned(), distribution.counts().to_vec(), sum)
-        });
-        let latencies = latencies.collect();
-        MeasuredMessage { counts: self.counts.clone(), latencies, began_ns: 0 }
-    }
-}
-
-const KIND_CHARS_MAX: usize = 50;
-const ERROR_CHARS_MAX: usize = 500;
-
-impl MeasuredMessage {
-    /// `None` where it does not hold together: it came from outside.
-    pub fn measured(self) -> Option<Measured> {
-        let latencies = self.latencies.into_iter().map(|(name, counts, sum)| {
-            let series = Series::ALL.into_iter().find(|series| series.name() == name)?;
-            let ascending = counts.is_sorted_by(|a, b| a.0 < b.0);
-            let total = counts.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
-            total.filter(|total| ascending && *total <= NUMBER_MAX)?;
-            Some((series, Distribution::new(counts, sum.parse().ok()?)))
-        });
-        let latencies: Vec<(Series, Distribution)> = latencies.collect::<Option<_>>()?;
-        let series: BTreeSet<Series> = latencies.iter().map(|(series, _)| *series).collect();
-        // What one client cannot know.
-        let mut counts = Counts { together: None, ..self.counts };
-        for (kind, _, first) in &mut counts.errors {
-            *kind = plain::short(kind, KIND_CHARS_MAX);
-            *first = plain::short(first, ERROR_CHARS_MAX);
-        }
-        let holds = counts.are_possible() && series.len() == latencies.len();
-        holds.then_some(Measured { counts, latencies, marks: Vec::new() })
-    }
 }
 
 /// Of all workers together.
 fn bodies(reports: &[SliceReport]) -> Vec<(String, u64)> {
     let mut sum = Counts::default();
     for report in reports {
-        sum.add(&Counts { bodies: report.bodies.clone(), ..Counts::default() });
+        sum.then(&Counts { bodies: report.bodies.clone(), ..Counts::default() });
     }
     sum.bodies
 }
 
-/// Of all workers together: their intervals are the same.
-fn marks(reports: &[SliceReport]) -> Vec<(u64, u64)> {
-    let n = reports.iter().map(|report| report.marks.len()).min().unwrap_or(0);
+/// What all had answered by the end of each interval: those of all are the same.
+fn marks_alongside(all: &[&[(u64, u64)]]) -> Vec<(u64, u64)> {
+    let n = all.iter().map(|marks| marks.len()).min().unwrap_or(0);
     let at = |index: usize| {
-        let of_workers = reports.iter().map(|report| report.marks[index]);
-        let (times, answered): (Vec<_>, Vec<u64>) = of_workers.unzip();
-        (times.iter().map(|time| time.as_ns()).max().unwrap_or(0), answered.iter().sum())
+        let marks = all.iter().map(|marks| marks[index]);
+        marks.fold((0, 0), |(ns, sum), (own_ns, own)| (ns.max(own_ns), sum + own))
     };
     (0..n).map(at).collect()
 }
@@ -264,39 +258,60 @@ fn lost(plan: &LoadPlan, reports: &[SliceReport]) -> u64 {
 mod tests {
     use super::*;
 
-    fn message(change: impl Fn(&mut MeasuredMessage)) -> Option<Measured> {
-        let counts = Counts { started: 3, completed: 2, good: 2, failed: 1, ..Counts::default() };
-        let latencies = vec![("headline".to_owned(), vec![(1, 1), (2, 1)], "3".to_owned())];
-        let mut message = MeasuredMessage { counts, latencies, began_ns: 0 };
-        change(&mut message);
-        message.measured()
+    fn measured() -> Measured {
+        let latency = Distribution::new(vec![(1, 1), (2, 1)], 3);
+        Measured {
+            began: Instant::from_ns(7),
+            counts: Counts { started: 3, completed: 2, good: 2, failed: 1, ..Counts::default() },
+            latencies: vec![(Series::Headline, latency)],
+            marks: vec![(10, 1), (20, 2)],
+        }
+    }
+
+    #[test]
+    fn a_slice_crosses_to_another_place_and_back_as_it_is() {
+        let text = serde_json::to_string(&measured()).unwrap();
+        assert_eq!(serde_json::from_str::<Measured>(&text).unwrap(), measured());
     }
 
     #[test]
     fn what_cannot_be_of_a_slice_is_not_believed() {
-        let named = Series::ALL[0].name().to_owned();
-        let good = |message: &mut MeasuredMessage| message.latencies[0].0.clone_from(&named);
-        assert!(message(good).is_some());
-        type Change = fn(&mut MeasuredMessage);
-        let changes: [Change; 8] = [
-            |message| message.counts.started = 100,
-            |message| message.counts.good = 3,
-            |message| {
-                (message.counts.completed, message.counts.failed) = (u64::MAX, 4);
-                message.counts.good = 0;
-            },
-            |message| message.counts.closed_by_server = u64::MAX,
-            |message| message.counts.client_busiest = f64::NAN,
-            |message| message.counts.status = vec![(200, 1); 1000],
-            |message| message.latencies.push(message.latencies[0].clone()),
-            |message| message.latencies[0].1 = vec![(2, 1), (1, 1)],
-        ];
-        for (at, change) in changes.into_iter().enumerate() {
-            let changed = message(|message| {
-                good(message);
-                change(message);
-            });
-            assert!(changed.is_none(), "change {at}");
+        let text = serde_json::to_string(&measured()).unwrap();
+        let believed = |text: &str| serde_json::from_str::<Measured>(text).is_ok();
+        for (from, to) in [
+            (r#""started":3"#, r#""started":100"#),
+            (r#""good":2"#, r#""good":3"#),
+            (r#""completed":2"#, r#""completed":18446744073709551615"#),
+            (r#""closed_by_server":0"#, r#""closed_by_server":18446744073709551615"#),
+            (r#""client_busiest":0.0"#, r#""client_busiest":null"#),
+            ("[[1,1],[2,1]]", "[[2,1],[1,1]]"),
+            ("[[1,1],[2,1]]", "[[1,18446744073709551615],[2,1]]"),
+            ("[[10,1],[20,2]]", "[[20,1],[10,2]]"),
+            ("[[10,1],[20,2]]", "[[10,2],[20,1]]"),
+            ("[[10,1],[20,2]]", "[[10,1],[20,18446744073709551615]]"),
+        ] {
+            assert!(text.contains(from), "{from} in {text}");
+            assert!(!believed(&text.replace(from, to)), "{to}");
         }
+        let mut twice = measured();
+        twice.latencies.push(twice.latencies[0].clone());
+        assert!(!believed(&serde_json::to_string(&twice).unwrap()));
+        let mut statuses = measured();
+        statuses.counts.status = vec![(200, 1); 1000];
+        assert!(!believed(&serde_json::to_string(&statuses).unwrap()));
+    }
+
+    #[test]
+    fn clients_at_the_same_time_are_as_fast_as_their_sum() {
+        let mut other = measured();
+        other.counts.window_ns = 1_000;
+        let one = other.clone();
+        other.latencies[0].1 = Distribution::new(vec![(2, 3)], 6);
+        let all = Measured::alongside(vec![one.clone(), other]).unwrap();
+        assert_eq!((all.counts.window_ns, all.counts.good), (1_000, 4));
+        assert_eq!(all.rate_and_mean().0, 2.0 * one.rate_and_mean().0);
+        assert_eq!(all.latencies[0].1, Distribution::new(vec![(1, 1), (2, 4)], 9));
+        assert_eq!(all.marks, [(10, 2), (20, 4)]);
+        assert_eq!(Measured::alongside(Vec::new()), None);
     }
 }

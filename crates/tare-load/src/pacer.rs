@@ -5,6 +5,7 @@
 //! stays behind, and the requests that wait are those between its next due time and now. So the
 //! queue costs no memory, however long it grows.
 
+use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Instant, Random};
 
 #[derive(Clone, Debug)]
@@ -43,13 +44,15 @@ impl Pacer {
 }
 
 /// A rate over time: steps and ramps, one after another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Rates", into = "Rates")]
 pub struct RateProfile {
     stages: Vec<Stage>,
 }
 
 /// A part of a profile: one rate, or a ramp between two.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stage {
     pub duration_s: f64,
     pub from_per_s: f64,
@@ -74,6 +77,34 @@ impl Stage {
         // from·t + slope·t²/2 = requests, in the form that does not cancel for a small slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * requests).max(0.0).sqrt();
         2.0 * requests / (self.from_per_s + root)
+    }
+}
+
+/// The same as a message: JSON has no infinite number.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Rates {
+    Constant(f64),
+    Stages(Vec<Stage>),
+}
+
+impl From<RateProfile> for Rates {
+    fn from(profile: RateProfile) -> Self {
+        profile.constant_rate().map_or(Self::Stages(profile.stages), Self::Constant)
+    }
+}
+
+impl TryFrom<Rates> for RateProfile {
+    type Error = ProfileError;
+
+    fn try_from(rates: Rates) -> Result<Self, ProfileError> {
+        match rates {
+            Rates::Constant(per_s) => Self::constant(per_s),
+            Rates::Stages(stages) => {
+                let input = format!("{stages:?}");
+                Self { stages }.checked(input)
+            }
+        }
     }
 }
 
@@ -151,7 +182,9 @@ impl RateProfile {
     fn checked(self, input: String) -> Result<Self, ProfileError> {
         let good = self.stages.iter().all(|stage| {
             let rates = [stage.from_per_s, stage.to_per_s];
-            rates.iter().all(|rate| (0.0..=MAX_PER_S).contains(rate)) && rates != [0.0, 0.0]
+            rates.iter().all(|rate| (0.0..=MAX_PER_S).contains(rate))
+                && rates != [0.0, 0.0]
+                && stage.duration_s > 0.0
         });
         if good { Ok(self) } else { Err(ProfileError { input }) }
     }

@@ -2,6 +2,7 @@
 //! raised.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use tare_io::files::read_input;
 use tare_io::{DurationNs, Endpoint, SocketOptions, system};
@@ -12,8 +13,8 @@ use tare_model::url::Url;
 use crate::pacer::RateProfile;
 use crate::request::{RequestParts, parse_header};
 use crate::source::FixedRequest;
-use crate::tls::{TlsClient, TlsOptions, TlsVersion};
-use crate::{Edges, EngineConfig, Lifetime, LoadPlan, PlannedSource, Stretch, WaitPolicy};
+use crate::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
+use crate::{EngineConfig, Lifetime, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy};
 
 /// Why there is no plan, sorted by who must act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,18 +135,13 @@ pub fn plan_of(
         worker_endpoints: Vec::new(),
         rate,
         poisson: spec.poisson,
-        stretch: Stretch {
-            ramp: DurationNs::ZERO,
-            window: DurationNs::ZERO,
-            requests: None,
-            interval: DurationNs::ZERO,
-            edges: Edges::Clock,
-        },
+        stretch: Stretch::NONE,
         workers: spec.workers(),
         cpus: spec.cpus.clone().unwrap_or_default(),
         reactor: spec.reactor,
         tls_resume: spec.tls_resume,
         seed,
+        part: Part::WHOLE,
     })
 }
 
@@ -212,12 +208,16 @@ fn tls(spec: &LoadSpec, url: &Url) -> Result<TlsClient, PlanError> {
         Some("1.3") => Some(TlsVersion::V1_3),
         Some(other) => return Err(PlanError::flag("--tls-version", other, "choose 1.2 or 1.3")),
     };
+    let pem = |path: &Option<PathBuf>, what: &str| {
+        let read = path.as_deref().map(|path| Pem::read(path, what)).transpose();
+        read.map_err(|error| PlanError::Usage(error.to_string()))
+    };
     let options = TlsOptions {
         name: spec.sni.clone().unwrap_or_else(|| url.host.clone()),
         insecure: spec.insecure,
-        ca_file: spec.cacert.clone(),
-        cert_file: spec.cert.clone(),
-        key_file: spec.key.clone(),
+        authorities: pem(&spec.cacert, "certificates")?,
+        certificate: pem(&spec.cert, "certificates")?,
+        key: pem(&spec.key, "a private key")?,
         version,
         ciphers: spec.ciphers.clone(),
         resume: spec.tls_resume,

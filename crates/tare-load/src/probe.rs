@@ -8,9 +8,9 @@ use tare_io::DurationNs;
 use tare_model::net::Protocol;
 use tare_model::samples::Probe;
 
-use crate::engine::{Edges, Lifetime, Stretch};
+use crate::engine::{Lifetime, Stretch};
 use crate::error::LoadError;
-use crate::load_plan::{LoadPlan, PlannedSource};
+use crate::load_plan::{LoadPlan, Part, PlannedSource};
 use crate::protocol::http1::{Capture, Reply, Wanted};
 use crate::session::Session;
 use crate::slice_report::SliceReport;
@@ -153,17 +153,17 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
         rate: None,
         poisson: false,
         stretch: Stretch {
-            ramp: DurationNs::ZERO,
             window: PATIENCE,
             requests: Some(2),
             interval: PATIENCE + PATIENCE,
-            edges: Edges::Clock,
+            ..Stretch::NONE
         },
         workers: 1,
         cpus: Vec::new(),
         reactor: load.reactor,
         tls_resume: false,
         seed: load.seed,
+        part: Part::WHOLE,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::bodies::Seen;
 use crate::engine::{Engine, IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
-use crate::load_plan::{LoadPlan, WorkerPlan, plan_of};
+use crate::load_plan::{LoadPlan, Part, WorkerPlan, plan_of};
 use crate::protocol::calls::CallsLane;
 use crate::protocol::stream::{StreamLane, Who};
 use crate::slice_report::{Recorded, SliceReport};
@@ -29,6 +29,8 @@ use crate::tally::Tally;
 /// Load workers that wait for orders.
 pub struct Session {
     workers: Vec<Worker>,
+    /// Of each lane: what this client makes of its load.
+    parts: Vec<Part>,
     answers: Receiver<(usize, Result<Answer, LoadError>)>,
 }
 
@@ -61,7 +63,7 @@ impl Session {
     /// Starts workers, pinned to `cpus` in turn where there are any. `stop` ends whatever they do.
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
         let (sender, answers) = sync_channel(workers as usize);
-        let mut session = Self { workers: Vec::new(), answers };
+        let mut session = Self { workers: Vec::new(), parts: Vec::new(), answers };
         for index in 0..workers as usize {
             let (orders, inbox) = sync_channel(1);
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -90,6 +92,7 @@ impl Session {
             let lanes = plans.iter().zip(&sessions);
             Order::Open(lanes.map(|(plan, id)| (plan_of(plan, index, workers), *id)).collect())
         })?;
+        self.parts = plans.iter().map(|plan| plan.part).collect();
         for answer in answers {
             if let Answer::Opened { how, note } = answer {
                 return Ok(Opened { how, note });
@@ -100,9 +103,15 @@ impl Session {
 
     /// A slice of load on one lane; returns when its last reply is there, one report a worker.
     pub fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Vec<SliceReport>, LoadError> {
-        // One start for all workers, so that their windows are the same.
-        let start = monotonic_now() + START_LEAD;
-        let answers = self.order(|_| Order::Slice { lane, stretch, start })?;
+        // One start for all workers, so that their windows are the same. An instant that is far off
+        // was meant for another clock.
+        let soon = monotonic_now() + START_LEAD;
+        let start = stretch.start_at.map_or(soon, |at| at.min(soon + START_MAX));
+        let (part, workers) = (*self.parts.get(lane).ok_or(LoadError::WorkerLost)?, self.workers());
+        let answers = self.order(|index| {
+            let requests = stretch.requests.map(|all| part.of_worker(all, index, workers));
+            Order::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
+        })?;
         let reports = answers.into_iter().map(|answer| match answer {
             Answer::Slice(report) => Ok(*report),
             _ => Err(LoadError::WorkerLost),
@@ -156,6 +165,8 @@ impl Drop for Session {
 
 /// From the order to the start of a slice: long enough for every worker to wake.
 const START_LEAD: DurationNs = DurationNs::from_us(200);
+/// The longest that a slice is waited for.
+const START_MAX: DurationNs = DurationNs::from_secs(5);
 
 fn obey(
     index: usize,
@@ -243,8 +254,8 @@ impl Lane {
     ) -> Result<SliceReport, LoadError> {
         match self {
             Self::Exchange(lane) => Ok(lane.slice(stretch, start, stop)?),
-            Self::Stream(lane) => lane.slice(stretch, start, stop),
-            Self::Calls(lane) => lane.slice(stretch),
+            Self::Stream(lane) => lane.slice(stretch, wait_until(start), stop),
+            Self::Calls(lane) => lane.slice(stretch, wait_until(start)),
         }
     }
 
@@ -279,6 +290,25 @@ impl Lane {
     }
 }
 
+/// Sleeps until a slice is to start; when it does.
+fn wait_until(start: Instant) -> Instant {
+    loop {
+        let now = monotonic_now();
+        let left = start.since(now);
+        if left == DurationNs::ZERO {
+            return now;
+        }
+        // Whoever sleeps wakes late: the last of it is spent awake.
+        if left > AWAKE {
+            std::thread::park_timeout(std::time::Duration::from_nanos(
+                left.as_ns() - AWAKE.as_ns(),
+            ));
+        }
+    }
+}
+
+const AWAKE: DurationNs = DurationNs::from_us(200);
+
 /// Requests and replies.
 struct ExchangeLane {
     exchange: Exchange,
@@ -304,9 +334,10 @@ impl ExchangeLane {
     ) -> Result<SliceReport, SetupError> {
         let before = self.exchange.life().clone();
         let mut clock = WindowClock::default();
-        self.exchange.run_from(start, stretch, stop, &mut clock)?;
+        let began = self.exchange.run_from(start, stretch, stop, &mut clock)?;
         let (tally, life) = (self.exchange.tally(), self.exchange.life());
         let report = SliceReport {
+            began,
             tally: tally.counters(),
             from_sent: Recorded::of(&tally.latency.from_sent),
             from_due: Recorded::of(&tally.latency.from_due),
@@ -344,7 +375,7 @@ struct WindowClock {
     elapsed: DurationNs,
     /// Without polling for nothing.
     cpu: CpuTime,
-    marks: Vec<(DurationNs, u64)>,
+    marks: Vec<(u64, u64)>,
 }
 
 /// Of a window; more are not kept.
@@ -363,7 +394,7 @@ impl IntervalSink for WindowClock {
 
     fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {
         if self.marks.len() < MARKS_MAX {
-            self.marks.push((monotonic_now().since(self.opened), tally.completed));
+            self.marks.push((monotonic_now().since(self.opened).as_ns(), tally.completed));
         }
         false
     }

@@ -1,7 +1,7 @@
 //! What one worker saw in a slice.
 
-use tare_io::DurationNs;
 use tare_io::system::CpuTime;
+use tare_io::{DurationNs, Instant};
 
 use crate::histogram::Histogram;
 use crate::tally::Tally;
@@ -9,6 +9,8 @@ use crate::tally::Tally;
 /// One worker's part of a slice.
 #[derive(Debug, Default)]
 pub struct SliceReport {
+    /// When load began, by the clock of who made it: not before it was to.
+    pub began: Instant,
     /// Counters of the window; its histograms are in the series below.
     pub tally: Tally,
     pub from_sent: Recorded,
@@ -27,9 +29,9 @@ pub struct SliceReport {
     /// Of streams: segments sent again, and datagrams that came after a later one.
     pub retransmits: u64,
     pub disordered: u64,
-    /// At the end of each interval of the stretch: time since the window opened, and what had been
-    /// answered in it by then.
-    pub marks: Vec<(DurationNs, u64)>,
+    /// At the end of each interval of the stretch: nanoseconds since the window opened, and what
+    /// had been answered in it by then.
+    pub marks: Vec<(u64, u64)>,
     /// SHA-256 of the bodies that were looked at, with how many had each.
     pub bodies: Vec<(String, u64)>,
 }

@@ -1,5 +1,11 @@
 //! What is asked: one fixed request, a list of them, or (in `tare-wrk`) a script.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Random};
 
 use crate::protocol::http1::{Capture, Reply, Wanted};
@@ -48,18 +54,28 @@ pub enum AskedBytes {
     InScratch,
 }
 
+/// A name without a lifetime in it: derived code would take that for its own.
+type Immortal = &'static [u8];
+
 /// One request, as bytes that live as long as the program: the kernel may read them at any time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct FixedRequest {
-    bytes: &'static [u8],
+    bytes: Immortal,
     to_head: bool,
 }
 
 impl FixedRequest {
-    /// Keeps `bytes` until the program ends. Made once for a plan, not once for a request.
+    /// Keeps `bytes` until the program ends, once: each launch's plan asks for the same.
     pub fn new(bytes: Vec<u8>) -> Self {
-        let to_head = bytes.starts_with(b"HEAD ");
-        Self { bytes: bytes.leak(), to_head }
+        static KEPT: Mutex<BTreeSet<&'static [u8]>> = Mutex::new(BTreeSet::new());
+        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
+        let bytes = kept.get(bytes.as_slice()).copied().unwrap_or_else(|| {
+            let bytes: &'static [u8] = bytes.leak();
+            kept.insert(bytes);
+            bytes
+        });
+        Self { bytes, to_head: bytes.starts_with(b"HEAD ") }
     }
 
     pub fn bytes(&self) -> &'static [u8] {
@@ -68,6 +84,21 @@ impl FixedRequest {
 
     fn asked(&self) -> Asked {
         Asked { bytes: AskedBytes::Fixed(self.bytes), replies: 1, to_head: self.to_head }
+    }
+}
+
+/// As base64: it crosses to other places in JSON.
+impl From<FixedRequest> for String {
+    fn from(request: FixedRequest) -> Self {
+        STANDARD.encode(request.bytes)
+    }
+}
+
+impl TryFrom<String> for FixedRequest {
+    type Error = base64::DecodeError;
+
+    fn try_from(text: String) -> Result<Self, base64::DecodeError> {
+        Ok(Self::new(STANDARD.decode(text)?))
     }
 }
 

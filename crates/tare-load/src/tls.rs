@@ -1,7 +1,8 @@
 //! TLS for the client: rustls, bytes in and bytes out, no sockets.
 
+use std::fmt;
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -22,20 +23,55 @@ pub struct TlsOptions {
     /// The name in the certificate and in SNI.
     pub name: String,
     pub insecure: bool,
-    pub ca_file: Option<std::path::PathBuf>,
-    pub cert_file: Option<std::path::PathBuf>,
-    pub key_file: Option<std::path::PathBuf>,
+    /// Who is trusted to sign; `None` leaves it to the machine that the client is on.
+    pub authorities: Option<Pem>,
+    /// What the client shows of itself, and the key to it.
+    pub certificate: Option<Pem>,
+    pub key: Option<Pem>,
     pub version: Option<TlsVersion>,
     /// rustls or OpenSSL-style IANA names; empty means the library's own choice.
     pub ciphers: Vec<String>,
     pub resume: bool,
 }
 
-impl TlsOptions {
-    /// Whether it needs files of the machine that it was made on.
-    pub fn names_files(&self) -> bool {
-        self.ca_file.is_some() || self.cert_file.is_some() || self.key_file.is_some()
+/// A PEM file's text, read where it is and used where the client is.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pem {
+    /// The file that it was read from, for messages.
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// Nobody's key belongs in a log.
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pem({})", self.path.display())
     }
+}
+
+impl Pem {
+    /// Reads a file that is to hold `what`. Comments beside the blocks may be in any encoding.
+    pub fn read(path: &Path, what: &str) -> Result<Self, TlsOptionsError> {
+        let bytes = read_pem(path).map_err(|error| cannot_read(what, path, &error))?;
+        Ok(Self { path: path.to_owned(), text: String::from_utf8_lossy(&bytes).into_owned() })
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsOptionsError> {
+        let cannot = |error: &dyn fmt::Display| cannot_read("certificates", &self.path, error);
+        let found = CertificateDer::pem_slice_iter(self.text.as_bytes());
+        let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|e| cannot(&e))?;
+        if found.is_empty() { Err(cannot(&"there is none in the file")) } else { Ok(found) }
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
+        let key = PrivateKeyDer::from_pem_slice(self.text.as_bytes());
+        key.map_err(|error| cannot_read("a private key", &self.path, &error))
+    }
+}
+
+fn cannot_read(what: &str, path: &Path, why: &dyn fmt::Display) -> TlsOptionsError {
+    TlsOptionsError(format!("cannot read {what} (PEM) from {}: {why}", path.display()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,11 +86,26 @@ pub enum TlsVersion {
 pub struct TlsOptionsError(String);
 
 /// A checked configuration, from which every worker makes its own sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "TlsOptions", into = "TlsOptions")]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     options: Arc<TlsOptions>,
+}
+
+impl TryFrom<TlsOptions> for TlsClient {
+    type Error = TlsOptionsError;
+
+    fn try_from(options: TlsOptions) -> Result<Self, TlsOptionsError> {
+        Self::new(&options)
+    }
+}
+
+impl From<TlsClient> for TlsOptions {
+    fn from(client: TlsClient) -> Self {
+        Self::clone(&client.options)
+    }
 }
 
 impl TlsClient {
@@ -77,16 +128,16 @@ impl TlsClient {
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         } else {
-            let roots = Arc::new(roots(options.ca_file.as_deref())?);
+            let roots = Arc::new(roots(options.authorities.as_ref())?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
                 .build()
                 .map_err(|error| bad(format!("no certificate authority to trust: {error}")))?;
             builder.with_webpki_verifier(verifier)
         };
-        let mut config = match (&options.cert_file, &options.key_file) {
+        let mut config = match (&options.certificate, &options.key) {
             (Some(cert), Some(key)) => builder
-                .with_client_auth_cert(certificates(cert)?, private_key(key)?)
-                .map_err(|error| bad(format!("--cert {}: {error}", cert.display())))?,
+                .with_client_auth_cert(cert.certificates()?, key.private_key()?)
+                .map_err(|error| bad(format!("--cert {}: {error}", cert.path.display())))?,
             (None, None) => builder.with_no_client_auth(),
             _ => return Err(bad("--cert and --key belong together; give both".into())),
         };
@@ -95,11 +146,6 @@ impl TlsClient {
         let options_kept = Arc::new(options.clone());
         let client = Self { config: Arc::new(config), name, options: options_kept };
         Ok(if options.resume { client.resuming() } else { client })
-    }
-
-    /// What it was made from.
-    pub fn options(&self) -> &TlsOptions {
-        &self.options
     }
 
     /// The same with a session store of its own: workers do not share a lock.
@@ -240,13 +286,13 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsOptionsError> {
     Ok(provider)
 }
 
-fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsOptionsError> {
+fn roots(authorities: Option<&Pem>) -> Result<RootCertStore, TlsOptionsError> {
     let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            for certificate in certificates(path)? {
+    match authorities {
+        Some(pem) => {
+            for certificate in pem.certificates()? {
                 roots.add(certificate).map_err(|error| {
-                    TlsOptionsError(format!("--cacert {}: {error}", path.display()))
+                    TlsOptionsError(format!("--cacert {}: {error}", pem.path.display()))
                 })?;
             }
         }
@@ -278,24 +324,6 @@ fn why_refused(error: &rustls::Error) -> String {
         }
         why => format!("the server's certificate is not accepted: {why}"),
     }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsOptionsError> {
-    let error = |error: &dyn std::fmt::Display| {
-        TlsOptionsError(format!("cannot read certificates (PEM) from {}: {error}", path.display()))
-    };
-    let text = read_pem(path).map_err(|e| error(&e))?;
-    let found: Vec<_> =
-        CertificateDer::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|e| error(&e))?;
-    if found.is_empty() { Err(error(&"there is none in the file")) } else { Ok(found) }
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsOptionsError> {
-    let error = |error: &dyn std::fmt::Display| {
-        TlsOptionsError(format!("cannot read a private key (PEM) from {}: {error}", path.display()))
-    };
-    let text = read_pem(path).map_err(|e| error(&e))?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|e| error(&e))
 }
 
 /// A PEM file, of a size that certificates have.

@@ -1,13 +1,43 @@
 //! Latencies as counted values: what a histogram's buckets held, small enough to keep by the
 //! thousand.
 
+use serde::{Deserialize, Serialize};
+
+use crate::Invalid;
+use crate::samples::NUMBER_MAX;
+
 /// Values in nanoseconds with how often each occurred, in ascending order. Merges by adding.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Message", into = "Message")]
 pub struct Distribution {
     counts: Vec<(u64, u64)>,
     total: u64,
     /// Exact, not from buckets.
     sum_ns: u128,
+}
+
+/// A distribution as a message: its buckets, and its sum in decimal digits.
+type Message = (Vec<(u64, u64)>, String);
+
+impl From<Distribution> for Message {
+    fn from(distribution: Distribution) -> Self {
+        (distribution.counts, distribution.sum_ns.to_string())
+    }
+}
+
+impl TryFrom<Message> for Distribution {
+    type Error = Invalid;
+
+    fn try_from((counts, sum): Message) -> Result<Self, Invalid> {
+        let total = counts.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+        let ascends = counts.is_sorted_by(|a, b| a.0 < b.0);
+        match (total, sum.parse()) {
+            (Some(total), Ok(sum_ns)) if ascends && total <= NUMBER_MAX => {
+                Ok(Self { counts, total, sum_ns })
+            }
+            _ => Err("not a distribution: values must ascend, and their number have a sum".into()),
+        }
+    }
 }
 
 impl Distribution {

@@ -275,13 +275,6 @@ impl PlanParts {
                        new_connections each request has its own";
             return Err(Invalid(why.into()));
         }
-        let elsewhere = self.variants.iter().find(|variant| !variant.client.is_on_host());
-        if let Some(variant) = elsewhere.filter(|_| !self.load.paths.is_empty()) {
-            return Err(Invalid(format!(
-                "variant '{}': a client elsewhere requests one path: leave out paths",
-                variant.name
-            )));
-        }
         let filtered = self.variants.iter().find(|variant| variant.filter().is_some());
         if let Some(variant) = filtered.filter(|_| !self.load.paths.is_empty()) {
             return Err(Invalid(format!(

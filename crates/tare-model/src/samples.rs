@@ -336,7 +336,8 @@ pub struct ServerUse {
 }
 
 /// Kinds of latency; timing models in docs/terms.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Series {
     /// From due in open loop, from sent (or from the start of connecting) in closed loop.
     Headline,
@@ -382,7 +383,8 @@ impl Slice {
 }
 
 impl Counts {
-    pub fn add(&mut self, other: &Self) {
+    /// Adds what came after this.
+    pub fn then(&mut self, other: &Self) {
         let (mine, theirs) = (self.window_ns as f64, other.window_ns as f64);
         let busy = self.client_busiest * mine + other.client_busiest * theirs;
         self.client_busiest = busy / (mine + theirs).max(1.0);
@@ -449,12 +451,15 @@ impl Counts {
         };
     }
 
-    /// Adds what another client saw of the same slice: at the same time, not after it.
-    pub fn add_beside(&mut self, other: &Self) {
-        let busiest = self.client_busiest.max(other.client_busiest);
-        let window_ns = self.window_ns.midpoint(other.window_ns);
-        self.add(other);
-        (self.client_busiest, self.window_ns) = (busiest, window_ns);
+    /// What all of these counted at the same time: a window is as long as theirs, and in it is what
+    /// all of them saw. `None` where there are none.
+    pub fn alongside(parts: &[Self]) -> Option<Self> {
+        let (first, more) = parts.split_first()?;
+        let mut all = first.clone();
+        more.iter().for_each(|part| all.then(part));
+        all.window_ns /= parts.len() as u64;
+        all.client_busiest = parts.iter().map(|part| part.client_busiest).fold(0.0, f64::max);
+        Some(all)
     }
 
     /// Every request that started ended somewhere.

@@ -154,6 +154,15 @@ impl Variant {
         self.layers.iter().try_for_each(|layer| layer.facts().check(self))
     }
 
+    /// Whether what its client may use of CPUs is limited: it must not spend that on waiting.
+    pub fn client_is_limited(&self) -> bool {
+        let place = match &self.client {
+            ClientSpec::Place(place) => place,
+            ClientSpec::SameAsServer => &self.place,
+        };
+        place.facts().limits().cpus.is_some()
+    }
+
     /// Its URL, once its server's port is known.
     pub fn url(&self, port: u16) -> Result<Url, Invalid> {
         let wrong = |why: &str| Invalid(format!("URL '{}': {why}", self.url));

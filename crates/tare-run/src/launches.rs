@@ -232,7 +232,8 @@ impl<L: Lab> Runner<'_, L> {
             None => (plan.variants[variant].url(1)?, self.lab.endpoint(variant)),
         };
         let are_shared = plan.load_cpus.iter().any(|cpu| plan.server_cpus.contains(cpu));
-        if are_shared && load.idle.is_none() {
+        let is_limited = plan.variants[variant].client_is_limited();
+        if (are_shared || is_limited) && load.idle.is_none() {
             load.idle = Some(Idle::Sleep);
         }
         Ok(load_plan(&load, &url, endpoint, plan.seed)?)

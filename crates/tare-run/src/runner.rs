@@ -241,7 +241,7 @@ impl<'a, L: Lab> Runner<'a, L> {
 
 fn nothing_good(round: &Round) -> RunError {
     let mut counts = tare_model::samples::Counts::default();
-    round.slices.iter().for_each(|slice| counts.add(&slice.counts));
+    round.slices.iter().for_each(|slice| counts.then(&slice.counts));
     let why = match (counts.errors.first(), counts.status.first()) {
         (Some((_, _, why)), _) => why.clone(),
         (None, Some((status, _))) => {

@@ -4,7 +4,7 @@
 use tare_io::DurationNs;
 use tare_lab::agent::protocol::LaneLife;
 use tare_load::measured::Measured;
-use tare_load::{Edges, LoadPlan, Stretch};
+use tare_load::{LoadPlan, Stretch};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::surveys::{Limits, Standing};
 
@@ -139,13 +139,7 @@ impl<L: Lab> Runner<'_, L> {
         }
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
         let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));
-        let stretch = Stretch {
-            ramp: DurationNs::ZERO,
-            window: length,
-            requests: None,
-            interval: bin,
-            edges: Edges::Clock,
-        };
+        let stretch = Stretch { window: length, interval: bin, ..Stretch::NONE };
         let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.lanes[lane].plan).collect();
         let meters: Vec<Option<&L::Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
         let (measured, readings) = self.lab.load_at_once(&mut loads, &plans, stretch, &meters)?;

@@ -89,6 +89,7 @@ impl Window {
             requests: self.requests,
             interval: DurationNs::from_secs(3600),
             edges: self.edges,
+            ..Stretch::NONE
         }
     }
 

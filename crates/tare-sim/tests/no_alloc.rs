@@ -67,11 +67,10 @@ fn measure<R: Reactor>(mut io: R, mut engine: Engine, requests: u64) -> Steady {
         io.wait(wait, &mut happened).unwrap();
     }
     let stretch = |requests| Stretch {
-        ramp: DurationNs::ZERO,
         window: DurationNs::from_secs(600),
         requests: Some(requests),
         interval: DurationNs::from_ms(1),
-        edges: tare_load::Edges::Clock,
+        ..Stretch::NONE
     };
     let mut run = |requests| {
         engine.begin(stretch(requests), io.now());

@@ -10,7 +10,9 @@ use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
 use tare_load::request::RequestParts;
 use tare_load::session::Session;
-use tare_load::{EngineConfig, Lifetime, LoadError, LoadPlan, PlannedSource, Stretch, WaitPolicy};
+use tare_load::{
+    EngineConfig, Lifetime, LoadError, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy,
+};
 use tare_model::status::StatusSet;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
@@ -33,9 +35,9 @@ fn stretch() -> Stretch {
     Stretch {
         ramp: DurationNs::from_ms(1),
         window: DurationNs::from_ms(5),
-        requests: None,
         interval: DurationNs::from_secs(1),
         edges: tare_load::Edges::Replies,
+        ..Stretch::NONE
     }
 }
 
@@ -75,6 +77,7 @@ fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) ->
         reactor,
         tls_resume: false,
         seed: 1,
+        part: Part::WHOLE,
     }
 }
 

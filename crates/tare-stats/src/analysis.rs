@@ -177,7 +177,7 @@ impl Total {
     fn of(digests: &[RoundDigest], variant: usize) -> Self {
         digests.iter().fold(Self::default(), |mut total, digest| {
             let round = &digest.variants[variant];
-            total.counts.add(&round.counts);
+            total.counts.then(&round.counts);
             total.paid += round.paid;
             total.server = match (total.server, round.server) {
                 (Some(sum), Some(more)) => Some(sum.plus(more)),

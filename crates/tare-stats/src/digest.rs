@@ -119,7 +119,7 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     let launch = round.launches.iter().find(|launch| launch.variant as usize == variant).cloned();
     let mut total = VariantRound { launch, ..VariantRound::default() };
     for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
-        total.counts.add(&slice.counts);
+        total.counts.then(&slice.counts);
         let (server, paid) = use_of(slice, total.launch.as_ref());
         total.paid += paid;
         total.server = match (total.server, server) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tare_load::engine::Life;
-use tare_load::order::{LoadOrder, StretchOrder};
+use tare_load::{LoadPlan, Stretch};
 use tare_model::samples::{NUMBER_MAX, ServerUse};
 
 use crate::event::Event;
@@ -16,7 +16,7 @@ use crate::launch_spec::LaunchSpec;
 /// Raised when a message changes.
 pub const PROTOCOL: u32 = 6;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToAgent {
     pub tare: u32,
@@ -38,7 +38,7 @@ impl ToAgent {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Starts a server, the only one; answer: null.
@@ -64,13 +64,13 @@ pub enum Request {
     /// Ends it and all its processes; null.
     Stop,
     /// Opens connections; [`Opened`].
-    Open { lanes: Vec<LoadOrder> },
-    /// A slice of load on one of them; a `MeasuredMessage` of tare-load.
-    Slice { lane: usize, stretch: StretchOrder },
+    Open { lanes: Vec<LoadPlan> },
+    /// A slice of load on one of them; a `Measured` of tare-load.
+    Slice { lane: usize, stretch: Stretch },
     /// Closes them; one [`LaneLife`] a lane.
     Close,
     /// Two requests on a connection of its own; [`Probed`].
-    Probe { order: Box<LoadOrder> },
+    Probe { plan: Box<LoadPlan> },
     /// The place's clocks; [`Clock`].
     Clock,
     /// Who has connections to a port of the place; addresses and how many.
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
         let stop = ToAgent::parse(br#"{"tare":6,"id":7,"do":"stop"}"#).unwrap();
-        assert_eq!((stop.id, stop.request), (7, Request::Stop));
+        assert!(stop.id == 7 && matches!(stop.request, Request::Stop));
         for (line, complaint) in [
             (&br#"{"tare":1,"id":7,"do":"stop"}"#[..], "protocol 1"),
             (b"{\"tare\":6,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
@@ -263,7 +263,7 @@ mod tests {
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {
-            let found = ToAgent::parse(line).unwrap_err();
+            let found = ToAgent::parse(line).err().unwrap();
             assert!(found.contains(complaint), "{found}");
         }
     }

@@ -40,8 +40,8 @@ impl CallsLane {
         Ok(Self { call, control, life: Life::default() })
     }
 
-    pub fn slice(&mut self, stretch: Stretch) -> Result<SliceReport, LoadError> {
-        let mut report = SliceReport::default();
+    pub fn slice(&mut self, stretch: Stretch, start: Instant) -> Result<SliceReport, LoadError> {
+        let mut report = SliceReport { began: start, ..SliceReport::default() };
         let Some(control) = &mut self.control else { return Ok(report) };
         let (began, cpu) = (monotonic_now(), thread_cpu_time());
         let mut made = 0;

@@ -158,7 +158,7 @@ impl StreamLane {
         let (sent_before, resent_before) = (self.messages(), self.retransmits());
         self.pacer.begin(start);
         let edges = self.run(stretch, start, stop)?;
-        let mut report = SliceReport::default();
+        let mut report = SliceReport { began: start, ..SliceReport::default() };
         let (Some(opened), Some(closed)) = (edges.opened, edges.closed) else {
             return Ok(report);
         };

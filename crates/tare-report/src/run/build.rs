@@ -110,7 +110,7 @@ impl<'a> Evidence<'a> {
         let totals = (0..facts.plan.variants.len()).map(|variant| {
             let rounds = digests.iter().map(|digest| &digest.variants[variant]);
             let mut counts = Counts::default();
-            rounds.clone().for_each(|round| counts.add(&round.counts));
+            rounds.clone().for_each(|round| counts.then(&round.counts));
             Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
         });
         let mut machine = MachineUse::default();

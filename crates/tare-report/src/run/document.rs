@@ -56,7 +56,7 @@ impl RunDocument {
     pub(crate) fn counts(&self, variant: usize) -> Counts {
         let mut counts = Counts::default();
         for digest in &self.digests {
-            counts.add(&digest.variants[variant].counts);
+            counts.then(&digest.variants[variant].counts);
         }
         counts
     }

@@ -4,11 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_lab::LabError;
 use tare_lab::agent::Agent;
 use tare_lab::agent::protocol::{LaneLife, Probed, Request};
 use tare_load::measured::Measured;
-use tare_load::order::LoadOrder;
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LoadPlan, Stretch};
@@ -62,7 +60,7 @@ impl Load for RealLoad {
                     Lane::Here(here.len() - 1)
                 }
                 agents => {
-                    let (together, opened) = Together::open(agents, order(plan)?, plan.poisson)?;
+                    let (together, opened) = Together::open(agents, plan)?;
                     let note = opened.note.as_deref();
                     said.push(in_words(&opened.reactor, note) + &together.words());
                     Lane::There(together)
@@ -105,7 +103,7 @@ impl Load for RealLoad {
 
     fn ask(&mut self, client: &Client, plan: &LoadPlan) -> Result<Result<Probe, String>, RunError> {
         let Some(agent) = client.first() else { return Ok(self.prober.ask(plan)?) };
-        let request = Request::Probe { order: Box::new(order(plan)?) };
+        let request = Request::Probe { plan: Box::new((*plan).clone()) };
         let probed: Probed = agent.ask(request)?;
         self.sent_by_agents += probed.sent.min(NUMBER_MAX);
         let why = || plain::short(&probed.why, WHY_CHARS_MAX);
@@ -118,10 +116,6 @@ impl Load for RealLoad {
 }
 
 const WHY_CHARS_MAX: usize = 500;
-
-fn order(plan: &LoadPlan) -> Result<LoadOrder, RunError> {
-    LoadOrder::of(plan).map_err(|error| RunError::from(LabError::Usage(error.to_string())))
-}
 
 fn in_words(reactor: &str, note: Option<&str>) -> String {
     let why = note.map_or(String::new(), |note| format!(" ({note})"));

@@ -9,7 +9,6 @@ use tare_lab::lab::Placed;
 use tare_lab::{Lab, LabPlan};
 use tare_load::LoadPlan;
 use tare_load::measured::Measured;
-use tare_load::order::LoadOrder;
 use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
@@ -71,8 +70,7 @@ type Loaded = (Measured, String, Option<String>);
 
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, RunError> {
     let agents = lab.client(0, 1)?;
-    let order = LoadOrder::of(plan).map_err(|error| RunError::Usage(error.to_string()))?;
-    let (together, opened) = Together::open(&agents, order, plan.poisson)?;
+    let (together, opened) = Together::open(&agents, plan)?;
     let measured = together.slice(plan.stretch, plan.engine.timeout)?;
     together.close()?;
     Ok((measured, opened.reactor, opened.note))

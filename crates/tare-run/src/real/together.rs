@@ -6,13 +6,11 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
-use tare_lab::LabError;
 use tare_lab::agent::protocol::{LaneLife, Opened, Request};
 use tare_lab::agent::{Agent, PATIENCE};
 use tare_lab::clock::Offset;
-use tare_load::Stretch;
-use tare_load::measured::{Measured, MeasuredMessage};
-use tare_load::order::{LoadOrder, StretchOrder};
+use tare_load::measured::Measured;
+use tare_load::{LoadPlan, Stretch};
 use tare_model::samples::NUMBER_MAX;
 
 use crate::error::RunError;
@@ -21,8 +19,6 @@ pub(super) struct Together {
     agents: Vec<Arc<Agent>>,
     /// Of each agent's clock; of one alone it does not matter.
     offsets: Vec<Offset>,
-    /// In open loop with even spacing: how far apart clients begin, so that they take turns.
-    turn: DurationNs,
 }
 
 /// Beyond the slice itself: its drain, and the way there and back.
@@ -33,19 +29,12 @@ const LEAD: DurationNs = DurationNs::from_ms(2);
 const LATE_SHARE: u64 = 10;
 /// … so often, for a client may be held up now and then.
 const TRIES: u32 = 5;
-/// From this rate on clients take turns.
-const TURNS_FROM_PER_S: f64 = 1000.0;
 
 impl Together {
     /// Opens each client's part of the load.
-    pub(super) fn open(
-        agents: &[Arc<Agent>],
-        order: LoadOrder,
-        poisson: bool,
-    ) -> Result<(Self, Opened), RunError> {
+    pub(super) fn open(agents: &[Arc<Agent>], plan: &LoadPlan) -> Result<(Self, Opened), RunError> {
         let clients = u32::try_from(agents.len()).unwrap_or(u32::MAX);
-        let parts = order.divided(clients);
-        let parts = parts.map_err(|error| LabError::Usage(error.to_string()))?;
+        let parts = plan.divided(clients)?;
         let requests = parts.into_iter().map(|part| Request::Open { lanes: vec![part] });
         let opened: Vec<Opened> = ask_all(agents, requests.collect(), PATIENCE)?;
         let alone = agents.len() == 1;
@@ -55,14 +44,7 @@ impl Together {
                 .ok_or_else(|| RunError::Environment("an agent does not tell the time".into())),
         };
         let offsets: Result<Vec<Offset>, RunError> = agents.iter().map(offset).collect();
-        // Turns of slow rates would be longer than slices.
-        let turn = match order.rate_per_s {
-            Some(rate) if !poisson && !alone && rate >= TURNS_FROM_PER_S => {
-                DurationNs::from_ns((1e9 / rate) as u64)
-            }
-            _ => DurationNs::ZERO,
-        };
-        let together = Self { agents: agents.to_vec(), offsets: offsets?, turn };
+        let together = Self { agents: agents.to_vec(), offsets: offsets? };
         let first = opened.into_iter().next().unwrap_or_default();
         Ok((together, first))
     }
@@ -85,10 +67,9 @@ impl Together {
         timeout: DurationNs,
     ) -> Result<Measured, RunError> {
         let patience = stretch.ramp + stretch.window + timeout + SPARE;
-        let order = StretchOrder::of(&stretch);
         if let [agent] = &self.agents[..] {
-            let request = Request::Slice { lane: 0, stretch: order };
-            return measured(agent.ask_within(request, patience)?);
+            let request = Request::Slice { lane: 0, stretch };
+            return Ok(agent.ask_within(request, patience)?);
         }
         let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
         let mut late = DurationNs::ZERO;
@@ -96,27 +77,20 @@ impl Together {
         let mut answered = 0;
         for _ in 0..TRIES {
             let trip = self.offsets.iter().map(|offset| offset.trip).max().unwrap_or_default();
-            let now = monotonic_now().since(Instant::default()).as_ns();
-            let begin = now + 2 * trip.as_ns() + LEAD.as_ns();
-            let turn = |index: usize| self.turn.as_ns() * index as u64;
-            let requests = self.offsets.iter().enumerate().map(|(index, offset)| {
-                let at_ns = Some(offset.there(begin + turn(index)));
-                Request::Slice { lane: 0, stretch: StretchOrder { at_ns, ..order } }
+            let begin = monotonic_now() + trip + trip + LEAD;
+            let requests = self.offsets.iter().map(|offset| {
+                let start_at = Some(offset.there(begin));
+                Request::Slice { lane: 0, stretch: Stretch { start_at, ..stretch } }
             });
-            let messages: Vec<MeasuredMessage> =
-                ask_all(&self.agents, requests.collect(), patience)?;
-            // When each began, less its turn, by this process's clock.
-            let began =
-                messages.iter().zip(&self.offsets).enumerate().map(|(index, (m, offset))| {
-                    offset.here(m.began_ns).saturating_sub(turn(index))
-                });
-            let began: Vec<u64> = began.collect();
+            let parts: Vec<Measured> = ask_all(&self.agents, requests.collect(), patience)?;
+            // When each began, by this process's clock.
+            let began = parts.iter().zip(&self.offsets).map(|(part, o)| o.here(part.began));
+            let began: Vec<Instant> = began.collect();
             let (first, last) = (began.iter().min(), began.iter().max());
-            let skew_ns = last.zip(first).map_or(0, |(last, first)| last - first);
-            late = DurationNs::from_ns(last.map_or(0, |last| last.saturating_sub(begin)));
-            let parts: Result<Vec<Measured>, RunError> =
-                messages.into_iter().map(measured).collect();
-            let mut all = Measured::of_clients(parts?).ok_or_else(inconsistent)?;
+            let skew_ns = last.zip(first).map_or(0, |(last, first)| last.since(*first).as_ns());
+            late = last.map_or(DurationNs::ZERO, |last| last.since(begin));
+            let nobody = || RunError::Bug("a load by nobody".into());
+            let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
             all.counts.answered += answered;
             if late > late_max {
                 answered = all.counts.answered;
@@ -142,14 +116,6 @@ impl Together {
         let lives: Vec<Vec<LaneLife>> = ask_all(&self.agents, requests, PATIENCE)?;
         Ok(LaneLife::of(lives.iter().filter_map(|lanes| lanes.first())))
     }
-}
-
-fn measured(message: MeasuredMessage) -> Result<Measured, RunError> {
-    message.measured().ok_or_else(inconsistent)
-}
-
-fn inconsistent() -> RunError {
-    RunError::Environment("an agent's slice report is inconsistent".into())
 }
 
 /// Asks each of them at the same time, and waits for all.

@@ -296,6 +296,7 @@ impl Lab for FakeLab {
             counts: counts(answered, stretch.window),
             latencies: Vec::new(),
             marks,
+            began: Instant::ZERO,
         });
         Ok((measured.collect(), readings))
     }
@@ -494,7 +495,7 @@ impl Load for FakeLoad {
             0 => Vec::new(),
             _ => vec![(Series::Headline, Distribution::new(vec![(mean, answered)], sum))],
         };
-        Ok(Measured { counts, latencies, marks: Vec::new() })
+        Ok(Measured { began: Instant::ZERO, counts, latencies, marks: Vec::new() })
     }
 
     fn close(&mut self) -> Result<Vec<LaneLife>, RunError> {

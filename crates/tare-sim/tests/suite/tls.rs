@@ -1,6 +1,6 @@
 //! HTTPS: handshakes counted, verified, resumed only when asked, and every failure named.
 
-use tare_load::tls::{TlsClient, TlsOptions, TlsVersion};
+use tare_load::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
 use tare_load::{FailureKind, Lifetime};
 use tare_sim::net::NetOptions;
 use tare_target::behaviour::Behaviour;
@@ -56,18 +56,15 @@ fn sessions_are_resumed_only_when_asked() {
 #[test]
 fn certificates_are_verified_unless_told_otherwise() {
     let mut trusting = case(&options());
-    let pem = trusting.server_tls.as_ref().unwrap().certificate_pem.clone().unwrap();
-    let path = std::env::temp_dir().join(format!("tare-test-{}.pem", std::process::id()));
-    std::fs::write(&path, pem).unwrap();
-    let verified = TlsOptions { insecure: false, ca_file: Some(path.clone()), ..options() };
+    let own = trusting.server_tls.as_ref().unwrap().certificate_pem.clone().unwrap();
+    let pem = |text| Some(Pem { path: "authorities.pem".into(), text });
+    let verified = TlsOptions { insecure: false, authorities: pem(own), ..options() };
     trusting.client_tls = Some(TlsClient::new(&verified).unwrap());
     trusting.everywhere(|found| assert_eq!(found.tally.good, 40));
 
     let wrong_name = TlsOptions { name: "example.org".into(), ..verified.clone() };
     let other_authority = case(&options()).server_tls.unwrap().certificate_pem.unwrap();
-    let other = path.with_extension("other.pem");
-    std::fs::write(&other, other_authority).unwrap();
-    let stranger = TlsOptions { ca_file: Some(other.clone()), ..verified };
+    let stranger = TlsOptions { authorities: pem(other_authority), ..verified };
     for (options, text) in [
         (wrong_name, "TLS: certificate not valid for name"),
         (stranger, "TLS: the server's certificate is "),
@@ -82,9 +79,6 @@ fn certificates_are_verified_unless_told_otherwise() {
             assert!(failures[0].2.starts_with(text), "{}", failures[0].2);
             assert_eq!(found.tally.connections.handshakes_full, 0);
         });
-    }
-    for path in [path, other] {
-        std::fs::remove_file(path).unwrap();
     }
 }
 
@@ -114,15 +108,15 @@ fn a_client_without_tls_gets_an_error_not_a_hang() {
 
 #[test]
 fn options_that_cannot_work_say_so() {
-    let missing = std::path::PathBuf::from("/nonexistent.pem");
+    let empty = Pem { path: "empty.pem".into(), text: String::new() };
     for (options, text) in [
         (TlsOptions { name: "a b".into(), ..options() }, "'a b' is not a host name for TLS"),
         (
-            TlsOptions { ca_file: Some(missing.clone()), insecure: false, ..options() },
-            "cannot read certificates (PEM) from /nonexistent.pem",
+            TlsOptions { authorities: Some(empty.clone()), insecure: false, ..options() },
+            "cannot read certificates (PEM) from empty.pem: there is none in the file",
         ),
         (
-            TlsOptions { cert_file: Some(missing), ..options() },
+            TlsOptions { certificate: Some(empty), ..options() },
             "--cert and --key belong together; give both",
         ),
         (

@@ -11,8 +11,8 @@ use tare_load::request::RequestParts;
 use tare_load::source::FixedRequest;
 use tare_load::tls::TlsClient;
 use tare_load::{
-    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, PlannedSource, Stretch,
-    Tally, WaitPolicy,
+    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, Part, PlannedSource,
+    Stretch, Tally, WaitPolicy,
 };
 use tare_model::status::StatusSet;
 use tare_sim::net::NetOptions;
@@ -144,7 +144,7 @@ impl Case {
             window: self.window,
             requests: self.requests,
             interval: DurationNs::from_secs(1),
-            edges: tare_load::Edges::Clock,
+            ..Stretch::NONE
         }
     }
 
@@ -220,6 +220,7 @@ impl Case {
             reactor: Some(kind),
             tls_resume: self.tls_resume,
             seed: self.seed,
+            part: Part::WHOLE,
         }
     }
 }

@@ -9,7 +9,7 @@ use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
-use tare_load::{Edges, LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
+use tare_load::{LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
 use tare_model::places::KubernetesSpec;
 use tare_model::url::Url;
 use tare_report::hdr_log;
@@ -266,7 +266,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
         },
         requests: args.requests,
         interval: tick(args.interval),
-        edges: Edges::Clock,
+        ..Stretch::NONE
     };
     Ok(plan)
 }

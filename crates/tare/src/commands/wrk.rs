@@ -10,7 +10,7 @@ use tare_load::pacer::RateProfile;
 use tare_load::plan::{WAIT, provide_files};
 use tare_load::request::parse_header;
 use tare_load::tls::{TlsClient, TlsOptions};
-use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, PlannedSource, Stretch};
+use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, Part, PlannedSource, Stretch};
 use tare_model::load::Family;
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
@@ -199,18 +199,13 @@ fn plan(
         worker_endpoints: script.addresses().into_iter().flatten().map(Endpoint::Tcp).collect(),
         rate: rate.map_err(|error| Failure::Usage(format!("-R: {error}")))?,
         poisson: false,
-        stretch: Stretch {
-            ramp: DurationNs::ZERO,
-            window: args.duration,
-            requests: None,
-            interval: SAMPLE_INTERVAL,
-            edges: tare_load::Edges::Clock,
-        },
+        stretch: Stretch { window: args.duration, interval: SAMPLE_INTERVAL, ..Stretch::NONE },
         workers: threads,
         cpus: Vec::new(),
         reactor: None,
         tls_resume: false,
         seed: random_seed(),
+        part: Part::WHOLE,
     })
 }
 

@@ -122,8 +122,8 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
         workers: found.workers,
         reactor: found.reactor.into(),
         reactor_note: found.reactor_note.clone(),
-        // Clients elsewhere sleep.
-        polls: plan.engine.wait.polls && found.clients.is_none(),
+        // Several clients may share CPUs: they sleep.
+        polls: plan.engine.wait.polls && found.clients.as_ref().is_none_or(|c| c.clients == 1),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
         tls_resume: plan.tls_resume,

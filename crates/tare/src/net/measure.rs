@@ -98,7 +98,7 @@ fn slice(
     // One worker's window ends with a reply, so that it holds whole exchanges.
     let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };
     let interval = DurationNs::from_secs(24 * 3600);
-    let stretch = Stretch { ramp, window, requests: None, interval, edges };
+    let stretch = Stretch { ramp, window, interval, edges, ..Stretch::NONE };
     let reports = session.slice(0, stretch)?;
     session.close()?;
     let measured = Measured::of(plan, &reports);
@@ -115,7 +115,7 @@ fn slice(
     }
     let sent = reports.iter().map(|report| report.sent).sum::<u64>();
     seen.sent += sent;
-    seen.counts.add(counts);
+    seen.counts.then(counts);
     let is_exchange = matches!(plan.engine.protocol, Protocol::Messages { .. });
     match is_exchange && sent > 0 && counts.good == 0 {
         true => Err(Failure::Target(nothing_came(counts, plan.engine.timeout))),
