@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_io::guest;
+use tare_lab::agent::serve::{From, To};
 use tare_lab::places::vm::{GUEST_PLAN, GuestPlan};
-
-use crate::stream::{From, To};
 
 /// Whether this is such a machine: tare put a plan into its root.
 pub fn is_one() -> bool {

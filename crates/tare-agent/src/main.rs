@@ -5,20 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
-mod executor;
 mod guest;
 mod pod;
 mod seen;
-mod stream;
 mod target;
 
+use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use executor::Executor;
-use tare_lab::agent::protocol::Request;
+use tare_lab::agent::serve::{self, Served};
+use tare_lab::groups::Group;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";
@@ -59,11 +56,16 @@ fn main() -> ExitCode {
 /// A stream of pipes always tells its end.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
+/// The streams that tare is at the other end of.
+fn standard() -> (serve::From, serve::To) {
+    (Box::new(io::stdin()), Box::new(io::stdout()))
+}
+
 /// Until the stream ends.
 fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
     let _in_use = in_pod.then(pod::here).transpose()?;
     let is_guest = guest::is_one();
-    let (from, to) = if is_guest { guest::set_up()? } else { stream::standard() };
+    let (from, to) = if is_guest { guest::set_up()? } else { standard() };
     // In a guest of its own there is nobody to keep rights from but the host, who gave them.
     if drop_capabilities || is_guest {
         tare_io::process::keep_capabilities(&tare_lab::places::oci::CAPABILITY_NUMBERS)
@@ -71,23 +73,16 @@ fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
     }
     // Orphans of servers become this process's children, to be ended with them.
     let _ = tare_io::process::adopt_orphans();
-    let stop = Arc::new(AtomicBool::new(false));
-    let to = stream::Outgoing::new(to);
-    to.hello(seen::hello(in_pod)).map_err(|error| error.to_string())?;
-    let requests = stream::listen(from, stop.clone()).map_err(|error| error.to_string())?;
-    let mut executor = Executor::new(stop, to.events(), in_pod);
-    let patience = if in_pod { pod::LONELY } else { FOR_EVER };
-    while let Ok((id, request)) = requests.recv_timeout(patience) {
-        if matches!(request, Request::Alive) {
-            continue;
-        }
-        let answer = executor.carry_out(request);
-        if to.answer(id, answer).is_err() {
-            break;
-        }
-    }
-    drop(executor);
-    seen::end_children();
+    let ended = serve::serve(
+        from,
+        to,
+        Served {
+            hello: seen::hello(in_pod),
+            own_group: if in_pod { Group::own() } else { None },
+            ends_orphans: true,
+            lonely_after: if in_pod { pod::LONELY } else { FOR_EVER },
+        },
+    );
     guest::power_off();
-    Ok(())
+    ended
 }

@@ -1,32 +1,28 @@
-//! The far end of a place: an agent that is spoken to over a byte stream, and servers that it runs.
+//! The near end of the stream: an agent is asked many things at a time, each with a limit of its
+//! own, and heard.
 
 pub mod protocol;
-mod server;
+pub mod serve;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
-};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::plain;
-use tare_model::samples::ServerUse;
 
+use crate::clock::Offset;
 use crate::commands;
 use crate::error::LabError;
 use crate::event::Event;
-use crate::meter::FarMeter;
+use crate::requests::{Ask, Request};
 use crate::running::{Running, Start};
-use protocol::{Failed, HeardLine, Hello, PROTOCOL, Request, ToAgent, Used};
-
-pub use server::{MeteredBy, PlacedServer};
+use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
 
 /// A conversation with an agent. Dropped, it ends, and with it all that the agent started.
 #[derive(Debug)]
@@ -35,10 +31,17 @@ pub struct Agent {
     who: String,
     pub hello: Hello,
     next: AtomicU64,
-    ends: Mutex<Ends>,
+    /// To the thread that writes: who is spoken to may not listen. `None` once it has ended.
+    to: Mutex<Option<Sender<String>>>,
+    line: Arc<Line>,
+    /// The command that it is at the end of.
+    command: Mutex<Option<Running>>,
+    /// It did not answer in time, or not as it should, and is not asked again.
+    silent: AtomicBool,
     /// Set by the user's wish to stop: the agent is told.
     stop: Arc<AtomicBool>,
     fate: Option<Fate>,
+    clock: Mutex<Offset>,
 }
 
 /// Who knows why a place is gone, better than its last words tell.
@@ -52,44 +55,63 @@ impl std::fmt::Debug for Fate {
     }
 }
 
-#[derive(Debug)]
-struct Ends {
-    running: Running,
-    /// To the thread that writes: who is spoken to may not listen.
-    to: Option<Sender<String>>,
-    /// It did not answer in time, and is not asked again.
-    silent: bool,
-    from: Receiver<Heard>,
-    /// Which answer is waited for; others are dropped.
-    awaited: Arc<AtomicU64>,
-    /// Events that it may still send before its next server is started.
-    events_left: Arc<AtomicU64>,
+/// What those who wait for answers share with the thread that hears them.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: Mutex<Waiting>,
+    /// Events that are still kept of the servers that were started.
+    events_left: AtomicU64,
 }
 
-/// What an agent said that somebody waits for.
-#[derive(Debug)]
-enum Heard {
-    Hello(u32, Box<Hello>),
-    Done(Box<RawValue>),
-    Failed(Failed),
-    /// A line that is longer than any answer; nothing is heard after it.
-    TooLong,
-    /// A line of another protocol than its greeting's; nothing is heard after it.
-    Other(u32),
+#[derive(Debug, Default)]
+struct Waiting {
+    greeting: Option<SyncSender<(u32, Hello)>>,
+    by_id: BTreeMap<u64, SyncSender<Answer>>,
+    /// Nothing is heard any more; why, where it is the agent's fault.
+    has_ended: bool,
+    fault: Option<String>,
+}
+
+/// What an agent answered, not yet read as what it was asked for.
+type Answer = Result<Box<RawValue>, LabError>;
+
+impl Line {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Where the answer of that number will come; `None` where nothing is heard any more.
+    fn wait_for(&self, id: u64) -> Option<Receiver<Answer>> {
+        let (sender, answer) = sync_channel(1);
+        let mut waiting = self.waiting();
+        if waiting.has_ended {
+            return None;
+        }
+        waiting.by_id.insert(id, sender);
+        Some(answer)
+    }
+
+    /// Whoever waits waits no longer.
+    fn end(&self) {
+        let mut waiting = self.waiting();
+        waiting.has_ended = true;
+        waiting.greeting = None;
+        waiting.by_id.clear();
+    }
 }
 
 /// How long an answer may take where the request does not say.
-pub const PATIENCE: DurationNs = DurationNs::from_secs(30);
+pub const TIMEOUT: DurationNs = DurationNs::from_secs(30);
 /// … and where the user wants to stop.
-const PATIENCE_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
+const TIMEOUT_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
 /// Between looks at the user's wish to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long an agent may take to end what it started, once its stream has ended.
 const GRACE: DurationNs = DurationNs::from_secs(8);
 /// Nothing that an agent is asked is longer: a server's files are part of it.
 pub const REQUEST_BYTES_MAX: u64 = 128 << 20;
-/// Nothing that it answers is: pages, histograms.
-const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Nothing that it answers is: pages, histograms, readings.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Nor is its greeting longer than this.
 const HELLO_BYTES_MAX: u64 = 64 << 10;
 /// Lines that are no agent's: banners of ssh, a kernel's last words.
@@ -99,93 +121,91 @@ const STRAYS_MAX: usize = 1000;
 /// A launch's own lines are cut off sooner, where the agent is ours.
 const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
-/// A greeting or an answer, and no more.
-const WAITING_MAX: usize = 2;
 /// Who hears nothing for longer may take tare for dead: a stream can break without a word.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// While it is asked nothing.
-const NO_REQUEST: u64 = 0;
-
-impl FarMeter for Agent {
-    fn used(&self) -> Option<ServerUse> {
-        Self::used(self).and_then(|used| used.server)
-    }
-
-    fn rss_bytes(&self) -> Option<u64> {
-        Self::used(self).and_then(|used| used.rss_bytes)
-    }
-
-    fn throttled_periods(&self) -> u64 {
-        Self::used(self).map_or(0, |used| used.throttled_periods)
-    }
-}
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.
     pub fn start(
         start: &Start<'_>,
-        patience: DurationNs,
+        timeout: DurationNs,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
         let mut running = Running::start(start)?;
-        let cannot = |text: String| {
-            Err(LabError::Environment(format!("{}: the place did not start: {text}", start.who)))
+        let Some((to, from)) = running.conversation() else {
+            let text = format!("{}: the place has no standard input and output", start.who);
+            return Err(LabError::Environment(text));
         };
-        let Some((to, out)) = running.conversation() else {
-            return cannot("it has no standard input and output".into());
-        };
-        let (sender, from) = sync_channel(WAITING_MAX);
-        let awaited = Arc::new(AtomicU64::new(NO_REQUEST));
-        let events_left = Arc::new(AtomicU64::new(EVENTS_A_LAUNCH));
-        let listener = Listener {
-            who: start.who.to_owned(),
-            to: sender,
-            awaited: awaited.clone(),
-            events: start.events.clone(),
-            events_left: events_left.clone(),
-        };
-        let reader = std::thread::Builder::new().name("agent".into());
-        if let Err(error) = reader.spawn(move || listener.listen(out)) {
-            return cannot(error.to_string());
-        }
+        let stream = (Box::new(from) as serve::From, Box::new(to) as serve::To);
+        Self::over(start.who, stream, Some(running), start.events, timeout, stop)
+    }
+
+    /// Greets whoever is at the end of a stream.
+    pub fn over(
+        who: &str,
+        (from, to): (serve::From, serve::To),
+        command: Option<Running>,
+        events: &Sender<Event>,
+        timeout: DurationNs,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, LabError> {
+        let line = Arc::new(Line::default());
+        line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
+        let (greeting, hello) = sync_channel(1);
+        line.waiting().greeting = Some(greeting);
+        let listener = Listener { who: who.to_owned(), line: line.clone(), events: events.clone() };
         let (lines, outbox) = channel();
-        let writer = std::thread::Builder::new().name("to-agent".into());
-        if let Err(error) = writer.spawn(move || write(to, &outbox)) {
-            return cannot(error.to_string());
+        let mut agent = Self {
+            who: who.to_owned(),
+            hello: Hello::default(),
+            next: AtomicU64::new(1),
+            to: Mutex::new(Some(lines)),
+            line,
+            command: Mutex::new(command),
+            silent: AtomicBool::new(false),
+            stop: stop.clone(),
+            fate: None,
+            clock: Mutex::default(),
+        };
+        let cannot = |agent: &Self, text: String| {
+            agent.end_within(DurationNs::ZERO);
+            Err(agent.environment(format!("the place did not start: {text}")))
+        };
+        let named = |name: &str| std::thread::Builder::new().name(name.into());
+        let heard = named("agent").spawn(move || listener.listen(from));
+        let wrote = named("to-agent").spawn(move || write(to, &outbox));
+        if let Some(error) = heard.err().or(wrote.err()) {
+            return cannot(&agent, error.to_string());
         }
-        let to = Some(lines);
-        let mut ends = Ends { running, to, silent: false, from, awaited, events_left };
-        let limit = monotonic_now() + patience;
-        let hello = loop {
-            match ends.from.recv_timeout(LOOK) {
-                Ok(Heard::Hello(tare, hello)) => break (tare, *hello),
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        let limit = monotonic_now() + timeout;
+        let (protocol, hello) = loop {
+            match hello.recv_timeout(LOOK) {
+                Ok(heard) => break heard,
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let how = ends.last_words();
-                    return cannot(how);
+                    let how = agent.last_words();
+                    return cannot(&agent, how);
                 }
             }
             if stop.load(Ordering::Relaxed) {
-                ends.end(DurationNs::ZERO);
-                return cannot("interrupted".into());
+                return cannot(&agent, "interrupted".into());
             }
             if monotonic_now() > limit {
-                ends.end(DurationNs::ZERO);
-                let words = ends.running.last_words();
-                return cannot(format!("no word from its agent within {patience}{words}"));
+                agent.end_within(DurationNs::ZERO);
+                let words = agent.command().as_ref().map_or(String::new(), Running::last_words);
+                return cannot(&agent, format!("no word from its agent within {timeout}{words}"));
             }
         };
-        let (protocol, hello) = hello;
         if protocol != PROTOCOL || hello.version != VERSION {
-            ends.end(DurationNs::ZERO);
-            return cannot(format!(
+            let text = format!(
                 "its agent is version {} (protocol {protocol}), this tare is {VERSION} (protocol \
                  {PROTOCOL}): build both from one source (make agent)",
-                hello.version
-            ));
+                plain::short(&hello.version, 50)
+            );
+            return cannot(&agent, text);
         }
-        let (ends, who) = (Mutex::new(ends), start.who.to_owned());
-        Ok(Self { who, hello, next: AtomicU64::new(1), ends, stop: stop.clone(), fate: None })
+        agent.hello = hello;
+        Ok(agent)
     }
 
     /// Who is to be asked where it is gone.
@@ -193,92 +213,105 @@ impl Agent {
         self.fate = Some(Fate(ask));
     }
 
-    /// Asks, and waits for the answer.
-    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, LabError> {
-        self.ask_within(request, PATIENCE)
+    pub fn who(&self) -> &str {
+        &self.who
     }
 
-    pub fn ask_within<T: DeserializeOwned>(
-        &self,
-        request: Request,
-        patience: DurationNs,
-    ) -> Result<T, LabError> {
+    /// How far its clocks are from this process's, as was last found.
+    pub fn clock(&self) -> Offset {
+        *self.clock.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn set_clock(&self, offset: Offset) {
+        *self.clock.lock().unwrap_or_else(|e| e.into_inner()) = offset;
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, LabError> {
+        let reply = self.ask_any(request.into(), timeout)?;
+        serde_json::from_str(reply.get()).map_err(|error| {
+            let why = plain::short(&error.to_string(), EVENT_CHARS_MAX);
+            self.environment(format!("its agent's answer is not understood: {why}"))
+        })
+    }
+
+    fn ask_any(&self, request: Request, timeout: DurationNs) -> Result<Box<RawValue>, LabError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
-        if ends.silent {
+        if self.silent.load(Ordering::Relaxed) {
             return Err(self.environment("its agent does not answer".into()));
         }
         if matches!(request, Request::Start { .. }) {
-            ends.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
+            self.line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
         }
-        ends.awaited.store(id, Ordering::Release);
-        ends.say(&ToAgent { tare: PROTOCOL, id, request }).map_err(|_| self.lost(&mut ends))?;
-        let mut limit = monotonic_now() + patience;
+        let Some(answer) = self.line.wait_for(id) else { return Err(self.lost()) };
+        if let Err(error) = self.say(id, Word::Ask(request)) {
+            self.line.waiting().by_id.remove(&id);
+            return Err(error);
+        }
+        let mut limit = monotonic_now() + timeout;
         let mut told = false;
         loop {
-            match ends.from.recv_timeout(LOOK) {
-                Ok(Heard::Done(value)) => {
-                    return serde_json::from_str(value.get()).map_err(|error| {
-                        self.environment(format!("its agent's answer is not understood: {error}"))
-                    });
-                }
-                Ok(Heard::Failed(failed)) => return Err(failed.into()),
-                Ok(Heard::TooLong) => {
-                    ends.silent = true;
-                    let mebibytes = ANSWER_BYTES_MAX >> 20;
-                    let text = format!("its agent sent a line of more than {mebibytes} MiB");
-                    return Err(self.environment(text));
-                }
-                Ok(Heard::Other(other)) => {
-                    ends.silent = true;
-                    let text =
-                        format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
-                    return Err(self.environment(text));
-                }
-                Ok(Heard::Hello(..)) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(self.lost(&mut ends)),
+            match answer.recv_timeout(LOOK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.lost()),
             }
             if self.stop.load(Ordering::Relaxed) && !told {
                 told = true;
-                limit = limit.min(monotonic_now() + PATIENCE_OF_STOPPING);
-                let cancel = ToAgent { tare: PROTOCOL, id: 0, request: Request::Cancel };
-                let _ = ends.say(&cancel);
+                limit = limit.min(monotonic_now() + TIMEOUT_OF_STOPPING);
+                let _ = self.say(0, Word::Cancel);
             }
             if monotonic_now() > limit {
-                ends.silent = true;
-                return Err(self.did_not_answer(&format!("within {patience}")));
+                self.line.waiting().by_id.remove(&id);
+                self.silent.store(true, Ordering::Relaxed);
+                return Err(self.did_not_answer(&format!("within {timeout}")));
             }
         }
     }
 
-    /// What the server that it runs has used.
-    pub fn used(&self) -> Option<Used> {
-        self.ask(Request::Used).ok()
+    fn say(&self, id: u64, word: Word) -> Result<(), LabError> {
+        let message = serde_json::to_string(&ToAgent { tare: PROTOCOL, id, word });
+        // A load whose requests a script makes is the only thing that is no message.
+        let line = message.map_err(|error| {
+            LabError::Usage(format!("{}: this stays where tare runs: {error}", self.who))
+        })?;
+        let to = self.to.lock().unwrap_or_else(|e| e.into_inner());
+        let sent = to.as_ref().is_some_and(|to| to.send(line + "\n").is_ok());
+        if sent { Ok(()) } else { Err(self.lost()) }
     }
 
     /// Ends the conversation, and waits until the place is gone.
     pub fn end(&self) {
-        self.ends.lock().unwrap_or_else(|e| e.into_inner()).end(GRACE);
+        self.end_within(GRACE);
     }
 
     pub fn is_alive(&self) -> bool {
-        let ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
-        !ends.running.ends_within(DurationNs::ZERO)
+        match &*self.command() {
+            Some(running) => !running.ends_within(DurationNs::ZERO),
+            None => !self.line.waiting().has_ended,
+        }
     }
 
     /// The first process of its command, on this machine.
-    pub fn pid(&self) -> u32 {
-        self.ends.lock().unwrap_or_else(|e| e.into_inner()).running.id()
+    pub fn pid(&self) -> Option<u32> {
+        self.command().as_ref().map(Running::id)
     }
 
     /// Why there is nobody to ask any more; `None` where there still is after so long: the end of a
     /// place far away is heard a little late.
-    pub fn gone(&self, patience: DurationNs) -> Option<LabError> {
-        let mut ends = self.ends.lock().unwrap_or_else(|e| e.into_inner());
-        if ends.silent {
+    pub fn gone(&self, timeout: DurationNs) -> Option<LabError> {
+        if self.silent.load(Ordering::Relaxed) {
             return Some(self.did_not_answer("in time"));
         }
-        ends.running.ends_within(patience).then(|| self.lost(&mut ends))
+        let has_ended = match &*self.command() {
+            Some(running) => running.ends_within(timeout),
+            None => self.line.waiting().has_ended,
+        };
+        has_ended.then(|| self.lost())
+    }
+
+    fn command(&self) -> MutexGuard<'_, Option<Running>> {
+        self.command.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn environment(&self, text: String) -> LabError {
@@ -291,58 +324,57 @@ impl Agent {
         self.environment(format!("its agent did not answer {when}{fate}"))
     }
 
-    fn lost(&self, ends: &mut Ends) -> LabError {
-        let words = ends.last_words();
+    fn lost(&self) -> LabError {
+        if let Some(fault) = self.line.waiting().fault.clone() {
+            self.silent.store(true, Ordering::Relaxed);
+            return self.environment(fault);
+        }
+        let words = self.last_words();
         let fate = self.fate.as_ref().and_then(|fate| fate.0());
-        self.environment(match fate {
-            Some(fate) => format!("the place is gone: {fate}"),
-            None => format!("the place is gone: {words}"),
-        })
+        self.environment(format!("the place is gone: {}", fate.unwrap_or(words)))
+    }
+
+    /// Why its command ended.
+    fn last_words(&self) -> String {
+        let mut command = self.command();
+        let Some(running) = &mut *command else { return "its stream ended".into() };
+        let how = match running.ends_within(DurationNs::from_secs(2)) {
+            true => running.status().map_or(String::new(), |status| status.to_string()),
+            false => "its stream ended".into(),
+        };
+        running.end_drains();
+        format!("{how}{}", running.last_words())
+    }
+
+    fn end_within(&self, grace: DurationNs) {
+        *self.to.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        let silent = self.silent.load(Ordering::Relaxed);
+        let grace = if silent { DurationNs::ZERO } else { commands::patience(grace) };
+        let mut command = self.command();
+        let Some(running) = &mut *command else { return };
+        if !running.ends_within(grace) {
+            running.signal(libc::SIGKILL);
+        }
+        if running.ends_within(commands::patience(GRACE)) {
+            running.status();
+            running.forget_if_gone();
+            running.end_drains();
+        }
     }
 }
 
 /// Agents and tare are built together.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-impl Ends {
-    fn say(&mut self, message: &ToAgent) -> Result<(), ()> {
-        let line = serde_json::to_string(message).map_err(drop)? + "\n";
-        self.to.as_ref().ok_or(())?.send(line).map_err(drop)
-    }
-
-    /// Why a command ended.
-    fn last_words(&mut self) -> String {
-        let how = match self.running.ends_within(DurationNs::from_secs(2)) {
-            true => self.running.status().map_or(String::new(), |status| status.to_string()),
-            false => "its stream ended".into(),
-        };
-        self.running.end_drains();
-        format!("{how}{}", self.running.last_words())
-    }
-
-    fn end(&mut self, grace: DurationNs) {
-        self.to = None;
-        let grace = if self.silent { DurationNs::ZERO } else { commands::patience(grace) };
-        if !self.running.ends_within(grace) {
-            self.running.signal(libc::SIGKILL);
-        }
-        if self.running.ends_within(commands::patience(GRACE)) {
-            self.running.status();
-            self.running.forget_if_gone();
-            self.running.end_drains();
-        }
-    }
-}
-
-impl Drop for Ends {
+impl Drop for Agent {
     fn drop(&mut self) {
-        self.end(GRACE);
+        self.end();
     }
 }
 
 /// Says everything in turn, until nobody has anything to say; then the stream ends.
-fn write(mut to: ChildStdin, outbox: &Receiver<String>) {
-    let alive = ToAgent { tare: PROTOCOL, id: NO_REQUEST, request: Request::Alive };
+fn write(mut to: serve::To, outbox: &Receiver<String>) {
+    let alive = ToAgent { tare: PROTOCOL, id: 0, word: Word::Alive };
     let alive = serde_json::to_string(&alive).unwrap_or_default() + "\n";
     loop {
         let line = match outbox.recv_timeout(ALIVE_EVERY) {
@@ -350,36 +382,30 @@ fn write(mut to: ChildStdin, outbox: &Receiver<String>) {
             Err(RecvTimeoutError::Timeout) => alive.clone(),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if to.write_all(line.as_bytes()).is_err() {
+        if to.write_all(line.as_bytes()).and_then(|()| to.flush()).is_err() {
             return;
         }
     }
 }
 
-impl From<Failed> for LabError {
-    fn from(failed: Failed) -> Self {
-        let safe = |text: String| plain::line(&text).into_owned();
-        match failed {
-            Failed::Usage(text) => Self::Usage(safe(text)),
-            Failed::Environment(text) => Self::Environment(safe(text)),
-            Failed::Target(text) => Self::Target(safe(text)),
-        }
-    }
-}
-
-/// Sorts what an agent says: events to the run's log, the awaited answer to who asked. An agent in
-/// another's place may say anything, at any speed: only this much of it is kept.
+/// Sorts what an agent says: events to the run's log, answers to who asked. An agent in another's
+/// place may say anything, at any speed: only this much of it is kept.
 struct Listener {
     who: String,
-    to: SyncSender<Heard>,
-    awaited: Arc<AtomicU64>,
+    line: Arc<Line>,
     events: Sender<Event>,
-    events_left: Arc<AtomicU64>,
 }
 
 impl Listener {
-    fn listen(&self, out: ChildStdout) {
-        let mut reader = BufReader::with_capacity(64 << 10, out);
+    fn listen(&self, from: serve::From) {
+        let fault = self.hear(from).err();
+        self.line.waiting().fault = fault;
+        self.line.end();
+    }
+
+    /// Hears until the stream ends; an error is the agent's fault.
+    fn hear(&self, from: serve::From) -> Result<(), String> {
+        let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
         let (mut strange, mut strays, mut greeted) = (0, 0, false);
         while strange < STRANGE_LINES_MAX && strays < STRAYS_MAX {
@@ -388,64 +414,56 @@ impl Listener {
             let most = if greeted { ANSWER_BYTES_MAX } else { HELLO_BYTES_MAX };
             let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
             if !read.as_ref().is_ok_and(|n| *n > 0) {
-                return;
+                return Ok(());
             }
             if greeted && line.len() as u64 == most && !line.ends_with(b"\n") {
-                let _ = self.to.try_send(Heard::TooLong);
-                return;
+                let mebibytes = ANSWER_BYTES_MAX >> 20;
+                return Err(format!("its agent sent a line of more than {mebibytes} MiB"));
             }
             match serde_json::from_slice::<HeardLine<'_>>(&line) {
                 // Not an agent's word: whoever speaks before it.
                 Err(_) => strange += 1,
                 Ok(HeardLine { tare, .. }) if greeted && tare != PROTOCOL => {
-                    let _ = self.to.try_send(Heard::Other(tare));
-                    return;
+                    return Err(format!(
+                        "its agent greeted in protocol {PROTOCOL} and now speaks {tare}"
+                    ));
                 }
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
                 Ok(HeardLine { hello: Some(_), .. }) if greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {
                     greeted = true;
-                    let Ok(hello) = serde_json::from_str(hello.get()) else { return };
-                    if self.to.try_send(Heard::Hello(tare, hello)).is_err() {
-                        return;
+                    // That of another protocol may look otherwise: its number says enough.
+                    let hello = serde_json::from_str(hello.get()).unwrap_or_default();
+                    let greeting = self.line.waiting().greeting.take();
+                    if let Some(to) = greeting {
+                        let _ = to.try_send((tare, hello));
                     }
                 }
-                Ok(heard) => match self.pass_on(heard) {
-                    Passed::On => {}
-                    Passed::Unasked => strays += 1,
-                    Passed::Disconnected => return,
-                },
+                Ok(heard) => strays += usize::from(!self.pass_on(heard)),
             }
         }
+        Ok(())
     }
 
-    fn pass_on(&self, heard: HeardLine<'_>) -> Passed {
-        let is_awaited = |id: u64| {
-            id != NO_REQUEST
-                && self
-                    .awaited
-                    .compare_exchange(id, NO_REQUEST, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-        };
-        let message = match heard {
-            HeardLine { done: Some(answer), .. } if is_awaited(answer.id) => {
-                Heard::Done(answer.value.to_owned())
+    /// Whether somebody waits for it.
+    fn pass_on(&self, heard: HeardLine<'_>) -> bool {
+        let waits = |id: u64| self.line.waiting().by_id.remove(&id);
+        match heard {
+            HeardLine { done: Some(answer), .. } => {
+                waits(answer.id).is_some_and(|to| to.try_send(Ok(answer.value.to_owned())).is_ok())
             }
-            HeardLine { failed: Some(failure), .. } if is_awaited(failure.id) => {
-                Heard::Failed(failure.failed)
-            }
-            _ => return Passed::Unasked,
-        };
-        match self.to.try_send(message) {
-            Ok(()) => Passed::On,
-            Err(TrySendError::Full(_)) => Passed::Unasked,
-            Err(TrySendError::Disconnected(_)) => Passed::Disconnected,
+            HeardLine { failed: Some(failure), .. } => waits(failure.id).is_some_and(|to| {
+                let failed = failure.failed.map(|text| plain::line(&text).into_owned());
+                to.try_send(Err(failed)).is_ok()
+            }),
+            _ => false,
         }
     }
 
     fn on_event(&self, event: Event) {
         let less = |left: u64| left.checked_sub(1);
-        let Ok(left) = self.events_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+        let Ok(left) =
+            self.line.events_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
         else {
             return;
         };
@@ -456,13 +474,6 @@ impl Listener {
         let text = plain::line(&text).into_owned();
         let _ = self.events.send(Event { unix_ms: event.unix_ms, who: self.who.clone(), text });
     }
-}
-
-/// What became of a line.
-enum Passed {
-    On,
-    Unasked,
-    Disconnected,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tare_model::places::Limits;
 
 use crate::error::LabError;
@@ -11,7 +12,7 @@ use crate::ours::PREFIX;
 use crate::{made, processes};
 
 /// A control group of tare's own, in which one variant's server runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     /// Where CPU time is accounted.
     path: PathBuf,
@@ -24,7 +25,8 @@ pub struct Cgroup {
     pub name: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Version {
     V1,
     V2,

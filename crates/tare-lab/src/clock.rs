@@ -3,8 +3,8 @@
 use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::{DurationNs, Instant};
 
-use crate::agent::Agent;
-use crate::agent::protocol::{Clock, Request};
+use crate::error::LabError;
+use crate::executor::Clocks;
 
 /// What its clocks show beyond these, when this process's show zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,21 +18,29 @@ pub struct Offset {
 const QUESTIONS: u32 = 8;
 
 impl Offset {
-    /// The shortest of a few questions says it best.
-    pub fn of(agent: &Agent) -> Option<Self> {
-        let ask = || {
+    /// Asks a few times what its clocks show: the shortest trip says it best.
+    pub fn find(ask: impl Fn() -> Result<Clocks, LabError>) -> Result<Self, LabError> {
+        let once = || -> Result<Self, LabError> {
             let (before, unix) = (monotonic_now(), wall_unix_ns());
-            let there: Clock = agent.ask(Request::Clock).ok()?;
+            let there = ask()?;
             let trip = monotonic_now().since(before);
             let half = trip.as_ns() as i64 / 2;
-            let own = before.since(Instant::default()).as_ns() as i64;
-            Some(Self {
+            let own = before.as_ns() as i64;
+            Ok(Self {
                 unix_ns: (there.unix_ns as i64).saturating_sub((unix as i64).saturating_add(half)),
-                monotonic_ns: (there.monotonic_ns as i64).saturating_sub(own.saturating_add(half)),
+                monotonic_ns: (there.monotonic.as_ns() as i64)
+                    .saturating_sub(own.saturating_add(half)),
                 trip,
             })
         };
-        (0..QUESTIONS).filter_map(|_| ask()).min_by_key(|offset| offset.trip)
+        let mut best = once()?;
+        for _ in 1..QUESTIONS {
+            let next = once()?;
+            if next.trip < best.trip {
+                best = next;
+            }
+        }
+        Ok(best)
     }
 
     /// What its clock shows when this process's shows that.
@@ -47,5 +55,24 @@ impl Offset {
     /// How far off it can be.
     pub fn error(&self) -> DurationNs {
         DurationNs::from_ns(self.trip.as_ns() / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_off_is_found_within_its_error() {
+        let skew = 3_600_000_000_000;
+        let ask = || {
+            let monotonic = Instant::from_ns(monotonic_now().as_ns() + skew);
+            Ok(Clocks { unix_ns: wall_unix_ns(), monotonic })
+        };
+        let offset = Offset::find(ask).unwrap();
+        let off = offset.monotonic_ns.abs_diff(skew as i64);
+        assert!(off <= offset.error().as_ns() + 1, "{off} ns of {}", offset.error());
+        let now = monotonic_now();
+        assert_eq!(offset.here(offset.there(now)), now);
     }
 }

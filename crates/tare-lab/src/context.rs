@@ -102,6 +102,7 @@ impl LaunchContext<'_> {
             companion: None,
             log_files: Vec::new(),
             ready_within_ms: ready_within.as_ns() / 1_000_000,
+            stands: false,
         }
     }
 }

@@ -5,19 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::launch_spec::{CountPage, CountSource};
-use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A sidecar tells of every server in its mesh.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
-
-/// The server's count now, asked where it runs.
-pub fn read(source: &CountSource, server: &dyn Server) -> Option<u64> {
-    match source {
-        CountSource::Page { address, path, page } => page.parse(&server.page(*address, path)?),
-        CountSource::AccessLog(path) => server.lines(path),
-    }
-}
 
 impl CountSource {
     /// Whether it may lag behind the replies: what is counted when a request is done with.
@@ -71,7 +62,7 @@ fn whole(mut body: &str) -> Option<String> {
 }
 
 impl CountPage {
-    fn parse(self, page: &str) -> Option<u64> {
+    pub fn parse(self, page: &str) -> Option<u64> {
         let after = |marker: &str| {
             let rest = page.split_once(marker)?.1;
             let digits: String =

@@ -2,7 +2,13 @@
 
 use std::path::Path;
 
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+use tare_io::SetupError;
+use tare_load::LoadError;
+use tare_load::plan::PlanError;
+
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LabError {
     /// The user's words.
     #[error("{0}")]
@@ -13,6 +19,9 @@ pub enum LabError {
     /// Whoever should answer.
     #[error("{0}")]
     Target(String),
+    /// Ours.
+    #[error("{0}")]
+    Bug(String),
 }
 
 impl LabError {
@@ -23,14 +32,45 @@ impl LabError {
     /// Says whom it is about, once.
     #[must_use]
     pub fn named(self, who: &str) -> Self {
-        let name = |text: String| match text.starts_with(&format!("{who}: ")) {
+        self.map(|text| match text.starts_with(&format!("{who}: ")) {
             true => text,
             false => format!("{who}: {text}"),
-        };
+        })
+    }
+
+    /// The same with another text.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
-            Self::Usage(text) => Self::Usage(name(text)),
-            Self::Environment(text) => Self::Environment(name(text)),
-            Self::Target(text) => Self::Target(name(text)),
+            Self::Usage(text) => Self::Usage(change(text)),
+            Self::Environment(text) => Self::Environment(change(text)),
+            Self::Target(text) => Self::Target(change(text)),
+            Self::Bug(text) => Self::Bug(change(text)),
+        }
+    }
+}
+
+impl From<SetupError> for LabError {
+    fn from(error: SetupError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl From<PlanError> for LabError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Usage(text) => Self::Usage(text),
+            PlanError::Environment(text) => Self::Environment(text),
+        }
+    }
+}
+
+impl From<LoadError> for LabError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Setup(error) => error.into(),
+            LoadError::WorkerLost => Self::Bug(error.to_string()),
+            _ => Self::Target(error.to_string()),
         }
     }
 }

@@ -7,8 +7,6 @@ use tare_io::DurationNs;
 use tare_io::process::own_cpu_time;
 use tare_model::samples::ServerUse;
 
-use crate::agent::protocol::Used;
-
 /// One control group, of whichever version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -63,14 +61,14 @@ impl Group {
         at(root, found.strip_prefix(top).ok()?)
     }
 
-    pub fn used(&self) -> Used {
+    pub fn server(&self) -> Option<ServerUse> {
         let server = if self.is_v1 { self.read_v1() } else { self.read_v2() };
         let own = if self.holds_us { own_cpu_time() } else { DurationNs::ZERO };
-        Used {
-            server: server.map(|used| less(used, own.as_ns())),
-            rss_bytes: self.rss(),
-            throttled_periods: self.throttled(),
-        }
+        server.map(|used| less(used, own.as_ns()))
+    }
+
+    pub fn footprint(&self) -> (Option<u64>, u64) {
+        (self.rss(), self.throttled())
     }
 
     fn read_v1(&self) -> Option<ServerUse> {

@@ -3,20 +3,17 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, Instant};
 
-use crate::agent::Agent;
-use crate::agent::protocol::Request;
 use crate::error::LabError;
-use crate::meter::{FarMeter, Meter};
-use crate::server::Server;
+use crate::metering::MeterSource;
+use crate::requests::Page;
+use crate::site::Site;
 
 /// As Istio's: inside of the pod alone.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_000);
@@ -51,11 +48,11 @@ pub struct Injected {
     /// Whose it is, in words.
     pub who: String,
     pub image: String,
-    pub meter: Arc<dyn FarMeter>,
+    pub metered: MeterSource,
     /// In the same pod.
-    pub beside: Arc<Agent>,
+    pub beside: Site,
     /// In a pod that no mesh has put anything into.
-    pub stranger: Arc<Agent>,
+    pub stranger: Site,
     /// A server that it must have heard of before there can be load.
     pub leads_to: Option<SocketAddr>,
 }
@@ -82,14 +79,9 @@ impl Injected {
         let line = format!("::{server}::health_flags::healthy");
         self.asks("/clusters").is_some_and(|page| page.contains(&line))
     }
-}
 
-pub fn page(agent: &Agent, address: SocketAddr, path: &str) -> Option<String> {
-    agent.ask(Request::Page { address, path: path.to_owned() }).ok()?
-}
-
-impl Server for Injected {
-    fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+    /// Waits until it knows of the server that it leads to.
+    pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), LabError> {
         let Some(server) = self.leads_to else { return Ok(()) };
         let limit = monotonic_now() + KNOWS_WITHIN;
         while !self.knows(server) && !stop.load(Ordering::Relaxed) {
@@ -104,36 +96,16 @@ impl Server for Injected {
         Ok(())
     }
 
-    fn not_yet(&mut self, _limit: Instant) -> Result<(), LabError> {
-        Ok(())
-    }
-
-    fn is_alive(&self) -> bool {
-        self.beside.is_alive()
-    }
-
-    fn meter(&self) -> Meter {
-        Meter::far(self.meter.clone())
-    }
-
-    /// Since it began; how long its lines are, it does not tell.
-    fn logged(&self) -> (u64, u64) {
+    /// Lines that it wrote since it began; how long they are, it does not tell.
+    pub fn logged(&self) -> (u64, u64) {
         let page = self.asks(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
         let line = page.lines().find_map(|line| line.strip_prefix(LOGGED)?.strip_prefix(": "));
         (line.and_then(|number| number.trim().parse().ok()).unwrap_or(0), 0)
     }
+}
 
-    fn page(&self, address: SocketAddr, path: &str) -> Option<String> {
-        page(&self.beside, address, path)
-    }
-
-    fn lines(&self, _path: &Path) -> Option<u64> {
-        None
-    }
-
-    fn ask_to_stop(&mut self) {}
-
-    fn stop(&mut self) {}
+pub fn page(site: &Site, address: SocketAddr, path: &str) -> Option<String> {
+    site.ask(Page { address, path: path.to_owned() }).ok()?
 }
 
 impl fmt::Debug for Injected {

@@ -14,6 +14,7 @@ use crate::injected::Injected;
 use crate::meter::Meter;
 use crate::places::{LabResources, Place, PlaceContext, Restarts};
 use crate::processes;
+use crate::site::Site;
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
 /// afresh as often as was asked.
@@ -130,13 +131,13 @@ impl PlaceInstance {
 
     /// CPU time of all that ran in it; unknown on other machines.
     pub fn cpu_ns(&self) -> Option<u64> {
-        Meter::new(Some(self.cgroup.as_ref()?), 0).read().map(|used| used.cpu_ns)
+        Meter::new(Some(self.cgroup.as_ref()?), 0).cpu_ns()
     }
 
     /// Those on this machine that belong to it.
     pub fn processes(&self) -> Vec<u32> {
-        let tree =
-            self.agent.iter().chain(&self.more).flat_map(|agent| processes::tree(agent.pid()));
+        let tree = self.agent.iter().chain(&self.more).filter_map(|agent| agent.pid());
+        let tree = tree.flat_map(processes::tree);
         tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
     }
 
@@ -150,8 +151,8 @@ impl PlaceInstance {
     }
 
     /// All that make load together.
-    pub fn agents(&self) -> Vec<Arc<Agent>> {
-        self.agent.iter().chain(&self.more).cloned().collect()
+    pub fn sites(&self) -> Vec<Site> {
+        self.agent.iter().chain(&self.more).cloned().map(Site::There).collect()
     }
 
     /// What a mesh put into it.

@@ -4,40 +4,53 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-use tare_io::DurationNs;
 use tare_io::process::{self, Watched, adopt_orphans, reap};
+use tare_io::{DurationNs, Endpoint};
+use tare_load::Stretch;
+use tare_load::measured::Measured;
 use tare_model::layers::LayerSpec;
 use tare_model::places::{ClientSpec, Limits, PlaceFacts, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
+use tare_model::variant::Variant;
 
-use crate::agent::{Agent, MeteredBy, PlacedServer};
+use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::{Executor, ExecutorPlan, Target};
 use crate::instance::PlaceInstance;
 use crate::journal::Journal;
-use crate::launch::Launched;
+use crate::launch::{LaunchNeeds, Launched};
 use crate::layers::{self, ClientAddresses};
-use crate::local::{HostContext, LocalServer};
+use crate::load::{self, Load};
+use crate::machine;
+use crate::meter::{Quiet, Reading};
+use crate::metering::{self, MeterSource, Metering};
 use crate::ours::PREFIX;
 use crate::places::kubernetes::ground::Clusters;
 use crate::places::network::{Network, PLACES_MAX};
 use crate::places::{self, LabResources, PlaceContext};
 use crate::processes::{self, Stat};
-use crate::servers::{self, StandingServer};
+use crate::server::{Server, Starting};
+use crate::servers;
+use crate::site::Site;
 use crate::slot::{HopContext, SocketGroups, VariantSlot};
 use crate::temporary;
+use crate::world::{Placement, World};
+
+/// Starts of a place that takes long to start, over the first rounds.
+pub const PLACE_LAUNCHES: u32 = 3;
 
 /// What the lab is for.
 #[derive(Debug)]
 pub struct LabPlan<'a> {
     /// Where journals are kept.
     pub state: &'a Path,
-    pub servers: Vec<Placed>,
+    pub servers: Vec<Deployment>,
     /// CPUs of the servers, and of the load; empty leaves them to the kernel.
     pub cpus: Vec<usize>,
     pub load_cpus: Vec<usize>,
@@ -47,16 +60,17 @@ pub struct LabPlan<'a> {
     pub exclusive: bool,
     /// How often a place that starts slowly is started over the first rounds.
     pub place_launches: u32,
-    pub events: Sender<Event>,
     /// The user's wish to stop.
     pub stop: Arc<AtomicBool>,
 }
 
 /// One variant's server, and where it and its client are.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct Deployment {
     pub name: String,
     pub server: ServerSpec,
+    /// Where one listens that is up already.
+    pub endpoint: Endpoint,
     /// Where the user said that it listens.
     pub fixed: Option<SocketAddr>,
     /// On which address of this machine, where only that was said.
@@ -66,7 +80,27 @@ pub struct Placed {
     pub client: ClientSpec,
 }
 
-impl Placed {
+impl Deployment {
+    /// What a variant needs; `address` is the one in its URL, where that is given.
+    pub fn of(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, LabError> {
+        let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = variant.server.clone();
+        Ok(Self {
+            name: variant.name.clone(),
+            endpoint: match &variant.unix_socket {
+                Some(path) => Endpoint::Unix(path.clone()),
+                None => Endpoint::Tcp(address.unwrap_or(unknown)),
+            },
+            fixed: address.filter(|_| server != ServerSpec::Up),
+            server,
+            // A URL that leaves only the port open says where to listen.
+            ip: variant.url(1)?.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
+            layers: variant.layers.clone(),
+            place: variant.place.clone(),
+            client: variant.client.clone(),
+        })
+    }
+
     fn has_client_elsewhere(&self) -> bool {
         !matches!(self.client, ClientSpec::SameAsServer | ClientSpec::Place(PlaceSpec::Host(_)))
     }
@@ -99,6 +133,9 @@ pub struct Lab {
     stop: Arc<AtomicBool>,
     /// Why servers are metered by process and not by control group.
     pub cgroup_note: Option<String>,
+    /// Starts and loads what is in no place of its own.
+    here: Site,
+    events: (Sender<Event>, Receiver<Event>),
     journal: Journal,
     /// Children that this process had before: of the shell that became it. Not ours to end.
     inherited: Vec<(u32, u64)>,
@@ -135,7 +172,7 @@ impl Lab {
         let folder = temporary::folder(&journal)?;
         // Servers that give up root must still reach what is theirs.
         open_up(&folder)?;
-        let network = match plan.servers.iter().any(Placed::needs_network) {
+        let network = match plan.servers.iter().any(Deployment::needs_network) {
             true => Some(Network::make(&journal)?),
             false => None,
         };
@@ -143,7 +180,17 @@ impl Lab {
             let text = format!("{} variants; {} are allowed", plan.servers.len(), PLACES_MAX / 2);
             return Err(LabError::Usage(text));
         }
+        let events = channel();
+        let executor = Executor::new(ExecutorPlan {
+            stop: plan.stop.clone(),
+            events: events.0.clone(),
+            journal: Some(journal.entries()),
+            own_group: None,
+            ends_orphans: false,
+        });
         let mut lab = Self {
+            here: Site::Here(Arc::new(executor)),
+            events,
             slots: Vec::new(),
             network,
             clusters: Clusters::new(&format!("{PREFIX}{}", unique())),
@@ -166,7 +213,7 @@ impl Lab {
     fn add_slot(
         &mut self,
         index: usize,
-        placed: &Placed,
+        placed: &Deployment,
         plan: &LabPlan<'_>,
     ) -> Result<(), LabError> {
         let folder = self.folder.join(index.to_string());
@@ -194,7 +241,7 @@ impl Lab {
             cgroup: cgroup.clone(),
             folder: folder.join("place"),
             needs,
-            events: plan.events.clone(),
+            events: self.events.0.clone(),
             journal: self.journal.entries(),
         };
         let server = match is_up {
@@ -202,20 +249,19 @@ impl Lab {
             false => self.instance(&placed.place, context.clone(), plan.place_launches)?,
         };
         let client = self.client_of(placed, &name, context, plan, &mut groups)?;
-        let host = HostContext {
-            who: placed.name.clone(),
-            cpus: plan.cpus.clone(),
-            cgroup,
-            journal: Some(self.journal.entries()),
-            events: plan.events.clone(),
-        };
-        let hops = self.hop_contexts(placed, &name, &folder, &host, &mut groups)?;
+        let hops = self.hop_contexts(placed, &name, &folder, &mut groups)?;
         let bypass = groups.attach().map_err(|error| error.named(&placed.name))?;
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
         self.slots.push(VariantSlot {
             placed: placed.clone(),
-            host,
+            cgroup,
+            needs: Arc::new(LaunchNeeds {
+                state: plan.state.to_owned(),
+                server_cpus: plan.cpus.clone(),
+                layers: placed.layers.clone(),
+                stop: plan.stop.clone(),
+            }),
             hops,
             folder,
             ports,
@@ -230,10 +276,9 @@ impl Lab {
     /// A control group and a folder for each layer that may be a process.
     fn hop_contexts(
         &mut self,
-        placed: &Placed,
+        placed: &Deployment,
         name: &str,
         folder: &Path,
-        server: &HostContext,
         groups: &mut SocketGroups,
     ) -> Result<Vec<HopContext>, LabError> {
         let mut hops = Vec::new();
@@ -246,8 +291,7 @@ impl Lab {
                 let folder = folder.join(own);
                 std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
                 open_up(&folder)?;
-                let host = HostContext { who, cgroup, ..server.clone() };
-                hops.push(HopContext { layer, stand: *stand, host, folder });
+                hops.push(HopContext { layer, stand: *stand, who, cgroup, folder });
             }
         }
         Ok(hops)
@@ -256,7 +300,7 @@ impl Lab {
     /// The place of its client, where that is another than its server's and than this process.
     fn client_of(
         &mut self,
-        placed: &Placed,
+        placed: &Deployment,
         name: &str,
         server: PlaceContext,
         plan: &LabPlan<'_>,
@@ -346,9 +390,15 @@ impl Lab {
         }
         Ok(())
     }
+}
 
-    /// Starts a variant's server, in its place; `None` where it is up already.
-    pub fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
+impl World for Lab {
+    type Launch = Launched;
+    type Meter = Metering;
+    type Client = Vec<Site>;
+    type Load = Load;
+
+    fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
         self.begin(Side::Server, round)?;
         let slot = &mut self.slots[variant];
         if slot.placed.server == ServerSpec::Up {
@@ -393,20 +443,33 @@ impl Lab {
         // Beside a client in the same place it would carry nothing.
         let place = slot.server.as_ref().filter(|_| !same);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
-        let numbered = slot.server.as_ref().filter(|s| s.place.has_our_cpus());
-        let cpus = numbered.map_or(Vec::new(), |_| self.cpus.clone());
-        let stands = matches!(slot.placed.server, ServerSpec::Standing(_));
-        let mut launched = Launched::begin(launch_spec, link, |launch_spec| match agent {
-            None if stands => Ok(Box::new(StandingServer::start(&who, &launch_spec)?)),
-            None => Ok(Box::new(LocalServer::start(launch_spec, &slot.host)?)),
-            Some(agent) => {
-                // Of a place that holds the load too, only its agent can tell what the server used.
-                let cgroup = slot.host.cgroup.clone().filter(|_| metered && !same);
-                let far = place.and_then(|instance| instance.place.far_meter());
-                let metered_by = MeteredBy::of(cgroup, far);
-                Ok(Box::new(PlacedServer::start(agent, &who, launch_spec, &cpus, metered_by)?))
-            }
-        })?;
+        let numbered = slot.server.as_ref().is_none_or(|s| s.place.has_our_cpus());
+        // Of a place that holds the load too, only its agent can tell what the server used.
+        let cgroup = slot.cgroup.clone().filter(|_| metered && !same);
+        let from_here = |agent: &Agent| {
+            let cgroup = cgroup.clone()?;
+            let target = Target::Group { cgroup, leader: agent.pid().unwrap_or_default() };
+            Some(MeterSource { site: self.here.clone(), target })
+        };
+        let starting = match &agent {
+            None => Starting {
+                site: self.here.clone(),
+                who: &who,
+                cpus: self.cpus.clone(),
+                cgroup: slot.cgroup.clone(),
+                metered: None,
+            },
+            Some(agent) => Starting {
+                site: Site::There(agent.clone()),
+                who: &who,
+                cpus: if numbered { self.cpus.clone() } else { Vec::new() },
+                cgroup: None,
+                metered: from_here(agent).or_else(|| place.and_then(|s| s.place.metered_by())),
+            },
+        };
+        let needs = slot.needs.clone();
+        let start = |launch_spec| Server::start(starting, launch_spec);
+        let mut launched = Launched::begin(launch_spec, link, needs, start)?;
         if let Some(instance) = slot.server.as_ref().filter(|_| !same) {
             launched.entry = instance.place.entry();
             launched.path = instance.place.path_proof(&slot.client_addresses);
@@ -414,17 +477,16 @@ impl Lab {
         if slot.has_hop_beside_client() {
             self.client(variant, round)?;
         }
-        let hops = self.slots[variant].start_hops(&mut launched, self.connections);
+        let hops = self.slots[variant].start_hops(&mut launched, &self.here, self.connections);
         hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }
 
-    /// Who makes the load of a variant; nobody where that is this process. Its server is up.
-    pub fn client(&mut self, variant: usize, round: u32) -> Result<Vec<Arc<Agent>>, LabError> {
+    fn client(&mut self, variant: usize, round: u32) -> Result<Vec<Site>, LabError> {
         self.begin(Side::Client, round)?;
         let slot = &mut self.slots[variant];
         if slot.placed.client == ClientSpec::SameAsServer {
-            return Ok(slot.server.as_ref().map(PlaceInstance::agents).unwrap_or_default());
+            return Ok(slot.server.as_ref().map(PlaceInstance::sites).unwrap_or_default());
         }
         let know = |addresses: &mut dyn Iterator<Item = &String>| {
             let all = addresses.filter_map(|address| address.parse().ok());
@@ -432,26 +494,24 @@ impl Lab {
         };
         let Some(instance) = &mut slot.client else {
             know(&mut tare_io::net_config::addresses().iter());
-            return Ok(Vec::new());
+            return Ok(vec![self.here.clone()]);
         };
         let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
         let up = instance.up(round, &mut resources);
         up.map_err(|error| error.named(&slot.placed.name))?;
-        let agents = instance.agents();
-        know(&mut agents.iter().flat_map(|agent| &agent.hello.addresses));
-        Ok(agents)
+        let sites = instance.sites();
+        know(&mut sites.iter().filter_map(Site::agent).flat_map(|agent| &agent.hello.addresses));
+        Ok(sites)
     }
 
-    /// Whether CPUs of the client's place have the numbers that they have here.
-    pub fn client_has_our_cpus(&self, variant: usize) -> bool {
+    fn client_has_our_cpus(&self, variant: usize) -> bool {
         let slot = &self.slots[variant];
         let same = slot.placed.client == ClientSpec::SameAsServer;
         let instance = if same { &slot.server } else { &slot.client };
         instance.as_ref().is_none_or(|instance| instance.place.has_our_cpus())
     }
 
-    /// What shows that a variant's places are what was asked for.
-    pub fn proofs(&self, variant: usize) -> Vec<Proof> {
+    fn placement(&self, variant: usize) -> Placement {
         let slot = &self.slots[variant];
         let server = slot.server.as_ref().and_then(PlaceInstance::proof).cloned();
         let client = slot
@@ -459,37 +519,27 @@ impl Lab {
             .as_ref()
             .and_then(PlaceInstance::proof)
             .map(|proof| Proof { layer: format!("client in {}", proof.layer), ..proof.clone() });
-        server.into_iter().chain(client).collect()
-    }
-
-    /// Whether a variant's server or client runs on an emulated CPU.
-    pub fn is_emulated(&self, variant: usize) -> bool {
-        let slot = &self.slots[variant];
         let both = slot.server.iter().chain(&slot.client);
-        both.into_iter().any(|instance| instance.place.is_emulated())
+        Placement {
+            proofs: server.into_iter().chain(client).collect(),
+            is_emulated: both.into_iter().any(|instance| instance.place.is_emulated()),
+            starts: slot.server.as_ref().map_or(0, |instance| instance.starts),
+        }
     }
 
-    /// Ends a server's place, if it is up.
-    pub fn make_way(&mut self, variant: usize) {
+    fn make_way(&mut self, variant: usize) {
         if let Some(instance) = &mut self.slots[variant].server {
             instance.make_way();
         }
     }
 
-    /// How often a variant's server's place was started; 0 where it has none.
-    pub fn place_starts(&self, variant: usize) -> u32 {
-        self.slots[variant].server.as_ref().map_or(0, |instance| instance.starts)
-    }
-
-    /// CPU time of all that runs in places, ever: servers, clients, runtimes, machines.
-    pub fn cpu_of_places(&self) -> u64 {
+    fn cpu_of_places(&self) -> u64 {
         let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
         all.filter_map(PlaceInstance::cpu_ns).sum()
     }
 
-    /// Ends what servers left to themselves: daemons that outlived the process tare started. To be
-    /// called when no other server or helper of this process runs.
-    pub fn end_orphans(&self) {
+    /// Daemons outlive the process that tare started.
+    fn end_orphans(&self) {
         let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
         let up: Vec<&PlaceInstance> = all.filter(|instance| instance.agent().is_some()).collect();
         // What an engine put beside a container is told from an orphan by its group.
@@ -520,11 +570,58 @@ impl Lab {
         }
     }
 
-    /// Removes everything now; complaints about what could not be removed.
-    pub fn close(mut self) -> Vec<String> {
+    fn close(mut self) -> Vec<String> {
         self.slots.clear();
         drop(self.clusters);
         self.journal.remove_all()
+    }
+
+    fn load(&self) -> Load {
+        Load::default()
+    }
+
+    fn load_at_once(
+        &self,
+        loads: &mut [Load],
+        stretch: Stretch,
+        meters: &[Option<&Metering>],
+    ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+        load::at_once(loads, stretch, meters)
+    }
+
+    fn quiesce(&self, meters: &[&Metering], quiet: Quiet) -> bool {
+        metering::quiesce(meters, quiet)
+    }
+
+    fn endpoint(&self, variant: usize) -> Endpoint {
+        self.slots[variant].placed.endpoint.clone()
+    }
+
+    fn machine(&self) -> machine::Reading {
+        machine::Reading::take()
+    }
+
+    fn ports_used(&self) -> Option<f64> {
+        machine::ports_used()
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        self.events.1.try_iter().collect()
+    }
+
+    fn metering(&self) -> String {
+        match &self.cgroup_note {
+            Some(note) => format!("servers are metered by process: {note}"),
+            None => "servers are metered by control group".into(),
+        }
+    }
+
+    fn own_cpu(&self) -> (DurationNs, DurationNs) {
+        let threads = processes::threads_cpu_ns(std::process::id());
+        let of_load = threads.iter().filter(|(name, _)| name.starts_with("load-"));
+        let load: u64 = of_load.map(|(_, ns)| ns).sum();
+        let all = process::own_cpu_time().as_ns();
+        (DurationNs::from_ns(load), DurationNs::from_ns(all.saturating_sub(load)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One launch of one server: how it is spoken to wherever it runs.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,23 +9,17 @@ use std::time::Duration;
 use tare_bypass::Bypass;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
+use tare_model::layers::LayerSpec;
+use tare_model::samples::Proof;
 
-use crate::count;
 use crate::error::LabError;
 use crate::injected::Injected;
 use crate::intercept::Namespace;
 use crate::launch_spec::LaunchSpec;
-use crate::layers::{LayerProof, Stand};
-use crate::meter::{FarMeter, Meter};
+use crate::layers::{self, LayerProof, ProofContext, Stand};
+use crate::metering::{MeterSource, Metering};
 use crate::server::Server;
-
-/// When a count is believed to be the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    AtLeast(u64),
-    /// Twice the same.
-    Quiet,
-}
+use crate::world::{Asker, Expected, Launch};
 
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);
 const SETTLED_CHECK: Duration = Duration::from_millis(10);
@@ -46,7 +41,21 @@ pub struct Launched {
     pub(crate) bypass: Option<Arc<Bypass>>,
     /// Layers that are processes, from the client's side on: they end before the server.
     hops: Vec<Hop>,
-    pub server: Box<dyn Server>,
+    pub server: Server,
+    /// Of this launch's layers, from before load on.
+    proofs: Vec<Box<dyn LayerProof>>,
+    call_ns: Option<f64>,
+    needs: Arc<LaunchNeeds>,
+}
+
+/// What launches of one variant need of their lab.
+#[derive(Debug)]
+pub struct LaunchNeeds {
+    /// Where journals are kept.
+    pub state: PathBuf,
+    pub server_cpus: Vec<usize>,
+    pub layers: Vec<LayerSpec>,
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Where clients connect to, where that is not what the server listens on.
@@ -56,7 +65,7 @@ pub struct Entry {
     /// What they ask for there.
     pub host: String,
     /// Of what stands between there and the server.
-    pub meters: Vec<Arc<dyn FarMeter>>,
+    pub meters: Vec<MeterSource>,
 }
 
 /// A layer's process.
@@ -75,31 +84,32 @@ pub struct Hop {
     /// What it passes on to.
     pub to: SocketAddr,
     pub launch_spec: LaunchSpec,
-    pub server: Box<dyn Server>,
+    pub server: Server,
 }
 
 impl Launched {
     pub fn begin(
         launch_spec: LaunchSpec,
         link: Option<String>,
-        start: impl FnOnce(LaunchSpec) -> Result<Box<dyn Server>, LabError>,
+        needs: Arc<LaunchNeeds>,
+        start: impl FnOnce(LaunchSpec) -> Result<Server, LabError>,
     ) -> Result<Self, LabError> {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
         let server = start(launch_spec.clone())?;
-        let readings = AtomicU64::new(0);
-        let hops = Vec::new();
-        let (entry, path, bypass) = (None, None, None);
         Ok(Self {
             launch_spec,
             started_unix_ms,
             started,
-            readings,
+            readings: AtomicU64::new(0),
             link,
-            entry,
-            path,
-            bypass,
+            entry: None,
+            path: None,
+            bypass: None,
             server,
-            hops,
+            hops: Vec::new(),
+            proofs: Vec::new(),
+            call_ns: None,
+            needs,
         })
     }
 
@@ -117,90 +127,99 @@ impl Launched {
         self.hops.iter().filter(|hop| hop.layer == layer).collect()
     }
 
-    /// Where its client connects to.
-    pub fn address(&self) -> SocketAddr {
+    /// The server and its hops.
+    fn all(&self) -> impl Iterator<Item = &Server> {
+        std::iter::once(&self.server).chain(self.hops.iter().map(|hop| &hop.server))
+    }
+
+    /// What they use, with the packets of the server's place.
+    pub fn meter(&self) -> Metering {
+        let own = self.server.meter().with_link(self.link.as_deref());
+        let own = self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()));
+        let entry = self.entry.iter().flat_map(|entry| &entry.meters);
+        entry.fold(own, |meter, source| meter.and(Metering::of(source)))
+    }
+}
+
+impl Launch for Launched {
+    type Meter = Metering;
+
+    fn address(&self) -> SocketAddr {
         let own = self.entry.as_ref().map_or(self.launch_spec.address, |entry| entry.address);
         let entered = self.hops.iter().find(|hop| !hop.intercepts);
         entered.map_or(own, |hop| hop.launch_spec.address)
     }
 
-    /// What clients ask for, where they connect to what stands for it: a Service.
-    pub fn entry_host(&self) -> Option<&str> {
+    fn entry_host(&self) -> Option<&str> {
         self.entry.as_ref().map(|entry| entry.host.as_str())
     }
 
-    /// The server and its hops.
-    fn all(&self) -> impl Iterator<Item = &dyn Server> {
-        let hops = self.hops.iter().map(|hop| hop.server.as_ref());
-        std::iter::once(self.server.as_ref()).chain(hops)
+    fn started(&self) -> Instant {
+        self.started
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Server>> {
-        let hops = self.hops.iter_mut().map(|hop| &mut hop.server);
-        std::iter::once(&mut self.server).chain(hops)
+    fn ready_limit(&self) -> Instant {
+        self.started + self.launch_spec.ready_within()
     }
 
-    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
-        self.all_mut().try_for_each(|server| server.wait_until_listening(stop))
+    fn wait_until_listening(&mut self) -> Result<(), LabError> {
+        self.all().try_for_each(|server| server.wait_until_listening(&self.needs.stop))
     }
 
-    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
-        self.all_mut().try_for_each(|server| server.not_yet(limit))
+    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+        self.all().try_for_each(|server| server.not_yet(limit))
     }
 
-    pub fn is_alive(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.all().all(Server::is_alive)
     }
 
-    /// How the first of them that is not alive ended.
-    pub fn what_ended(&mut self) -> (String, Option<String>) {
-        match self.hops.iter_mut().find(|hop| !hop.server.is_alive()) {
+    fn what_ended(&mut self) -> (String, Option<String>) {
+        match self.hops.iter().find(|hop| !hop.server.is_alive()) {
             Some(hop) => (format!("its {}", hop.name), hop.server.how_it_ended()),
             None => ("the server".into(), self.server.how_it_ended()),
         }
     }
 
-    /// What they use, with the packets of the server's place.
-    pub fn meter(&self) -> Meter {
-        let own = self.server.meter().with_link(self.link.as_deref());
-        let own = self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()));
-        let entry = self.entry.iter().flat_map(|entry| &entry.meters);
-        entry.fold(own, |meter, far| meter.and(Meter::far(far.clone())))
+    fn place_gone(&self, timeout: DurationNs) -> Option<LabError> {
+        self.server.place_gone(timeout)
     }
 
-    /// Lines and bytes that they wrote.
-    pub fn logged(&self) -> (u64, u64) {
-        self.all().map(Server::logged).fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), LabError> {
+        let needs = self.needs.clone();
+        let (state, cpus) = (&needs.state, &needs.server_cpus);
+        let mut context = ProofContext { path, asker, state, cpus };
+        let mut layers: Vec<(usize, &LayerSpec)> = needs.layers.iter().enumerate().collect();
+        // What others ask for their proofs passes through processes too: these count from then on.
+        layers.sort_by_key(|(_, layer)| !layers::kind(layer).stands().is_empty());
+        for (at, layer) in layers {
+            let hops = self.hops(at);
+            let proof = layers::kind(layer).begin_proof(self, &hops, &mut context)?;
+            self.proofs.extend(proof);
+        }
+        if let Some(path) = &mut self.path {
+            path.begin();
+        }
+        self.call_ns = self.proofs.iter().find_map(|proof| proof.call_ns());
+        Ok(())
     }
 
-    pub fn ask_to_stop(&mut self) {
-        self.hops.iter_mut().for_each(|hop| hop.server.ask_to_stop());
-        self.server.ask_to_stop();
+    fn end_proofs(&mut self, sent: u64) -> Vec<Proof> {
+        let all = self.path.take().into_iter().chain(self.proofs.drain(..));
+        all.map(|proof| proof.end(&self.server, sent)).collect()
     }
 
-    /// Ends them all, what is nearest to the client first.
-    pub fn stop(&mut self) {
-        self.hops.iter_mut().for_each(|hop| hop.server.stop());
-        self.server.stop();
+    fn call_ns(&self) -> Option<f64> {
+        self.call_ns
     }
 
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// When it counts as not having become ready.
-    pub fn ready_limit(&self) -> Instant {
-        self.started + self.launch_spec.ready_within()
-    }
-
-    /// Requests that it served so far, without those that asked for this; where it can be asked. A
-    /// line of a log may come after the reply: then it is waited for until there are `expected`.
-    pub fn served(&self, expected: Expected) -> Option<u64> {
+    /// A line of a log may come after the reply: then it is waited for.
+    fn served(&self, expected: Expected) -> Option<u64> {
         let source = self.launch_spec.count.as_ref()?;
         let limit = monotonic_now() + SETTLED_WITHIN;
         let mut before = None;
         loop {
-            let now = count::read(source, self.server.as_ref())?;
+            let now = self.server.count(source)?;
             // What the asking itself adds is the same with each reading.
             let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
             let now = now.saturating_sub(readings * source.own_requests());
@@ -214,5 +233,24 @@ impl Launched {
             before = Some(now);
             std::thread::park_timeout(SETTLED_CHECK);
         }
+    }
+
+    fn logged(&self) -> (u64, u64) {
+        self.all().map(Server::logged).fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    }
+
+    fn meter(&self) -> Metering {
+        Self::meter(self)
+    }
+
+    fn ask_to_stop(&mut self) {
+        self.hops.iter_mut().for_each(|hop| hop.server.ask_to_stop());
+        self.server.ask_to_stop();
+    }
+
+    /// What is nearest to the client ends first.
+    fn stop(&mut self) {
+        self.hops.iter_mut().for_each(|hop| hop.server.stop());
+        self.server.stop();
     }
 }

@@ -39,6 +39,8 @@ pub struct LaunchSpec {
     /// Log files that it writes beside its standard streams; those in its folder start empty.
     pub log_files: Vec<PathBuf>,
     pub ready_within_ms: u64,
+    /// The server stands already: what is started is a command that starts it afresh.
+    pub stands: bool,
 }
 
 /// A file that a launch needs.

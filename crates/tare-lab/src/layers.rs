@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tare_kube::Kind;
 use tare_model::layers::LayerSpec;
-use tare_model::samples::{Probe, Proof};
+use tare_model::samples::Proof;
 
 use crate::context::LaunchContext;
 use crate::error::LabError;
@@ -27,6 +27,7 @@ use crate::intercept::Namespace;
 use crate::launch::{Hop, Launched};
 use crate::launch_spec::{CompanionSpec, LaunchSpec};
 use crate::server::Server;
+use crate::world::Asker;
 
 pub trait LayerKind {
     /// What it does, in words; what this machine lacks for it is an error.
@@ -216,15 +217,6 @@ pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, LabError> {
     Ok(all?.concat())
 }
 
-/// Asks for one path of a server, beside its load.
-pub trait Asker {
-    /// The reply; where no whole one came, why.
-    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError>;
-
-    /// Requests that were sent since this was last called.
-    fn take_sent(&mut self) -> u64;
-}
-
 /// What evidence is collected with.
 pub struct ProofContext<'a> {
     /// The path that load asks for.
@@ -250,5 +242,5 @@ pub trait LayerProof: Debug {
     fn begin(&mut self) {}
 
     /// After the load, of which so many requests were sent.
-    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof;
+    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof;
 }

@@ -2,7 +2,6 @@
 //! drained, stopped for sure.
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -14,16 +13,14 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
 use crate::cgroup::Cgroup;
+use crate::commands;
 use crate::companion::Companion;
-use crate::count;
 use crate::error::LabError;
 use crate::event::Event;
 use crate::journal::Entries;
 use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
-use crate::log_file::{self, LogFile};
-use crate::meter::Meter;
+use crate::log_file::LogFile;
 use crate::running::{Running, Start};
-use crate::server::Server;
 
 /// Where and how a process is started.
 #[derive(Clone, Debug)]
@@ -42,7 +39,8 @@ pub struct LocalServer {
     launch_spec: LaunchSpec,
     started: Instant,
     who: String,
-    running: Running,
+    /// `None` where it stands already: what was started was a command that started it afresh.
+    running: Option<Running>,
     cgroup: Option<Cgroup>,
     stopping: bool,
     logs: Mutex<Vec<LogFile>>,
@@ -55,10 +53,12 @@ const GRACE: DurationNs = DurationNs::from_secs(3);
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 /// Between attempts to connect to a server that is starting.
 const READY_CHECK: DurationNs = DurationNs::from_us(500);
+/// The same of one that stands elsewhere.
+const STANDING_CHECK: Duration = Duration::from_millis(20);
 
 impl LocalServer {
     pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, LabError> {
-        if is_taken(launch_spec.address) {
+        if !launch_spec.stands && is_taken(launch_spec.address) {
             return Err(LabError::Environment(format!(
                 "{}: something already answers on {}; stop it, or give the server another port",
                 host.who, launch_spec.address
@@ -72,7 +72,10 @@ impl LocalServer {
             .map(|companion| Companion::start(companion, &launch_spec.folder, host));
         let companion = companion.transpose()?;
         let argv = own_program(&launch_spec.argv)?;
-        let running = Running::start(&Start {
+        if launch_spec.stands {
+            relaunch(&host.who, &argv, launch_spec.ready_within())?;
+        }
+        let start = Start {
             who: &host.who,
             argv: &argv,
             env: &launch_spec.env,
@@ -81,7 +84,8 @@ impl LocalServer {
             entrances: &host.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
             events: &host.events,
             talks: false,
-        })?;
+        };
+        let running = (!launch_spec.stands).then(|| Running::start(&start)).transpose()?;
         let cgroup = host.cgroup.clone();
         let who = host.who.clone();
         let logs =
@@ -89,14 +93,24 @@ impl LocalServer {
         Ok(Self { launch_spec, started, who, running, cgroup, stopping: false, logs, companion })
     }
 
+    /// Its first process.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(Running::id)
+    }
+
+    pub fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
     /// Whoever outlived the first process.
     fn kill_stragglers(&mut self) {
-        let stragglers = || match &self.cgroup {
+        let Some(running) = &mut self.running else { return };
+        let stragglers = |running: &Running| match &self.cgroup {
             Some(cgroup) => cgroup.processes(),
-            None => self.running.members(),
+            None => running.members(),
         };
         for _ in 0..10 {
-            let left = stragglers();
+            let left = stragglers(running);
             if left.is_empty() {
                 break;
             }
@@ -105,13 +119,26 @@ impl LocalServer {
             // Workers end by themselves once their master has gone.
             let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
             let alive = outlive(&watched, patience);
-            let members = stragglers();
+            let members = stragglers(running);
             for (_, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
                 let _ = watched.signal(libc::SIGKILL);
             }
             outlive(&watched, KILLED_WITHIN);
         }
-        self.running.forget_if_gone();
+        running.forget_if_gone();
+    }
+}
+
+/// Starts a server afresh that stands already: tare leaves it standing, and does not see it.
+fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), LabError> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let outcome = commands::run(&argv, limit);
+    match outcome.worked {
+        true => Ok(()),
+        false => {
+            let text = format!("{who}: relaunch did not work: {}", outcome.said);
+            Err(LabError::Environment(text))
+        }
     }
 }
 
@@ -148,8 +175,10 @@ fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
     Ok(argv)
 }
 
-impl Server for LocalServer {
-    fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+impl LocalServer {
+    /// Waits until something accepts connections at its address. Returns at once when `stop` is
+    /// set.
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
         let limit = self.started + self.launch_spec.ready_within();
         loop {
             if answers(self.launch_spec.address) || stop.load(Ordering::Relaxed) {
@@ -159,17 +188,24 @@ impl Server for LocalServer {
         }
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
-        if self.running.ends_within(READY_CHECK) {
+    /// Waits briefly for it to become ready; an error once it is dead, or too late.
+    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+        let ended = match &self.running {
+            Some(running) => running.ends_within(READY_CHECK),
+            None => {
+                std::thread::park_timeout(STANDING_CHECK);
+                false
+            }
+        };
+        if ended {
             // Before its number can be another's.
-            self.running.signal(libc::SIGKILL);
+            self.running.iter().for_each(|running| running.signal(libc::SIGKILL));
             let how = self.how_it_ended().unwrap_or_default();
             self.kill_stragglers();
-            self.running.end_drains();
+            let words = self.last_words();
             return Err(LabError::Environment(format!(
-                "{}: the server ended before it was ready ({how}){}",
-                self.who,
-                self.running.last_words()
+                "{}: the server ended before it was ready ({how}){words}",
+                self.who
             )));
         }
         if monotonic_now() > limit {
@@ -178,18 +214,25 @@ impl Server for LocalServer {
                 self.who,
                 self.launch_spec.address,
                 self.launch_spec.ready_within(),
-                self.running.last_words()
+                self.running.as_ref().map_or(String::new(), Running::last_words)
             )));
         }
         Ok(())
     }
 
-    fn is_alive(&self) -> bool {
-        !self.running.ends_within(DurationNs::ZERO)
+    fn last_words(&mut self) -> String {
+        let Some(running) = &mut self.running else { return String::new() };
+        running.end_drains();
+        running.last_words()
     }
 
-    fn how_it_ended(&mut self) -> Option<String> {
-        let how = self.running.status()?.to_string();
+    pub fn is_alive(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| !running.ends_within(DurationNs::ZERO))
+    }
+
+    /// How it ended, in words that help.
+    pub fn how_it_ended(&mut self) -> Option<String> {
+        let how = self.running.as_mut()?.status()?.to_string();
         let hint = match how.as_str() {
             "exit status: 0" => "; if it went into the background, start it in the foreground \
                                  (nginx: -g 'daemon off;')"
@@ -200,46 +243,39 @@ impl Server for LocalServer {
         Some(format!("{how}{hint}"))
     }
 
-    fn meter(&self) -> Meter {
-        Meter::new(self.cgroup.as_ref(), self.running.id())
-    }
-
-    fn logged(&self) -> (u64, u64) {
-        let lines = self.running.written.lines.load(Ordering::Relaxed);
-        let bytes = self.running.written.bytes.load(Ordering::Relaxed);
+    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    pub fn logged(&self) -> (u64, u64) {
+        let Some(running) = &self.running else { return (0, 0) };
+        let lines = running.written.lines.load(Ordering::Relaxed);
+        let bytes = running.written.bytes.load(Ordering::Relaxed);
         let mut logs = self.logs.lock().unwrap_or_else(|e| e.into_inner());
         logs.iter_mut()
             .map(LogFile::count)
             .fold((lines, bytes), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 
-    fn ask_to_stop(&mut self) {
+    /// Asks it to end; [`LocalServer::stop`] then waits. Servers that are stopped together are asked
+    /// together.
+    pub fn ask_to_stop(&mut self) {
         if !self.stopping {
             self.stopping = true;
-            self.running.signal(libc::SIGTERM);
+            self.running.iter().for_each(|running| running.signal(libc::SIGTERM));
         }
     }
 
-    fn stop(&mut self) {
+    /// Ends it and all its processes.
+    pub fn stop(&mut self) {
         self.ask_to_stop();
-        if !self.running.ends_within(GRACE) {
-            self.running.signal(libc::SIGKILL);
+        if let Some(running) = self.running.as_ref().filter(|r| !r.ends_within(GRACE)) {
+            running.signal(libc::SIGKILL);
         }
         self.kill_stragglers();
         // By now it is dead, or beyond anybody's reach.
-        if self.running.ends_within(KILLED_WITHIN) {
-            self.running.status();
-            self.running.end_drains();
+        if let Some(running) = self.running.as_mut().filter(|r| r.ends_within(KILLED_WITHIN)) {
+            running.status();
+            running.end_drains();
         }
         self.companion = None;
-    }
-
-    fn page(&self, address: SocketAddr, path: &str) -> Option<String> {
-        count::fetch(address, path)
-    }
-
-    fn lines(&self, path: &Path) -> Option<u64> {
-        log_file::lines(path)
     }
 }
 

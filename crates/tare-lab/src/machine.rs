@@ -55,7 +55,7 @@ impl Machine {
 }
 
 /// Counters of the whole machine at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Reading {
     at: Instant,
     busy_ns: u64,

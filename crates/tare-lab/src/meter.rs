@@ -4,27 +4,19 @@
 //! exact to the nanosecond. Their division into user and system is sampled by the timer tick on
 //! most kernels, and means something only over many slices.
 
-use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use tare_io::{DurationNs, Instant};
 use tare_model::samples::ServerUse;
 
 use crate::cgroup::{Cgroup, CpuFiles};
+use crate::groups::Group;
+use crate::local::LocalServer;
+use crate::machine::throttled_periods;
 use crate::processes::{self, Stat};
-
-/// Whoever can see a server that this process cannot: its place's agent.
-pub trait FarMeter: Debug + Send + Sync {
-    fn used(&self) -> Option<ServerUse>;
-    fn rss_bytes(&self) -> Option<u64>;
-
-    /// Periods in which a quota held it up, ever.
-    fn throttled_periods(&self) -> u64 {
-        0
-    }
-}
 
 /// Reads what a running server uses. Its files are opened once: a reading costs microseconds.
 #[derive(Debug)]
@@ -33,10 +25,6 @@ pub struct Meter {
     /// One a thread.
     schedstats: Vec<File>,
     pids: Vec<u32>,
-    /// The counters of its place's link: received and sent.
-    packets: Vec<File>,
-    /// Processes between it and its client, which are part of what is paid for.
-    others: Vec<Meter>,
 }
 
 #[derive(Debug)]
@@ -51,11 +39,90 @@ enum Source {
     },
     /// Sums over processes: those that were there when the meter was made.
     Processes,
-    /// Another reads them.
-    Far(Arc<dyn FarMeter>),
+    /// A group that another made: a container's, a pod's.
+    Group(Group),
+    /// It is not to be seen.
+    Nothing,
+}
+
+/// Counters since a server began; differences count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Used {
+    pub server: Option<ServerUse>,
+    /// Of each thread that was there when its counters were opened: nanoseconds on a CPU, and ready
+    /// and waiting for one. Zeros where it has ended.
+    pub threads: Vec<[u64; 2]>,
+}
+
+/// What changes slowly, and takes longer to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Footprint {
+    /// Resident memory now; `None` where it cannot be read. Pages that processes share count for
+    /// each.
+    pub rss_bytes: Option<u64>,
+    /// Periods in which a quota held it up, ever.
+    pub throttled_periods: u64,
+}
+
+/// One of the readings that are taken under load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// Since the instant from which on they were to be taken.
+    pub ns: u64,
+    pub cpu_ns: u64,
+    pub threads: Vec<[u64; 2]>,
+}
+
+/// When servers stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quiet {
+    /// For so long …
+    pub time: DurationNs,
+    /// … they used no more CPU time than this.
+    pub cpu_ns: u64,
+    /// How often that is looked at, and for how long at most.
+    pub look: DurationNs,
+    pub limit: DurationNs,
+}
+
+/// Waits until a counter of CPU time stands still; whether it does.
+pub fn until_quiet(
+    quiet: &Quiet,
+    now: impl Fn() -> Instant,
+    pause: impl Fn(DurationNs),
+    used: impl Fn() -> u64,
+) -> bool {
+    let limit = now() + quiet.limit;
+    let (mut last, mut since) = (used(), now());
+    loop {
+        pause(quiet.look);
+        let (used, now) = (used(), now());
+        if used > last.saturating_add(quiet.cpu_ns) {
+            (last, since) = (used, now);
+        } else if now.since(since) >= quiet.time {
+            return true;
+        }
+        if now >= limit {
+            return false;
+        }
+    }
 }
 
 impl Meter {
+    /// Of a server of this process; where that is in a container with it, of all in there.
+    pub fn of_server(server: &LocalServer, container: Option<&Group>) -> Self {
+        let Some(pid) = server.pid() else { return Self::of_nothing() };
+        let meter = Self::new(server.cgroup(), pid);
+        match container {
+            Some(group) => Self { source: Source::Group(group.clone()), ..meter },
+            None => meter,
+        }
+    }
+
     /// Of the server whose first process is `leader`.
     pub fn new(cgroup: Option<&Cgroup>, leader: u32) -> Self {
         let pids = match cgroup {
@@ -76,65 +143,66 @@ impl Meter {
             source: source.unwrap_or(Source::Processes),
             schedstats: schedstats.filter_map(|path| open(&path)).collect(),
             pids,
-            packets: Vec::new(),
-            others: Vec::new(),
         }
     }
 
-    /// Of a server that only another can see.
-    pub fn far(by: Arc<dyn FarMeter>) -> Self {
-        let (schedstats, pids, packets) = (Vec::new(), Vec::new(), Vec::new());
-        Self { source: Source::Far(by), schedstats, pids, packets, others: Vec::new() }
-    }
-
-    /// Counts the packets of that link, too.
-    #[must_use]
-    pub fn with_link(mut self, link: Option<&str>) -> Self {
-        let folder = link.map(|link| Path::new("/sys/class/net").join(link).join("statistics"));
-        let files = folder.iter().flat_map(|f| [f.join("rx_packets"), f.join("tx_packets")]);
-        self.packets = files.filter_map(|path| File::open(path).ok()).collect();
-        self
-    }
-
-    /// Of both.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.others.push(other);
-        self
-    }
-
-    /// Since the server's group began (differences count).
-    pub fn read(&self) -> Option<ServerUse> {
-        let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
-        let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
-        let own = ServerUse { packets, ..self.read_processes()? };
-        let mut sum = own;
-        for other in &self.others {
-            let used = other.read()?;
-            let layers_ns = Some(sum.layers_ns.unwrap_or(0) + used.cpu_ns);
-            // A hop has no link of its own.
-            sum = ServerUse { packets: own.packets, layers_ns, ..sum.plus(used) };
+    /// Of a pod of this node, or one container of it.
+    pub fn of_pod(uid: &str, container: Option<&str>) -> Self {
+        match Group::of_pod(uid, container) {
+            Some(group) => Self { source: Source::Group(group), ..Self::of_nothing() },
+            None => Self::of_nothing(),
         }
-        Some(sum)
     }
 
-    fn read_processes(&self) -> Option<ServerUse> {
-        if let Source::Far(far) = &self.source {
-            return far.used();
-        }
-        let threads: Vec<[u64; 3]> = self.schedstats.iter().filter_map(read_schedstat).collect();
-        // A thread that has ended takes its count with it.
-        let complete = threads.len() == self.schedstats.len() && !threads.is_empty();
-        let switches = complete.then(|| threads.iter().map(|t| t[2]).sum());
+    fn of_nothing() -> Self {
+        Self { source: Source::Nothing, schedstats: Vec::new(), pids: Vec::new() }
+    }
+
+    pub fn read(&self) -> Used {
+        let threads = self.read_threads();
+        Used { server: self.server(&threads), threads: times(&threads) }
+    }
+
+    /// CPU time alone: what a look at it costs matters between slices.
+    pub fn cpu_ns(&self) -> Option<u64> {
         match &self.source {
-            Source::Far(_) => None,
+            Source::V1 { total, .. } => read_number(total),
+            Source::Processes => self.server(&self.read_threads()).map(|used| used.cpu_ns),
+            _ => self.server(&[]).map(|used| used.cpu_ns),
+        }
+    }
+
+    /// CPU time of all, and of each thread.
+    pub fn cpu_and_threads(&self) -> (u64, Vec<[u64; 2]>) {
+        let threads = self.read_threads();
+        let cpu_ns = match &self.source {
+            Source::V1 { total, .. } => read_number(total),
+            _ => self.server(&threads).map(|used| used.cpu_ns),
+        };
+        (cpu_ns.unwrap_or(0), times(&threads))
+    }
+
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    fn read_threads(&self) -> Vec<Option<[u64; 3]>> {
+        self.schedstats.iter().map(read_schedstat).collect()
+    }
+
+    fn server(&self, threads: &[Option<[u64; 3]>]) -> Option<ServerUse> {
+        // A thread that has ended takes its count with it.
+        let complete = threads.iter().all(Option::is_some) && !threads.is_empty();
+        let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum());
+        match &self.source {
+            Source::Nothing => None,
+            Source::Group(group) => group.server(),
             Source::V1 { total, user, system } => Some(ServerUse {
                 cpu_ns: read_number(total)?,
                 user_ns: read_number(user)?,
                 system_ns: read_number(system)?,
                 switches,
-                packets: None,
-                layers_ns: None,
+                ..ServerUse::default()
             }),
             Source::V2 { stat } => {
                 let text = read_text(stat)?;
@@ -147,88 +215,48 @@ impl Meter {
                     user_ns: us("user_usec ")?,
                     system_ns: us("system_usec ")?,
                     switches,
-                    packets: None,
-                    layers_ns: None,
+                    ..ServerUse::default()
                 })
             }
             Source::Processes => {
-                if threads.is_empty() {
+                if threads.iter().all(Option::is_none) {
                     return None;
                 }
-                let cpu_ns = threads.iter().map(|t| t[0]).sum();
+                let cpu_ns = threads.iter().flatten().map(|t| t[0]).sum();
                 let stats = self.pids.iter().filter_map(|pid| Stat::of(*pid));
                 let (user, system) =
                     stats.fold((0, 0), |(u, s), stat| (u + stat.user_ticks, s + stat.system_ticks));
                 let user_share = user as f64 / (user + system).max(1) as f64;
                 let user_ns = (cpu_ns as f64 * user_share) as u64;
                 let system_ns = cpu_ns - user_ns;
-                let (packets, layers_ns) = (None, None);
-                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, packets, layers_ns })
+                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, ..ServerUse::default() })
             }
         }
     }
 
-    /// CPU time alone, read in a few microseconds; `None` where only another can see it.
-    pub fn cpu_ns(&self) -> Option<u64> {
-        let others: Option<u64> = self.others.iter().map(Self::cpu_ns).sum();
-        Some(self.own_cpu_ns()? + others?)
-    }
-
-    fn own_cpu_ns(&self) -> Option<u64> {
+    /// Memory, and periods in which a quota held it up.
+    pub fn footprint(&self) -> Footprint {
         match &self.source {
-            Source::Far(_) => None,
-            Source::V1 { total, .. } => read_number(total),
-            Source::V2 { .. } | Source::Processes => self.read_processes().map(|used| used.cpu_ns),
+            Source::Group(group) => {
+                let (rss_bytes, throttled_periods) = group.footprint();
+                Footprint { rss_bytes, throttled_periods }
+            }
+            _ => {
+                // The first process is a container's launcher; the last is in the limited group.
+                let ends = self.pids.first().into_iter().chain(self.pids.last());
+                let throttled = ends.map(|pid| throttled_periods(&pid.to_string())).max();
+                Footprint {
+                    rss_bytes: self.pids.iter().map(|pid| processes::rss_bytes(*pid)).sum(),
+                    throttled_periods: throttled.unwrap_or(0),
+                }
+            }
         }
     }
+}
 
-    /// Of each thread that was there when the meter was made: nanoseconds on a CPU, and ready and
-    /// waiting for one. Zeros where it has ended.
-    pub fn threads(&self) -> Vec<[u64; 2]> {
-        let of = |file: &File| read_schedstat(file).map_or([0, 0], |[cpu, delay, _]| [cpu, delay]);
-        if matches!(self.source, Source::Far(_)) {
-            // Its hops' threads alone would stand for all.
-            return Vec::new();
-        }
-        let others = self.others.iter().flat_map(Self::threads);
-        self.schedstats.iter().map(of).chain(others).collect()
-    }
-
-    /// Resident memory now. Pages that processes share count for each.
-    pub fn rss_bytes(&self) -> Option<u64> {
-        let own: Option<u64> = match &self.source {
-            Source::Far(far) => far.rss_bytes(),
-            _ => self.pids.iter().map(|pid| processes::rss_bytes(*pid)).sum(),
-        };
-        let others: Option<u64> = self.others.iter().map(Self::rss_bytes).sum();
-        Some(own? + others?)
-    }
-
-    /// The part of it that others hold, where there are such.
-    pub fn others_rss_bytes(&self) -> Option<u64> {
-        if self.others.is_empty() {
-            return None;
-        }
-        self.others.iter().map(Self::rss_bytes).sum()
-    }
-
-    /// Periods in which a quota held it up, as another tells; `None` where it is read here.
-    pub fn far_throttled_periods(&self) -> Option<u64> {
-        match &self.source {
-            Source::Far(far) => Some(far.throttled_periods()),
-            _ => None,
-        }
-    }
-
-    pub fn pids(&self) -> &[u32] {
-        &self.pids
-    }
-
-    /// Of the others, too.
-    pub fn all_pids(&self) -> Vec<u32> {
-        let others = self.others.iter().flat_map(Self::all_pids);
-        self.pids.iter().copied().chain(others).collect()
-    }
+/// On a CPU, and waiting for one.
+fn times(threads: &[Option<[u64; 3]>]) -> Vec<[u64; 2]> {
+    threads.iter().map(|thread| thread.map_or([0; 2], |[cpu, delay, _]| [cpu, delay])).collect()
 }
 
 fn read_text(file: &File) -> Option<String> {
@@ -256,15 +284,16 @@ mod tests {
         let mut child =
             std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let meter = Meter::new(None, child.id());
-        let before = meter.read().unwrap();
-        while meter.read().unwrap().cpu_ns < before.cpu_ns + 1_000_000 {
+        let read = || meter.read().server.unwrap();
+        let before = read();
+        while read().cpu_ns < before.cpu_ns + 1_000_000 {
             std::thread::yield_now();
         }
-        let used = meter.read().unwrap().since(before);
+        let used = read().since(before);
         assert_eq!(used.cpu_ns, used.user_ns + used.system_ns);
-        assert!(meter.rss_bytes().unwrap() > 0 && used.switches.is_some());
+        assert!(meter.footprint().rss_bytes.unwrap() > 0 && used.switches.is_some());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(meter.read(), None);
+        assert_eq!(meter.read().server, None);
     }
 }

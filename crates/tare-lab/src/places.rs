@@ -46,7 +46,7 @@ use crate::intercept::Namespace;
 use crate::journal::{Entries, Journal};
 use crate::launch::Entry;
 use crate::layers::{ClientAddresses, LayerProof};
-use crate::meter::FarMeter;
+use crate::metering::MeterSource;
 use crate::running::Start;
 use kubernetes::ground::Clusters;
 use network::Network;
@@ -154,7 +154,7 @@ pub trait Place: Debug {
     }
 
     /// Who meters its servers, where that is not its agent.
-    fn far_meter(&self) -> Option<Arc<dyn FarMeter>> {
+    fn metered_by(&self) -> Option<MeterSource> {
         None
     }
 

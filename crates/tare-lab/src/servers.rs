@@ -12,7 +12,6 @@ mod target;
 
 use std::path::PathBuf;
 
-pub use standing::StandingServer;
 use tare_model::servers::ServerSpec;
 
 use crate::context::LaunchContext;

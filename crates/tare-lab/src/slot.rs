@@ -14,18 +14,21 @@ use crate::injected;
 use crate::instance::PlaceInstance;
 use crate::intercept::{Direction, Namespace};
 use crate::journal::Journal;
-use crate::lab::Placed;
-use crate::launch::{Hop, Launched};
+use crate::lab::Deployment;
+use crate::launch::{Hop, LaunchNeeds, Launched};
 use crate::launch_spec::LaunchSpec;
 use crate::layers::{self, ClientAddresses, HopPlan, Seat, Stand};
-use crate::local::{HostContext, LocalServer};
+use crate::server::{Server, Starting};
+use crate::site::Site;
+use crate::world::Launch as _;
 
 /// One variant's part of the lab.
 #[derive(Debug)]
 pub struct VariantSlot {
-    pub placed: Placed,
+    pub placed: Deployment,
     /// Of servers on this machine as it is.
-    pub host: HostContext,
+    pub cgroup: Option<Cgroup>,
+    pub needs: Arc<LaunchNeeds>,
     /// Of its layers' processes, with their layers' places among the variant's, and their folders.
     pub hops: Vec<HopContext>,
     /// Where its servers keep their files, here or in their place.
@@ -41,13 +44,19 @@ pub struct VariantSlot {
 pub struct HopContext {
     pub layer: usize,
     pub stand: Stand,
-    pub host: HostContext,
+    pub who: String,
+    pub cgroup: Option<Cgroup>,
     pub folder: PathBuf,
 }
 
 impl VariantSlot {
     /// Layers that are processes, from the server's side on: each stands before what is there.
-    pub fn start_hops(&self, launched: &mut Launched, connections: u32) -> Result<(), LabError> {
+    pub fn start_hops(
+        &self,
+        launched: &mut Launched,
+        here: &Site,
+        connections: u32,
+    ) -> Result<(), LabError> {
         launched.bypass = self.bypass.clone();
         for hop in self.hops.iter().rev() {
             if layers::kind(&self.placed.layers[hop.layer]).is_injected() {
@@ -75,7 +84,14 @@ impl VariantSlot {
             let HopPlan { mut launch_spec, intercepts } =
                 layers::kind(layer).hop(&context, &seat, to)?;
             launch_spec.env.extend(layers::env(&self.placed.layers));
-            let server = Box::new(LocalServer::start(launch_spec.clone(), &hop.host)?);
+            let starting = Starting {
+                site: here.clone(),
+                who: &hop.who,
+                cpus: self.needs.server_cpus.clone(),
+                cgroup: hop.cgroup.clone(),
+                metered: None,
+            };
+            let server = Server::start(starting, launch_spec.clone())?;
             if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
                 let direction = match hop.stand {
                     Stand::BesideClient => Direction::Leaving,
@@ -127,7 +143,7 @@ impl VariantSlot {
                 pages: Some(injected::ADMIN),
                 ..launched.launch_spec.clone()
             },
-            server: Box::new(injected.clone()),
+            server: Server::injected(injected.clone()),
             injected: Some(injected),
         })
     }
@@ -163,7 +179,7 @@ pub struct SocketGroups {
 }
 
 impl SocketGroups {
-    pub fn of(placed: &Placed) -> Self {
+    pub fn of(placed: &Deployment) -> Self {
         let wanted = placed.layers.iter().any(|layer| layers::kind(layer).bypasses());
         Self { wanted, groups: Vec::new() }
     }

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 use tare_lab::launch::Launched;
-use tare_lab::{count, processes};
+use tare_lab::processes;
+use tare_lab::world::Meter as _;
 use tare_model::servers::{CaddySpec, HaproxySpec, HttpdSpec, NginxSpec, ServerSpec};
 
 use bench::{Bench, get};
@@ -22,21 +23,19 @@ fn nginx_and_httpd_serve_count_and_end() {
             // Its first reply shows that all its processes are there.
             get(server.launch_spec.address);
             let meter = server.server.meter();
-            let before = meter.read().unwrap();
+            let before = meter.used().server.unwrap();
             let source = server.launch_spec.count.clone().unwrap();
-            let counted = count::read(&source, server.server.as_ref()).unwrap();
+            let counted = server.server.count(&source).unwrap();
             for _ in 0..7 {
                 let reply = get(server.launch_spec.address);
                 assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
                 assert_eq!(reply.split_once("\r\n\r\n").unwrap().1.len(), 1234);
             }
-            let served = count::read(&source, server.server.as_ref()).unwrap()
-                - counted
-                - source.own_requests();
+            let served = server.server.count(&source).unwrap() - counted - source.own_requests();
             assert_eq!(served, 7, "variant {variant}");
-            assert!(meter.read().unwrap().since(before).cpu_ns > 0);
-            assert!(meter.rss_bytes().unwrap() > 1_000_000);
-            let pids = meter.pids().to_vec();
+            assert!(meter.used().server.unwrap().since(before).cpu_ns > 0);
+            assert!(meter.footprint().0.rss_bytes.unwrap() > 1_000_000);
+            let pids = meter.processes();
             assert!(pids.len() >= 2, "master and worker: {pids:?}");
             for pid in &pids {
                 let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -73,10 +72,9 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     let mut server = bench.start(0);
     let address = server.launch_spec.address;
     let meter = server.server.meter();
-    let before = meter.read().unwrap();
+    let before = meter.used().server.unwrap();
     let count = server.launch_spec.count.clone();
-    let read =
-        |server: &Launched| count.as_ref().map(|c| count::read(c, server.server.as_ref()).unwrap());
+    let read = |server: &Launched| count.as_ref().map(|c| server.server.count(c).unwrap());
     let counted = read(&server);
     for _ in 0..7 {
         let reply = get(address);
@@ -85,7 +83,7 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     }
     let served = read(&server).zip(counted).map(|(after, before)| after - before);
     assert!(served.is_none_or(|served| served == 7), "{served:?}");
-    assert!(meter.read().unwrap().since(before).cpu_ns > 0);
+    assert!(meter.used().server.unwrap().since(before).cpu_ns > 0);
     server.server.stop();
     drop(server);
     bench.end();

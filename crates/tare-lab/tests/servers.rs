@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use tare_lab::world::World as _;
 use tare_lab::{Event, LabError, processes};
 
 use bench::{Bench, command};
@@ -20,7 +21,7 @@ fn output_is_drained_counted_and_told() {
     let mut server = bench.start(0);
     server.server.stop();
     assert!(server.server.logged().0 >= 100_000, "{:?}", server.server.logged());
-    let told: Vec<Event> = bench.events.try_iter().collect();
+    let told: Vec<Event> = bench.lab.take_events();
     assert!(told.iter().any(|event| event.who == "v0" && event.text == "a line of log"));
     assert!(told.len() <= 60, "{} events kept", told.len());
     drop(server);
@@ -35,7 +36,7 @@ fn whatever_a_server_started_ends_with_it() {
     );
     let mut bench = Bench::new("fork", vec![forking], None);
     let mut server = bench.start(0);
-    let pids = server.server.meter().pids().to_vec();
+    let pids = server.server.meter().processes();
     assert!(pids.len() >= 4, "{pids:?}");
     server.server.stop();
     for pid in pids {
@@ -50,7 +51,7 @@ fn whatever_a_server_started_ends_with_it() {
 fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> String {
     let mut bench = Bench::new(name, vec![command(text)], fixed);
     let outcome = bench.lab.launch(0, 0).and_then(|launched| {
-        let mut launched = launched.unwrap();
+        let launched = launched.unwrap();
         launched.server.wait_until_listening(&Default::default())
     });
     let error = outcome.unwrap_err();

@@ -119,7 +119,8 @@ impl Stretch {
         ramp: DurationNs::ZERO,
         window: DurationNs::ZERO,
         requests: None,
-        interval: DurationNs::ZERO,
+        // One interval, however long it is.
+        interval: DurationNs::from_secs(24 * 3600),
         edges: Edges::Clock,
     };
 }

@@ -152,12 +152,7 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
         worker_endpoints: Vec::new(),
         rate: None,
         poisson: false,
-        stretch: Stretch {
-            window: PATIENCE,
-            requests: Some(2),
-            interval: PATIENCE + PATIENCE,
-            ..Stretch::NONE
-        },
+        stretch: Stretch { window: PATIENCE, requests: Some(2), ..Stretch::NONE },
         workers: 1,
         cpus: Vec::new(),
         reactor: load.reactor,

@@ -29,6 +29,7 @@ use crate::tally::Tally;
 /// Load workers that wait for orders.
 pub struct Session {
     workers: Vec<Worker>,
+    cpus: Vec<usize>,
     /// Of each lane: what this client makes of its load.
     parts: Vec<Part>,
     answers: Receiver<(usize, Result<Answer, LoadError>)>,
@@ -63,7 +64,8 @@ impl Session {
     /// Starts workers, pinned to `cpus` in turn where there are any. `stop` ends whatever they do.
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
         let (sender, answers) = sync_channel(workers as usize);
-        let mut session = Self { workers: Vec::new(), parts: Vec::new(), answers };
+        let mut session =
+            Self { workers: Vec::new(), cpus: cpus.to_vec(), parts: Vec::new(), answers };
         for index in 0..workers as usize {
             let (orders, inbox) = sync_channel(1);
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -80,6 +82,11 @@ impl Session {
 
     pub fn workers(&self) -> u32 {
         self.workers.len() as u32
+    }
+
+    /// Whether it has so many workers, on those CPUs.
+    pub fn is_of(&self, workers: u32, cpus: &[usize]) -> bool {
+        self.workers() == workers && self.cpus == cpus
     }
 
     /// Opens a lane for each plan: connections made, nothing asked yet.

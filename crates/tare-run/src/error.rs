@@ -25,18 +25,6 @@ pub enum RunError {
     Bug(String),
 }
 
-impl From<RunError> for LabError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Usage(text) => Self::Usage(text),
-            RunError::Target(text) => Self::Target(text),
-            RunError::Environment(_) | RunError::Interrupted | RunError::Bug(_) => {
-                Self::Environment(error.to_string())
-            }
-        }
-    }
-}
-
 impl From<SetupError> for RunError {
     fn from(error: SetupError) -> Self {
         Self::Environment(error.to_string())
@@ -64,6 +52,7 @@ impl From<LabError> for RunError {
             LabError::Usage(text) => Self::Usage(text),
             LabError::Environment(text) => Self::Environment(text),
             LabError::Target(text) => Self::Target(text),
+            LabError::Bug(text) => Self::Bug(text),
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use tare_io::{DurationNs, Endpoint, Instant, Random};
 use tare_lab::LabError;
-use tare_lab::agent::protocol::LaneLife;
-use tare_lab::launch::Expected;
-use tare_lab::layers::Asker;
+use tare_lab::executor::LaneLife;
+use tare_lab::meter::{Footprint, Used};
+use tare_lab::world;
+use tare_lab::world::{Asker, Expected, Launch as _, MakeLoad as _, Meter as _, Placement, World};
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::Plan;
-use tare_model::samples::{Launch, LaunchLoad, Probe, ServerUse};
+use tare_model::samples::{Launch, LaunchLoad, Probe};
 use tare_model::url::Url;
 
 use crate::error::RunError;
-use crate::lab::{self, Lab, Launch as _, Load, MachineReading as _, Meter, Placement};
 use crate::observer::Event;
 use crate::runner::Runner;
 
@@ -21,7 +21,7 @@ use crate::runner::Runner;
 const LATE: DurationNs = DurationNs::from_secs(2);
 
 /// One variant while it is up.
-pub(crate) struct Up<L: Lab> {
+pub(crate) struct RunningVariant<L: World> {
     pub variant: usize,
     pub launched: Option<L::Launch>,
     pub client: L::Client,
@@ -63,13 +63,17 @@ impl LanePlan {
     }
 }
 
-impl<L: Lab> Up<L> {
-    pub fn used(&self) -> Option<ServerUse> {
-        self.meter.as_ref().and_then(Meter::read)
+impl<L: World> RunningVariant<L> {
+    pub fn used(&self) -> Used {
+        self.meter.as_ref().map_or_else(Used::default, L::Meter::used)
     }
 
-    fn throttled(&self) -> u64 {
-        self.meter.as_ref().map_or(0, Meter::throttled_periods)
+    pub fn cpu_ns(&self) -> u64 {
+        self.used().server.map_or(0, |used| used.cpu_ns)
+    }
+
+    fn footprint(&self) -> (Footprint, Option<u64>) {
+        self.meter.as_ref().map_or_else(Default::default, L::Meter::footprint)
     }
 
     fn logged(&self) -> (u64, u64) {
@@ -85,6 +89,7 @@ impl<L: Lab> Up<L> {
             Some(now.saturating_sub(before))
         });
         let (log_lines, log_bytes) = self.logged();
+        let (footprint, layers_rss_bytes) = self.footprint();
         let own = self.launched.as_mut().map(|launched| launched.end_proofs(sent));
         Launch {
             variant: self.variant as u32,
@@ -95,8 +100,8 @@ impl<L: Lab> Up<L> {
             startup_cpu_ns: self.startup.as_ref().map(|startup| startup.cpu_ns),
             requests_sent: sent,
             requests_served: served,
-            rss_bytes: self.meter.as_ref().and_then(Meter::rss_bytes),
-            layers_rss_bytes: self.meter.as_ref().and_then(Meter::layers_rss_bytes),
+            rss_bytes: footprint.rss_bytes,
+            layers_rss_bytes,
             // What it says of its start is not the price of a request.
             log_lines: log_lines.saturating_sub(self.logged_before.0),
             log_bytes: log_bytes.saturating_sub(self.logged_before.1),
@@ -108,19 +113,19 @@ impl<L: Lab> Up<L> {
             place_starts: placement.starts,
             cpu_ns: 0,
             load: LaunchLoad::default(),
-            throttled_periods: self.throttled().saturating_sub(self.throttled_before),
+            throttled_periods: footprint.throttled_periods.saturating_sub(self.throttled_before),
         }
     }
 }
 
-impl<L: Lab> Runner<'_, L> {
+impl<L: World> Runner<'_, L> {
     /// Starts them all, then waits for each until it gives a good reply.
     pub(crate) fn launch_all(
         &mut self,
         group: &[usize],
         round: u32,
         active: &[usize],
-    ) -> Result<Vec<Up<L>>, RunError> {
+    ) -> Result<Vec<RunningVariant<L>>, RunError> {
         let from_nothing = self.plan().measures_startup();
         let mut started = Vec::new();
         for variant in group {
@@ -148,12 +153,12 @@ impl<L: Lab> Runner<'_, L> {
                 return Ok(Vec::new());
             }
             let client = self.lab.client(variant, round)?;
-            self.load(active[0]).take_sent();
+            self.load.take_sent();
             let mut lanes = Vec::new();
             for cell in active {
                 let mut plan = self.lane_plan(*cell, variant, launched.as_ref())?;
                 begin_list_anywhere(&mut plan, round);
-                let probe = self.first_reply(*cell, variant, launched.as_mut(), &client, &plan)?;
+                let probe = self.first_reply(variant, launched.as_mut(), &client, &plan)?;
                 lanes.push(LanePlan::new(plan, probe));
                 if self.interrupted() {
                     return Ok(Vec::new());
@@ -167,7 +172,7 @@ impl<L: Lab> Runner<'_, L> {
             if let Some(launched) = &mut launched {
                 self.begin_proofs(active[0], variant, launched, &client)?;
             }
-            let mut up = Up {
+            let mut up = RunningVariant {
                 variant,
                 lanes,
                 started_unix_ms,
@@ -181,7 +186,7 @@ impl<L: Lab> Runner<'_, L> {
                 client,
             };
             up.logged_before = up.logged();
-            up.throttled_before = up.throttled();
+            up.throttled_before = up.footprint().0.throttled_periods;
             all.push(up);
             if self.interrupted() {
                 return Ok(Vec::new());
@@ -204,12 +209,12 @@ impl<L: Lab> Runner<'_, L> {
         let url = url_of(plan, variant, launched)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
         let endpoint = Endpoint::Tcp(address);
-        let load = self.load(cell);
+        let load = &mut self.load;
         let failed = None;
         let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, client, load, failed };
-        let begun = launched.begin_proofs(&path, &mut asker);
+        let begun = launched.begin_proofs(&path, &mut asker).map_err(RunError::from);
         // What went wrong with asking is known better than a layer can tell.
-        begun.map_err(|error| asker.failed.unwrap_or(error))
+        begun.map_err(|error| asker.failed.map_or(error, RunError::from))
     }
 
     /// Where the load of a variant goes, and what it asks.
@@ -242,7 +247,6 @@ impl<L: Lab> Runner<'_, L> {
     /// Probes until there is a reply that is not the server's "not yet".
     fn first_reply(
         &mut self,
-        cell: usize,
         variant: usize,
         launched: Option<&mut L::Launch>,
         client: &L::Client,
@@ -250,7 +254,7 @@ impl<L: Lab> Runner<'_, L> {
     ) -> Result<Option<Probe>, RunError> {
         let name = &self.plan().variants[variant].name;
         let Some(launched) = launched else {
-            return match self.load(cell).ask(client, plan)? {
+            return match self.load.ask(client, plan)? {
                 Ok(probe) => Ok(Some(probe)),
                 Err(why) => {
                     let address = &plan.engine.endpoint;
@@ -260,7 +264,7 @@ impl<L: Lab> Runner<'_, L> {
         };
         let limit = launched.ready_limit();
         loop {
-            let answer = self.load(cell).ask(client, plan)?;
+            let answer = self.load.ask(client, plan)?;
             if self.interrupted() {
                 return Ok(None);
             }
@@ -279,8 +283,8 @@ impl<L: Lab> Runner<'_, L> {
                     return Err(RunError::Environment(text));
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
-                    RunError::Environment(text) => {
-                        RunError::Environment(format!("{text} (last error: {why})"))
+                    LabError::Environment(text) => {
+                        LabError::Environment(format!("{text} (last error: {why})"))
                     }
                     error => error,
                 })?,
@@ -289,12 +293,12 @@ impl<L: Lab> Runner<'_, L> {
     }
 
     /// An error that says how it ended, where a server under load did.
-    pub(crate) fn check_alive(&self, up: &mut Up<L>) -> Result<(), RunError> {
+    pub(crate) fn check_alive(&self, up: &mut RunningVariant<L>) -> Result<(), RunError> {
         let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
             return Ok(());
         };
         if let Some(gone) = launched.place_gone(DurationNs::ZERO) {
-            return Err(gone);
+            return Err(gone.into());
         }
         let name = &self.plan().variants[up.variant].name;
         let (who, how) = launched.what_ended();
@@ -302,7 +306,7 @@ impl<L: Lab> Runner<'_, L> {
         Err(RunError::Target(format!("{name}: {who} ended under load{how}")))
     }
 
-    pub(crate) fn stop_all(&mut self, mut up: Vec<Up<L>>) -> Result<(), RunError> {
+    pub(crate) fn stop_all(&mut self, mut up: Vec<RunningVariant<L>>) -> Result<(), RunError> {
         for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
             launched.ask_to_stop();
         }
@@ -317,7 +321,7 @@ impl<L: Lab> Runner<'_, L> {
 
 /// What a launch is asked. Behind a Service it is asked for by that: meshes and gateways go by the
 /// name, and know no localhost. With TLS the name is the certificate's.
-fn url_of(plan: &Plan, variant: usize, launched: &impl lab::Launch) -> Result<Url, RunError> {
+fn url_of(plan: &Plan, variant: usize, launched: &impl world::Launch) -> Result<Url, RunError> {
     let address = launched.address();
     let mut url = plan.variants[variant].url(address.port())?;
     if let Some(host) = launched.entry_host().filter(|_| !url.tls && url.is_loopback()) {
@@ -336,26 +340,22 @@ fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
 }
 
 /// Asks for other paths of a variant, as its load would.
-struct VariantAsker<'a, L: Lab> {
+struct VariantAsker<'a, L: World> {
     plan: &'a Plan,
     variant: usize,
     url: Url,
     endpoint: Endpoint,
     client: &'a L::Client,
     load: &'a mut L::Load,
-    failed: Option<RunError>,
+    failed: Option<LabError>,
 }
 
-impl<L: Lab> Asker for VariantAsker<'_, L> {
+impl<L: World> Asker for VariantAsker<'_, L> {
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError> {
         target.clone_into(&mut self.url.target);
         let load = LoadSpec { paths: Vec::new(), ..self.plan.load_of(self.variant) };
         let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
-        let plan = plan.map_err(RunError::from)?;
-        self.load.ask(self.client, &plan).map_err(|error| {
-            self.failed = Some(error.clone());
-            error.into()
-        })
+        self.load.ask(self.client, &plan?).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     fn take_sent(&mut self) -> u64 {

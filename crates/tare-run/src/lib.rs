@@ -2,18 +2,18 @@
 //!
 //! The [`runner`] runs rounds, each a [`round`] of launches, probes and slices in the order that
 //! the [`schedule`] gives, and hands every slice to the [`record`]. A [`cell`] is one plan while it
-//! is measured; those of a sweep share launches. What the runner needs of the world is in [`lab`];
-//! [`real`] is this machine. An [`observer`] hears what happens meanwhile.
+//! is measured; those of a sweep share launches. What the runner needs of the world is in
+//! `tare_lab::world`; time is a [`clock`]. An [`observer`] hears what happens meanwhile.
 
 #![forbid(unsafe_code)]
 
 pub mod cell;
+pub mod clock;
 mod error;
-pub mod lab;
 mod launches;
 pub mod observer;
+mod once;
 mod outcome;
-pub mod real;
 pub mod record;
 mod round;
 pub mod runner;
@@ -26,5 +26,6 @@ mod window;
 
 pub use cell::Cell;
 pub use error::RunError;
+pub use once::{Once, load_from};
 pub use outcome::Stopped;
 pub use runner::{Runner, Start};

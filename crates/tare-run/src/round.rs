@@ -1,20 +1,20 @@
 //! One round: every variant launched, probed, put under slices in turn, and stopped.
 
 use tare_io::DurationNs;
-use tare_lab::agent::protocol::LaneLife;
+use tare_lab::executor::LaneLife;
+use tare_lab::world::{Launch as _, MakeLoad as _, World};
 use tare_model::samples::{Favoured, Launch, MachineUse, Round, ServerUse};
 use tare_store::Entry;
 
 use crate::cell::Cell;
 use crate::error::RunError;
-use crate::lab::{Lab, Launch as _, Load, MachineReading};
-use crate::launches::{LanePlan, Up};
+use crate::launches::{LanePlan, RunningVariant};
 use crate::observer::Event;
 use crate::outcome::Stopped;
 use crate::runner::Runner;
 use crate::schedule;
 
-impl<L: Lab> Runner<'_, L> {
+impl<L: World> Runner<'_, L> {
     /// Runs a round of these cells; `None` where the user interrupted it: what it measured is in
     /// the store. A cell that failed is not among those that come back.
     pub(crate) fn round(
@@ -131,11 +131,11 @@ impl<L: Lab> Runner<'_, L> {
         &mut self,
         cell: usize,
         (lane, is_first): (usize, bool),
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> (Vec<LaneLife>, Result<(), RunError>) {
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
-        let used: Vec<Option<ServerUse>> = up.iter().map(Up::used).collect();
+        let used: Vec<Option<ServerUse>> = up.iter().map(|up| up.used().server).collect();
         // Only launches that no other cell has loaded yet can tell how long they take to be warm.
         if is_first {
             self.watch_rest(up);
@@ -143,11 +143,12 @@ impl<L: Lab> Runner<'_, L> {
         let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
         let begun = surveyed.and_then(|()| self.begin(cell, round));
         let measured = begun.and_then(|()| self.measure(cell, lane, up, round));
-        let lives = self.load(cell).close();
+        let lives = self.load.close();
         // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));
         for (up, before) in up.iter_mut().zip(used) {
-            let used = up.used().zip(before).map(|(after, before)| after.since(before).cpu_ns);
+            let used =
+                up.used().server.zip(before).map(|(after, before)| after.since(before).cpu_ns);
             up.lanes[lane].cpu_ns = used.unwrap_or(0);
         }
         let mut machine = self.lab.machine().since(&before);
@@ -158,8 +159,7 @@ impl<L: Lab> Runner<'_, L> {
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
         add_use(&mut round.machine, machine);
         if self.cells[cell].plan.load.new_connections {
-            let used =
-                [round.machine.ports_used, self.lab.machine().ports_used()].into_iter().flatten();
+            let used = [round.machine.ports_used, self.lab.ports_used()].into_iter().flatten();
             round.machine.ports_used = used.reduce(f64::max);
         }
         match lives {
@@ -172,7 +172,7 @@ impl<L: Lab> Runner<'_, L> {
                 }
                 (lives, measured)
             }
-            Err(failure) => (Vec::new(), measured.and(Err(failure))),
+            Err(failure) => (Vec::new(), measured.and(Err(failure.into()))),
         }
     }
 }
@@ -181,10 +181,10 @@ impl<L: Lab> Runner<'_, L> {
 const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
 
 /// Who meets a place that is no more hears first that nobody answers.
-fn place_gone<L: Lab>(up: &[Up<L>]) -> Option<RunError> {
+fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<RunError> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())
-        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN))
+        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN).map(RunError::from))
 }
 
 fn add_use(sum: &mut MachineUse, more: MachineUse) {

@@ -1,38 +1,38 @@
 //! Runs rounds until the stopping rule, the clock or the user says stop.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Instant};
 use tare_lab::places::to_wait_for;
+use tare_lab::world::World;
 use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_store::{Entry, RunEnd, RunId};
 
 use crate::cell::Cell;
+use crate::clock::Clock;
 use crate::error::RunError;
-use crate::lab::{Clock, Lab};
 use crate::observer::{Event, Observer};
 use crate::outcome::Stopped;
 use crate::record::Record;
 
 /// Everything that a run holds while it runs.
-pub struct Runner<'a, L: Lab> {
+pub struct Runner<'a, L: World> {
     /// What is measured on the same launches: they differ in load only.
     pub(crate) cells: Vec<Cell<'a>>,
     pub(crate) lab: L,
-    /// By their number of workers.
-    loads: BTreeMap<u32, L::Load>,
-    outside: Outside<'a>,
+    /// Makes the load of all cells, one after another.
+    pub(crate) load: L::Load,
+    services: RunServices<'a>,
     /// When `max_time` is over.
     pub(crate) deadline: Instant,
-    reactor_noted: bool,
+    load_noted: bool,
 }
 
 /// Whom a run reports to, and who stops it.
-pub struct Outside<'a> {
+pub struct RunServices<'a> {
     pub record: &'a dyn Record,
     pub clock: &'a dyn Clock,
     pub observer: &'a mut dyn Observer,
@@ -47,20 +47,13 @@ pub struct Start {
     pub elapsed_ns: u64,
 }
 
-impl<'a, L: Lab> Runner<'a, L> {
-    pub fn new(cells: Vec<Cell<'a>>, lab: L, outside: Outside<'a>) -> Result<Self, RunError> {
+impl<'a, L: World> Runner<'a, L> {
+    pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, RunError> {
         if cells.is_empty() {
             return Err(RunError::Bug("a run of nothing".into()));
         }
-        let mut loads = BTreeMap::new();
-        for cell in &cells {
-            let workers = cell.plan.load.workers();
-            if let btree_map::Entry::Vacant(place) = loads.entry(workers) {
-                place.insert(lab.load(workers)?);
-            }
-        }
-        let deadline = Instant::FAR;
-        Ok(Self { cells, lab, loads, outside, deadline, reactor_noted: false })
+        let (load, deadline) = (lab.load(), Instant::FAR);
+        Ok(Self { cells, lab, load, services, deadline, load_noted: false })
     }
 
     /// What all cells have in common: variants, seed, CPUs.
@@ -68,17 +61,12 @@ impl<'a, L: Lab> Runner<'a, L> {
         self.cells[0].plan
     }
 
-    pub(crate) fn load(&mut self, cell: usize) -> &mut L::Load {
-        let workers = self.cells[cell].plan.load.workers();
-        self.loads.get_mut(&workers).unwrap_or_else(|| unreachable!("made for each cell"))
-    }
-
     pub(crate) fn clock(&self) -> &'a dyn Clock {
-        self.outside.clock
+        self.services.clock
     }
 
     pub(crate) fn see(&mut self, event: &Event<'_>) {
-        self.outside.observer.see(event);
+        self.services.observer.see(event);
     }
 
     /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
@@ -105,8 +93,8 @@ impl<'a, L: Lab> Runner<'a, L> {
             let _ = self.write(run, Entry::RunEnded(end));
             all.push(stopped);
         }
-        let Self { lab, loads, .. } = self;
-        drop(loads);
+        let Self { lab, load, .. } = self;
+        drop(load);
         lab.end_orphans();
         let complaints = lab.close();
         if let (false, Some(first)) = (complaints.is_empty(), all.first_mut())
@@ -158,7 +146,7 @@ impl<'a, L: Lab> Runner<'a, L> {
             }
             let shown = active[index as usize % active.len()];
             let digests = &self.cells[shown].digests;
-            self.outside.observer.see(&Event::EstimateChanged { cell: shown, digests });
+            self.services.observer.see(&Event::EstimateChanged { cell: shown, digests });
             if self.interrupted() {
                 return Err(RunError::Interrupted);
             }
@@ -209,20 +197,22 @@ impl<'a, L: Lab> Runner<'a, L> {
         format!("load on CPUs {:?}, servers on {:?}; {meters}", plan.load_cpus, plan.server_cpus)
     }
 
-    pub(crate) fn note_reactors(&mut self, run: RunId, said: Vec<String>) -> Result<(), RunError> {
-        if self.reactor_noted {
+    /// Says once how load is made.
+    pub(crate) fn note_load(&mut self, run: RunId, made_by: Vec<String>) -> Result<(), RunError> {
+        if self.load_noted {
             return Ok(());
         }
-        self.reactor_noted = true;
-        said.into_iter().try_for_each(|text| self.note(run, text))
+        self.load_noted = true;
+        let all: BTreeSet<String> = made_by.into_iter().collect();
+        all.into_iter().try_for_each(|by| self.note(run, format!("load by {by}")))
     }
 
     pub(crate) fn interrupted(&self) -> bool {
-        self.outside.stop.load(Ordering::Relaxed)
+        self.services.stop.load(Ordering::Relaxed)
     }
 
     pub(crate) fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
-        self.outside.record.write(run, entry)
+        self.services.record.write(run, entry)
     }
 
     /// Into a run's log.

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use tare_io::DurationNs;
+use tare_lab::meter::{Quiet, Used};
+use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, World};
 use tare_model::cold::Cold;
 use tare_model::found::Found;
 use tare_model::plan::ReconnectEach;
-use tare_model::samples::{AtRest, Ramps, Round, ServerUse, Slice};
+use tare_model::samples::{AtRest, Ramps, Round, Slice};
 use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_store::Entry;
 
 use crate::cell::Cell;
 use crate::error::RunError;
-use crate::lab::{Lab, Launch, Load, Meter};
-use crate::launches::{LanePlan, Up};
+use crate::launches::RunningVariant;
 use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule;
@@ -25,27 +26,26 @@ const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
 const TRIAL_REPLIES: f64 = 10.0;
 const TRIALS: usize = 3;
 
-/// A slice is over when all servers have stood still for this long …
-const STILL: DurationNs = DurationNs::from_us(1500);
-/// … using no more of it than this, …
-const STILL_CPU_NS: u64 = 45_000;
-/// … or when they have had this long to.
-const REST_MAX: DurationNs = DurationNs::from_ms(20);
-const REST_LOOK: DurationNs = DurationNs::from_us(250);
+/// A slice is over when all servers stand still, or have had long enough to.
+const QUIET: Quiet = Quiet {
+    time: DurationNs::from_us(1500),
+    cpu_ns: 45_000,
+    look: DurationNs::from_us(250),
+    limit: DurationNs::from_ms(20),
+};
 
 /// Threads that used this share of what the busiest used do a server's work as it does: workers
 /// have about as much each, a compiler or collector beside them has not.
 const BUSY_SHARE: f64 = 0.3;
 
-impl<L: Lab> Runner<'_, L> {
+impl<L: World> Runner<'_, L> {
     pub(crate) fn open_lanes(
         &mut self,
-        cell: usize,
         lane: usize,
-        up: &[Up<L>],
-    ) -> Result<Vec<String>, RunError> {
+        up: &[RunningVariant<L>],
+    ) -> Result<Vec<MadeBy>, RunError> {
         let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
-        self.load(cell).open(&lanes)
+        Ok(self.load.open(&lanes)?)
     }
 
     /// Connections, warm-up, cycles.
@@ -53,21 +53,22 @@ impl<L: Lab> Runner<'_, L> {
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> Result<(), RunError> {
-        let said = self.open_lanes(cell, lane, up)?;
         let run = self.cells[cell].run;
-        let by: Vec<&str> = said.iter().map(|by| by.trim_start_matches("load by ")).collect();
-        let by = by.join("; ");
-        up.iter_mut().for_each(|up| up.lanes[lane].load.by = Some(by.clone()));
-        self.note_reactors(run, said)?;
+        let made_by: Vec<String> =
+            self.open_lanes(lane, up)?.iter().map(MadeBy::to_string).collect();
+        for (up, by) in up.iter_mut().zip(&made_by) {
+            up.lanes[lane].load.by = Some(by.clone());
+        }
+        self.note_load(run, made_by)?;
         let cold = self.cells[cell].plan.slices.cold;
         let window = match (cold, self.cells[cell].window) {
             (Some(cold), _) => self.cold_window(cell, cold),
             (None, Some(window)) => window,
             (None, None) => {
-                let (slowest, longest) = self.trial(cell, lane, up)?;
+                let (slowest, longest) = self.trial(cell, up.len())?;
                 if self.interrupted() {
                     return Ok(());
                 }
@@ -86,18 +87,18 @@ impl<L: Lab> Runner<'_, L> {
         let shapes = schedule::shapes(seed, round.index, round.cycles);
         let is_fixed = self.cells[cell].plan.slices.window.is_some();
         let draws_anew = self.cells[cell].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
-        self.rest(up);
+        self.quiesce(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let began = self.clock().now();
         let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
             let window = if cold.is_some() { window } else { window.shaped(&shape, is_fixed) };
             if cycle > 0 && draws_anew {
-                self.open_anew(cell, lane, up)?;
+                self.open_anew(lane, up)?;
             }
             for (position, at) in variants.into_iter().enumerate() {
                 let variant = up[at].variant;
-                let Some(slice) = self.slice(cell, at, up, lane, window)? else {
+                let Some(slice) = self.slice(at, up, lane, window)? else {
                     return Ok(());
                 };
                 own[at] += slice.server.map_or(0, |server| server.cpu_ns);
@@ -113,7 +114,7 @@ impl<L: Lab> Runner<'_, L> {
         let elapsed_ns = self.clock().now().since(began).as_ns();
         for (at, before) in before.into_iter().enumerate() {
             if cold.is_none() {
-                own[at] += self.ramp(cell, at, up, lane, window)?;
+                own[at] += self.ramp(at, up, lane, window)?;
             }
             let after = Alone::of(&up[at]);
             let load = &mut up[at].lanes[lane].load;
@@ -126,28 +127,29 @@ impl<L: Lab> Runner<'_, L> {
     }
 
     /// Other connections to the same servers.
-    fn open_anew(&mut self, cell: usize, lane: usize, up: &mut [Up<L>]) -> Result<(), RunError> {
-        let lives = self.load(cell).close()?;
+    fn open_anew(&mut self, lane: usize, up: &mut [RunningVariant<L>]) -> Result<(), RunError> {
+        let lives = self.load.close()?;
         for (up, life) in up.iter_mut().zip(&lives) {
             up.lanes[lane].beside.add(life);
         }
-        self.open_lanes(cell, lane, up)?;
+        self.open_lanes(lane, up)?;
         // What accepting them takes is over before the slices.
-        self.rest(up);
+        self.quiesce(up);
         Ok(())
     }
 
     /// What servers use that nobody asks anything: where they were found to use CPU time beside
     /// their slices, that is no work put off.
-    pub(crate) fn watch_rest(&self, up: &mut [Up<L>]) {
+    pub(crate) fn watch_rest(&self, up: &mut [RunningVariant<L>]) {
         let is_cold = |cell: &usize| self.cells[*cell].plan.slices.cold.is_some();
         let active = self.active();
         if active.iter().any(is_cold) || !active.iter().any(|c| self.cells[*c].watches_rest()) {
             return;
         }
         up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
-        let cpu_ns = |up: &Up<L>| up.used().map_or(0, |used| used.cpu_ns);
-        let read = |up: &[Up<L>]| -> Vec<u64> { up.iter().map(cpu_ns).collect() };
+        let read = |up: &[RunningVariant<L>]| -> Vec<u64> {
+            up.iter().map(RunningVariant::cpu_ns).collect()
+        };
         let (mut before, mut began) = (read(up), self.clock().now());
         let mut stretches: Vec<Vec<u64>> = Vec::new();
         while !at_rest(&stretches) && !self.interrupted() {
@@ -177,7 +179,7 @@ impl<L: Lab> Runner<'_, L> {
         cell: usize,
         lane: usize,
         at: usize,
-        up: &mut Up<L>,
+        up: &mut RunningVariant<L>,
         window: Window,
     ) -> Result<(), RunError> {
         let Cell { plan, warm, .. } = &self.cells[cell];
@@ -196,13 +198,13 @@ impl<L: Lab> Runner<'_, L> {
         }
         let most = plan.slices.warmup_max(plan.stop.max_time);
         let mut left = window.warmup;
-        let LanePlan { plan, load, .. } = &mut up.lanes[lane];
+        let load = &mut up.lanes[lane].load;
         loop {
             let ns = needed.ns.saturating_sub(load.warmup.ns);
             let room = most.as_ns().saturating_sub(load.warmup.ns);
             left = left.max(DurationNs::from_ns(ns.min(room)));
             let stretch = Window { warmup: left, ..window }.warmup();
-            let measured = self.load(cell).slice(at, plan, stretch)?;
+            let measured = self.load.slice(at, stretch)?;
             load.warmup.ns += left.as_ns();
             load.warmup.requests += measured.counts.answered;
             let is_warm = load.warmup.ns >= needed.ns && load.warmup.requests >= needed.requests;
@@ -217,20 +219,18 @@ impl<L: Lab> Runner<'_, L> {
     /// the user cut it short.
     fn slice(
         &mut self,
-        cell: usize,
         at: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
         lane: usize,
         window: Window,
     ) -> Result<Option<Slice>, RunError> {
-        let before = up[at].used();
-        let plan = &up[at].lanes[lane].plan;
-        let measured = self.load(cell).slice(at, plan, window.stretch())?;
-        let still = self.rest(up);
+        let before = up[at].used().server;
+        let measured = self.load.slice(at, window.stretch())?;
+        let still = self.quiesce(up);
         let load = &mut up[at].lanes[lane].load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
-        let after = up[at].used();
+        let after = up[at].used().server;
         if self.interrupted() {
             return Ok(None);
         }
@@ -238,7 +238,7 @@ impl<L: Lab> Runner<'_, L> {
         if let Some(gone) =
             up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
         {
-            return Err(gone);
+            return Err(gone.into());
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, server, latencies, ..Slice::default() };
@@ -251,17 +251,15 @@ impl<L: Lab> Runner<'_, L> {
     /// Load that is as short as a slice's ramp, so that what ramps cost can be taken out; CPU time.
     fn ramp(
         &mut self,
-        cell: usize,
         at: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
         lane: usize,
         window: Window,
     ) -> Result<u64, RunError> {
-        let before = up[at].used();
-        let plan = &up[at].lanes[lane].plan;
-        let measured = self.load(cell).slice(at, plan, window.only_ramp())?;
-        self.rest(up);
-        let Some((after, before)) = up[at].used().zip(before) else { return Ok(0) };
+        let before = up[at].used().server;
+        let measured = self.load.slice(at, window.only_ramp())?;
+        self.quiesce(up);
+        let Some((after, before)) = up[at].used().server.zip(before) else { return Ok(0) };
         let (server, answered) = (after.since(before), measured.counts.answered);
         if answered > 0 {
             up[at].lanes[lane].load.ramps = Some(Ramps { ramps: 1, answered, server });
@@ -271,23 +269,9 @@ impl<L: Lab> Runner<'_, L> {
 
     /// Waits until all servers stand still, so that what one has put off is not done while another
     /// is measured. Whether they do.
-    fn rest(&self, up: &[Up<L>]) -> bool {
-        let clock = self.clock();
-        let used = || -> u64 { up.iter().filter_map(|up| up.meter.as_ref()?.cpu_ns()).sum() };
-        let limit = clock.now() + REST_MAX;
-        let (mut last, mut since) = (used(), clock.now());
-        loop {
-            clock.pause(REST_LOOK);
-            let (used, now) = (used(), clock.now());
-            if used > last + STILL_CPU_NS {
-                (last, since) = (used, now);
-            } else if now.since(since) >= STILL {
-                return true;
-            }
-            if now >= limit {
-                return false;
-            }
-        }
+    fn quiesce(&self, up: &[RunningVariant<L>]) -> bool {
+        let meters: Vec<&L::Meter> = up.iter().filter_map(|up| up.meter.as_ref()).collect();
+        self.lab.quiesce(&meters, QUIET)
     }
 
     /// Where variants run alone, all of them are tried once before the first round.
@@ -302,14 +286,14 @@ impl<L: Lab> Runner<'_, L> {
             if self.interrupted() {
                 return Ok(());
             }
-            self.open_lanes(cell, 0, &up)?;
-            let (per_s, mean) = self.trial(cell, 0, &up)?;
+            self.open_lanes(0, &up)?;
+            let (per_s, mean) = self.trial(cell, up.len())?;
             if self.interrupted() {
                 return Ok(());
             }
             slowest = slowest.min(per_s);
             longest = longest.max(mean);
-            self.load(cell).close()?;
+            self.load.close()?;
             self.stop_all(up)?;
         }
         self.settle_window(cell, slowest, longest).map(drop)
@@ -317,22 +301,16 @@ impl<L: Lab> Runner<'_, L> {
 
     /// The fewest replies a second of any lane, and the longest mean latency: medians of a few
     /// trials, for one that was disturbed would settle the whole run.
-    fn trial(
-        &mut self,
-        cell: usize,
-        lane: usize,
-        up: &[Up<L>],
-    ) -> Result<(f64, DurationNs), RunError> {
+    fn trial(&mut self, cell: usize, lanes: usize) -> Result<(f64, DurationNs), RunError> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
-        for (at, up) in up.iter().enumerate() {
+        for at in 0..lanes {
             let edges = edges(self.cells[cell].plan);
             let mut trial =
                 Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, requests: None, edges };
-            let plan = &up.lanes[lane].plan;
             let mut seen = Vec::new();
             while seen.len() < TRIALS {
-                let measured = self.load(cell).slice(at, plan, trial.stretch())?;
+                let measured = self.load.slice(at, trial.stretch())?;
                 let (per_s, mean) = measured.rate_and_mean();
                 let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
                 if enough {
@@ -401,11 +379,9 @@ struct Alone {
 }
 
 impl Alone {
-    fn of<L: Lab>(up: &Up<L>) -> Self {
-        Self {
-            cpu_ns: up.used().map_or(0, |used: ServerUse| used.cpu_ns),
-            threads: up.meter.as_ref().map(Meter::threads).unwrap_or_default(),
-        }
+    fn of<L: World>(up: &RunningVariant<L>) -> Self {
+        let Used { server, threads } = up.used();
+        Self { cpu_ns: server.map_or(0, |used| used.cpu_ns), threads }
     }
 
     /// Threads that did the work, and how long all waited for a CPU.

@@ -2,16 +2,17 @@
 //! servers take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
-use tare_lab::agent::protocol::LaneLife;
+use tare_lab::executor::LaneLife;
+use tare_lab::meter::Reading;
+use tare_lab::world::{Launch as _, MakeLoad as _, World};
+use tare_load::Stretch;
 use tare_load::measured::Measured;
-use tare_load::{LoadPlan, Stretch};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::surveys::{Limits, Standing};
 
 use crate::cell::{Cell, sustained_length};
 use crate::error::RunError;
-use crate::lab::{Lab, Launch, Load, Reading};
-use crate::launches::Up;
+use crate::launches::RunningVariant;
 use crate::runner::Runner;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
@@ -22,7 +23,7 @@ const BINS_MIN: u64 = 50;
 /// Where variants take turns.
 const TURN: DurationNs = DurationNs::from_secs(1);
 
-impl<L: Lab> Runner<'_, L> {
+impl<L: World> Runner<'_, L> {
     /// How long the load is that shows when launches are warm, where there is any.
     fn survey_limits(&self, cell: usize) -> Option<Limits> {
         let plan = self.cells[cell].plan;
@@ -43,16 +44,17 @@ impl<L: Lab> Runner<'_, L> {
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
         let Some(limits) = self.survey_limits(cell) else { return Ok(()) };
         let first = self.active_first();
         let mut next = self.cells[first].surveys.first_stretch(&limits);
-        if next.is_none() || !self.can_load_at_once(up) {
+        // One variant alone has nobody to share the weather with.
+        if next.is_none() || up.len() < 2 {
             return Ok(());
         }
         while let Some(ns) = next {
-            self.together(cell, lane, up, DurationNs::from_ns(ns), true)?;
+            self.together(lane, up, DurationNs::from_ns(ns), true)?;
             if self.interrupted() {
                 return Ok(());
             }
@@ -93,17 +95,17 @@ impl<L: Lab> Runner<'_, L> {
         &mut self,
         cell: usize,
         lane: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
         let Some(length) = sustained_length(self.cells[cell].plan) else { return Ok(()) };
         let in_turns = self.cells[cell].checks_in_turns();
         let mut loads = up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref());
         let has = loads.any(|load| load.in_turns == in_turns);
-        if has || !self.cells[cell].check_due || self.interrupted() || !self.can_load_at_once(up) {
+        if has || !self.cells[cell].check_due || self.interrupted() || up.len() < 2 {
             return Ok(());
         }
         if !in_turns {
-            return self.together(cell, lane, up, length, false);
+            return self.together(lane, up, length, false);
         }
         // Its warm-up has said what it had to: other launches' are kept.
         up.iter_mut().for_each(|up| up.lanes[lane].load.sustained = None);
@@ -111,7 +113,7 @@ impl<L: Lab> Runner<'_, L> {
         for _ in 0..turns {
             for up in up.iter_mut() {
                 let turn = DurationNs::from_ns(length.as_ns() / turns);
-                self.together(cell, lane, std::slice::from_mut(up), turn, false)?;
+                self.together(lane, std::slice::from_mut(up), turn, false)?;
             }
         }
         for up in up.iter_mut() {
@@ -123,16 +125,14 @@ impl<L: Lab> Runner<'_, L> {
     /// Load on all of these at the same time.
     fn together(
         &mut self,
-        cell: usize,
         lane: usize,
-        up: &mut [Up<L>],
+        up: &mut [RunningVariant<L>],
         length: DurationNs,
         cold: bool,
     ) -> Result<(), RunError> {
-        let plan = self.cells[cell].plan;
         let mut loads = Vec::new();
         for up in up.iter_mut() {
-            let mut own = self.lab.load(plan.load.workers())?;
+            let mut own = self.lab.load();
             own.open(&[(&up.client, &up.lanes[lane].plan)])?;
             loads.push(own);
             up.meter = up.launched.as_ref().map(L::Launch::meter);
@@ -140,14 +140,13 @@ impl<L: Lab> Runner<'_, L> {
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
         let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));
         let stretch = Stretch { window: length, interval: bin, ..Stretch::NONE };
-        let plans: Vec<&LoadPlan> = up.iter().map(|up| &up.lanes[lane].plan).collect();
         let meters: Vec<Option<&L::Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
-        let (measured, readings) = self.lab.load_at_once(&mut loads, &plans, stretch, &meters)?;
-        for (at, (up, mut own)) in up.iter_mut().zip(loads).enumerate() {
+        let measured = self.lab.load_at_once(&mut loads, stretch, &meters)?;
+        for ((up, mut own), (measured, readings)) in up.iter_mut().zip(loads).zip(measured) {
             let lane = &mut up.lanes[lane];
             let life = LaneLife::of(own.close()?.first());
             lane.beside.add(&life);
-            let mut more = sustained(&measured[at], &readings, at, cold);
+            let mut more = sustained(&measured, &readings, cold);
             if let Some(before) = lane.load.sustained.take() {
                 more.bins.splice(0..0, before.bins);
                 more.one_thread &= before.one_thread;
@@ -156,34 +155,30 @@ impl<L: Lab> Runner<'_, L> {
         }
         Ok(())
     }
-
-    /// One variant alone has nobody to share the weather with.
-    fn can_load_at_once(&self, up: &[Up<L>]) -> bool {
-        let clients: Vec<&L::Client> = up.iter().map(|up| &up.client).collect();
-        up.len() > 1 && self.lab.can_load_at_once(&clients)
-    }
 }
 
 /// What all variants showed under load at once, in their order.
-fn loads<L: Lab>(up: &[Up<L>], lane: usize) -> Vec<&Sustained> {
-    let mut up: Vec<&Up<L>> = up.iter().collect();
+fn loads<L: World>(up: &[RunningVariant<L>], lane: usize) -> Vec<&Sustained> {
+    let mut up: Vec<&RunningVariant<L>> = up.iter().collect();
     up.sort_by_key(|up| up.variant);
     up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref()).collect()
 }
 
-/// Of the server at that place: from what its load and its meter saw.
-fn sustained(measured: &Measured, readings: &[Reading], at: usize, cold: bool) -> Sustained {
+/// What a server's load and its meter saw; no CPU time where nobody meters it.
+fn sustained(measured: &Measured, readings: &[Reading], cold: bool) -> Sustained {
     let of = |reading: &Reading, thread: Option<(usize, usize)>| match thread {
-        Some((thread, what)) => reading.servers[at].threads.get(thread).map_or(0, |t| t[what]),
-        None => reading.servers[at].cpu_ns,
+        Some((thread, what)) => reading.threads.get(thread).map_or(0, |t| t[what]),
+        None => reading.cpu_ns,
     };
+    let nothing = [Reading::default(), Reading::default()];
+    let readings = if readings.len() < 2 { &nothing } else { readings };
     let (first, last) = (&readings[0], &readings[readings.len() - 1]);
-    let threads = last.servers[at].threads.len();
+    let threads = last.threads.len();
     let gained = |thread| of(last, thread).saturating_sub(of(first, thread));
     let busiest = (0..threads).max_by_key(|thread| gained(Some((*thread, 0))));
     let of_busiest = busiest.map_or(0, |thread| gained(Some((thread, 0))));
     let marks = match measured.marks.as_slice() {
-        // Another place's load is known by its sum.
+        // A load that is not of requests has no intervals.
         [] => &[(measured.counts.window_ns, measured.counts.completed)],
         marks => marks,
     };

@@ -17,8 +17,8 @@ use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
 use crate::outcome::Stopped;
-use crate::runner::{Outside, Runner, Start};
-use fake::{FakeLab, Fault, Logger, Phase, Planned, Server, World};
+use crate::runner::{RunServices, Runner, Start};
+use fake::{FakeLab, FakeWorld, Fault, Logger, Phase, Planned, Server};
 
 /// Two variants, rounds of two cycles, no sustained load.
 fn short(rounds: u32) -> PlanParts {
@@ -78,12 +78,12 @@ fn plans(all: &[PlanParts]) -> Vec<Plan> {
 }
 
 /// Runs these cells on the same launches.
-fn run(world: &Rc<World>, cells: &[PlanParts], start: Start) -> Vec<Stopped> {
+fn run(world: &Rc<FakeWorld>, cells: &[PlanParts], start: Start) -> Vec<Stopped> {
     run_after(world, cells, start, Vec::new())
 }
 
 fn run_after(
-    world: &Rc<World>,
+    world: &Rc<FakeWorld>,
     cells: &[PlanParts],
     start: Start,
     digests: Vec<RoundDigest>,
@@ -93,25 +93,25 @@ fn run_after(
     let cells =
         cells.map(|(at, plan)| Cell::new(plan, RunId(at as i64 + 1), None, digests.clone()));
     let mut logger = Logger(world.clone());
-    let outside = Outside {
+    let services = RunServices {
         record: world.as_ref(),
         clock: world.as_ref(),
         observer: &mut logger,
         stop: world.stop.clone(),
     };
-    let runner = Runner::new(cells.collect(), FakeLab(world.clone()), outside).unwrap();
+    let runner = Runner::new(cells.collect(), FakeLab(world.clone()), services).unwrap();
     let stopped = runner.run(start);
     assert_eq!(world.up(), Vec::<&str>::new(), "servers outlive the run");
     assert!(world.orphan_checks.get() > 0, "nobody looked for orphans");
     stopped
 }
 
-fn logged(world: &World) -> Vec<String> {
+fn logged(world: &FakeWorld) -> Vec<String> {
     world.log.borrow().clone()
 }
 
 /// What each launch used before any load, as a share of a CPU in percent, by round and variant.
-fn at_rest(world: &World) -> Vec<Vec<Option<u64>>> {
+fn at_rest(world: &FakeWorld) -> Vec<Vec<Option<u64>>> {
     let entries = world.entries.borrow();
     let rounds = entries.iter().filter_map(|(_, entry)| match entry {
         Entry::RoundEnded { launches, .. } => Some(launches),
@@ -123,10 +123,10 @@ fn at_rest(world: &World) -> Vec<Vec<Option<u64>>> {
 
 #[test]
 fn what_a_server_uses_at_rest_is_watched_where_it_matters() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     run(&world, &[short(3)], Start::default());
     assert_eq!(at_rest(&world), vec![vec![None, None]; 3]);
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     world.servers[1].at_rest.set(0.05);
     run(&world, &[short(3)], Start::default());
     let watched = vec![Some(0), Some(5)];
@@ -134,7 +134,7 @@ fn what_a_server_uses_at_rest_is_watched_where_it_matters() {
 }
 
 /// Numbers of the rounds that a run began.
-fn rounds_of(world: &World, run: i64) -> Vec<u32> {
+fn rounds_of(world: &FakeWorld, run: i64) -> Vec<u32> {
     let entries = world.entries.borrow();
     let began = entries.iter().filter_map(|(of, entry)| match entry {
         Entry::RoundBegan { number, .. } if of.0 == run => Some(*number),
@@ -143,7 +143,7 @@ fn rounds_of(world: &World, run: i64) -> Vec<u32> {
     began.collect()
 }
 
-fn slices_of(world: &World, run: i64) -> usize {
+fn slices_of(world: &FakeWorld, run: i64) -> usize {
     let entries = world.entries.borrow();
     let is_slice = |entry: &Entry| matches!(entry, Entry::Slice { .. });
     entries.iter().filter(|(of, entry)| of.0 == run && is_slice(entry)).count()
@@ -151,7 +151,7 @@ fn slices_of(world: &World, run: i64) -> usize {
 
 #[test]
 fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     assert_eq!(run(&world, &[short(1)], Start::default()), [Stopped::Rounds]);
     let launches = crate::schedule::launches(7, 0, 2);
     let name = |at: usize| ["a", "b"][launches[at]];
@@ -170,7 +170,7 @@ fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
 #[test]
 fn launches_are_proven_by_what_their_lanes_sent() {
     for (reconnect_each, opened) in [(None, 2), (Some(ReconnectEach::Slice), 2 * 2)] {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         let mut parts = short(2);
         parts.slices.reconnect_each = reconnect_each;
         run(&world, &[parts], Start::default());
@@ -197,7 +197,7 @@ fn where_cold_servers_are_asked_a_launch_gets_its_first_load_and_no_more() {
     for (cold, requests, window) in
         [(Cold::Requests(400), 400, ms(20)), (Cold::For(ms(30)), 600, ms(30))]
     {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         let mut parts = short(3);
         let (cycles, no_sustained) = (None, false);
         parts.slices = Slices { cold: Some(cold), cycles, no_sustained, ..Slices::default() };
@@ -220,7 +220,7 @@ fn where_cold_servers_are_asked_a_launch_gets_its_first_load_and_no_more() {
 #[test]
 fn a_seed_gives_the_same_order_again_and_another_seed_another() {
     let of_seed = |seed: u64| {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         run(&world, &[PlanParts { seed, ..short(6) }], Start::default());
         logged(&world)
     };
@@ -230,7 +230,7 @@ fn a_seed_gives_the_same_order_again_and_another_seed_another() {
 
 #[test]
 fn exclusive_variants_are_never_up_together() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let mut parts = short(2);
     parts.variants[1].exclusive = true;
     run(&world, &[parts], Start::default());
@@ -244,7 +244,7 @@ fn exclusive_variants_are_never_up_together() {
 
 #[test]
 fn a_start_is_timed_from_nothing_and_alone() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let mut parts = short(2);
     parts.stop.metrics = vec![Metric::Startup];
     run(&world, &[parts], Start::default());
@@ -267,7 +267,7 @@ fn a_start_is_timed_from_nothing_and_alone() {
 #[test]
 fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
     for phase in [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Sustained] {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         let planned = Planned { phase, variant: 1, nth: 2, fault: Fault::Fail };
         world.faults.borrow_mut().push(planned);
         let stopped = run(&world, &[by_default()], Start::default());
@@ -289,7 +289,7 @@ fn a_server_that_dies_is_named_whenever_that_is() {
         (Phase::Slice, 3, "b: the server ended under load (exit status: 9)"),
     ];
     for (phase, nth, expected) in phases {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         world.faults.borrow_mut().push(Planned { phase, variant: 1, nth, fault: Fault::Die });
         let stopped = run(&world, &[short(4)], Start::default());
         let failed = matches!(&stopped[..], [Stopped::Failed(why)] if why.to_string() == expected);
@@ -301,7 +301,7 @@ fn a_server_that_dies_is_named_whenever_that_is() {
 fn an_interrupt_in_any_phase_ends_the_run_at_once() {
     let all = [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Stop];
     for phase in all {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         let planned = Planned { phase, variant: 0, nth: 2, fault: Fault::Interrupt };
         world.faults.borrow_mut().push(planned);
         assert_eq!(run(&world, &[short(4)], Start::default()), [Stopped::Interrupted]);
@@ -313,7 +313,7 @@ fn an_interrupt_in_any_phase_ends_the_run_at_once() {
 
 #[test]
 fn an_interrupt_under_sustained_load_is_no_failure() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let planned = Planned { phase: Phase::Sustained, variant: 1, nth: 1, fault: Fault::Interrupt };
     world.faults.borrow_mut().push(planned);
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Interrupted]);
@@ -322,7 +322,7 @@ fn an_interrupt_under_sustained_load_is_no_failure() {
 
 #[test]
 fn a_resumed_run_goes_on_with_the_next_round_and_the_time_that_is_left() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let mut parts = short(9);
     parts.stop.rounds = None;
     parts.stop.precision = 1e-9;
@@ -338,19 +338,19 @@ fn a_resumed_run_goes_on_with_the_next_round_and_the_time_that_is_left() {
 #[test]
 fn rounds_of_before_count_when_a_run_is_resumed() {
     let digests: Vec<RoundDigest> = {
-        let world = World::new(two());
+        let world = FakeWorld::new(two());
         run(&world, &[short(4)], Start::default());
         digests_in(&world)
     };
     assert_eq!(digests.len(), 4);
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let start = Start { next_round: 4, elapsed_ns: 0 };
     assert_eq!(run_after(&world, &[short(6)], start, digests), [Stopped::Rounds]);
     assert_eq!(rounds_of(&world, 1), [4, 5]);
 }
 
 /// What the first run's entries come to.
-fn digests_in(world: &World) -> Vec<RoundDigest> {
+fn digests_in(world: &FakeWorld) -> Vec<RoundDigest> {
     let mut rounds: Vec<tare_model::samples::Round> = Vec::new();
     for (_, entry) in world.entries.borrow().iter() {
         match entry {
@@ -383,7 +383,7 @@ fn sweep() -> Vec<PlanParts> {
 
 #[test]
 fn cells_of_a_sweep_share_launches() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     assert_eq!(run(&world, &sweep(), Start::default()), [Stopped::Rounds, Stopped::Rounds]);
     let launches = logged(&world).iter().filter(|text| text.starts_with("launch")).count();
     assert_eq!(launches, 2 * 3);
@@ -394,7 +394,7 @@ fn cells_of_a_sweep_share_launches() {
 
 #[test]
 fn a_cell_that_fails_leaves_the_others_theirs() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     // Of each variant's first lane: a warm-up and two slices.
     let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: Fault::Fail };
     world.faults.borrow_mut().push(planned);
@@ -405,7 +405,7 @@ fn a_cell_that_fails_leaves_the_others_theirs() {
 
 #[test]
 fn the_time_limit_ends_a_run_that_does_not_become_precise() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     let mut parts = by_default();
     parts.stop.precision = 1e-9;
     parts.stop.max_time = DurationNs::from_secs(30);
@@ -416,7 +416,7 @@ fn the_time_limit_ends_a_run_that_does_not_become_precise() {
 
 #[test]
 fn servers_of_even_pace_are_known_after_the_first_look() {
-    let world = World::new(two());
+    let world = FakeWorld::new(two());
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Precision]);
     let log = logged(&world);
     assert!(log.iter().filter(|text| *text == "sustained").count() >= 2, "{log:?}");
@@ -428,7 +428,7 @@ fn servers_that_sleep_between_requests_are_checked_in_turns() {
     let servers = two();
     servers.iter().for_each(|server| server.busy.set(0.4));
     let names: Vec<&str> = servers.iter().map(|server| server.name).collect();
-    let world = World::new(servers);
+    let world = FakeWorld::new(servers);
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Precision]);
     let log = logged(&world);
     let count = |wanted: &str| log.iter().filter(|text| *text == wanted).count();
@@ -444,7 +444,7 @@ fn servers_that_sleep_between_requests_are_checked_in_turns() {
 fn a_run_that_can_have_no_verdict_ends_early() {
     let mut servers = two();
     servers[1].body = "another";
-    let world = World::new(servers);
+    let world = FakeWorld::new(servers);
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Void]);
     assert_eq!(rounds_of(&world, 1).len() as u32, tare_stats::stopping::PILOT_ROUNDS);
 }
@@ -453,7 +453,7 @@ fn a_run_that_can_have_no_verdict_ends_early() {
 fn servers_that_answer_nothing_good_are_a_failure_of_theirs() {
     let mut servers = two();
     servers.iter_mut().for_each(|server| server.per_s.set(1e-9));
-    let world = World::new(servers);
+    let world = FakeWorld::new(servers);
     let stopped = run(&world, &[short(2)], Start::default());
     let text = "not one good reply from any variant: connection refused";
     let failed = matches!(&stopped[..], [Stopped::Failed(why)] if why.to_string() == text);

@@ -87,7 +87,6 @@ impl Window {
             ramp: self.ramp,
             window: self.length,
             requests: self.requests,
-            interval: DurationNs::from_secs(3600),
             edges: self.edges,
             ..Stretch::NONE
         }

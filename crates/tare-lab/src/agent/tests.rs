@@ -1,6 +1,7 @@
 use std::sync::mpsc::channel;
 
 use super::*;
+use crate::requests::Lines;
 
 /// An agent that greets as ours do, and then does what this script says.
 fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Receiver<Event>) {
@@ -21,6 +22,11 @@ fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Rece
     (Agent::start(&start, DurationNs::from_secs(10), stop), heard)
 }
 
+/// Any request: what is answered is the script's.
+fn ask(agent: &Agent) -> Result<Option<u64>, LabError> {
+    agent.ask(Lines { path: "/".into() }, TIMEOUT)
+}
+
 /// A line of an agent's, with this in it.
 fn said(what: &str) -> String {
     format!(r#"{{"tare":{PROTOCOL},{what}}}"#)
@@ -28,12 +34,12 @@ fn said(what: &str) -> String {
 
 #[test]
 fn answers_of_another_protocol_than_its_greeting_are_not_taken() {
-    let other = PROTOCOL - 1;
+    let other = PROTOCOL + 1;
     for what in [r#""done":{"id":1,"value":7}"#, r#""failed":{"id":1,"failed":{"target":"no"}}"#] {
         let script = format!(r#"read -r line; echo '{{"tare":{other},{what}}}'; cat"#);
         let (agent, _heard) = agent(&script, &Arc::default());
         let agent = agent.unwrap();
-        let error = agent.ask::<u32>(Request::IsAlive).unwrap_err().to_string();
+        let error = ask(&agent).unwrap_err().to_string();
         let told = format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
         assert!(error.contains(&told), "{error}");
         assert!(agent.gone(DurationNs::ZERO).is_some(), "it is asked nothing more");
@@ -49,7 +55,7 @@ fn events_without_end_are_not_kept() {
     );
     let (agent, heard) = agent(&script, &Arc::default());
     let agent = agent.unwrap();
-    assert_eq!(agent.ask::<u32>(Request::IsAlive), Ok(7));
+    assert_eq!(ask(&agent), Ok(Some(7)));
     agent.end();
     let heard: Vec<Event> = heard.try_iter().collect();
     assert_eq!(heard.len() as u64, EVENTS_A_LAUNCH);
@@ -63,12 +69,12 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
     let stray = said(r#""done":{"id":99,"value":[]}"#);
     let stop = Arc::new(AtomicBool::new(false));
     let (strange, _heard) = agent(&format!("yes '{stray}'"), &stop);
-    let error = strange.unwrap().ask::<u32>(Request::IsAlive).unwrap_err().to_string();
+    let error = ask(&strange.unwrap()).unwrap_err().to_string();
     assert!(error.contains("the place is gone"), "{error}");
     // A few at a time, for ever: none of them is the answer.
     let (strange, _heard) = agent(&format!("while sleep 0.01; do echo '{stray}'; done"), &stop);
     let asked = strange.unwrap();
-    let error = asked.ask_within::<u32>(Request::IsAlive, DurationNs::from_ms(200)).unwrap_err();
+    let error = asked.ask(Lines { path: "/".into() }, DurationNs::from_ms(200)).unwrap_err();
     assert!(error.to_string().contains("did not answer within 200ms"), "{error}");
 }
 
@@ -77,7 +83,7 @@ fn its_errors_cannot_write_to_the_terminal() {
     let failed = said(r#""failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}"#);
     let (agent, _heard) =
         agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Arc::default());
-    let error = agent.unwrap().ask::<u32>(Request::IsAlive).unwrap_err();
+    let error = ask(&agent.unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\\nno");
 }
 
@@ -88,7 +94,6 @@ fn an_answer_without_end_is_not_taken_in() {
     let script = format!("read -r line; printf '{begin}'; yes 0, | tr -d '\\n'");
     let (agent, _heard) = agent(&script, &Arc::default());
     let asked = agent.unwrap();
-    let error = asked.ask_within::<Vec<u8>>(Request::IsAlive, DurationNs::from_secs(30));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("its agent sent a line of more than 4 MiB"), "{error}");
+    let error = ask(&asked).unwrap_err().to_string();
+    assert!(error.contains("its agent sent a line of more than 16 MiB"), "{error}");
 }

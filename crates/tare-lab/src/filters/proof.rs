@@ -36,7 +36,7 @@ impl FilterProof {
     /// Asks for what must be refused; to be called before load, when the server answers.
     pub fn begin(
         spec: &FilterSpec,
-        server: &dyn Server,
+        server: &Server,
         status: FilterStatus,
         context: &mut ProofContext<'_>,
     ) -> Result<Self, LabError> {
@@ -83,7 +83,7 @@ impl LayerProof for FilterProof {
         Some(self.call_ns)
     }
 
-    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
         let layer = format!("filter {}", self.spec.filter.name());
         let not = |text: String| Proof { layer: layer.clone(), held: false, text };
         if let Some(text) = self.broken {

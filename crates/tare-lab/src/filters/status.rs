@@ -35,14 +35,14 @@ const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(500);
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
 impl FilterStatus {
-    pub fn read(&self, server: &dyn Server) -> Option<FilterCounts> {
+    pub fn read(&self, server: &Server) -> Option<FilterCounts> {
         parse(&server.page(self.address, PAGE)?)
     }
 
     /// Reads until the module has seen so many, or it is too late for that to be a delay.
     pub fn read_settled(
         &self,
-        server: &dyn Server,
+        server: &Server,
         seen: u64,
         stop: &AtomicBool,
     ) -> Option<FilterCounts> {

@@ -54,7 +54,7 @@ struct BypassProof {
 }
 
 impl LayerProof for BypassProof {
-    fn end(self: Box<Self>, _: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, _: &Server, sent: u64) -> Proof {
         let counts = self.before.zip(self.bypass.counts());
         let counts = counts.map(|(before, now)| now.since(before));
         judge(self.name, counts, self.sidecars as u64, sent)

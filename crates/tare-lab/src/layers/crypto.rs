@@ -58,7 +58,7 @@ impl LayerKind for CryptoSpec {
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
         let wanted = format!("{VARIABLE}={}", bits(self.crypto));
-        let pids = launched.meter().all_pids();
+        let pids = launched.meter().processes();
         let environments: Vec<Environment> =
             pids.iter().map(|pid| Environment::of(*pid, &wanted)).collect();
         let library = library_heeds(&wanted);
@@ -107,7 +107,7 @@ struct CryptoProof {
 }
 
 impl LayerProof for CryptoProof {
-    fn end(self: Box<Self>, _: &dyn Server, _: u64) -> Proof {
+    fn end(self: Box<Self>, _: &Server, _: u64) -> Proof {
         let Self { name: layer, environments, library } = *self;
         let count = |kind: Environment| environments.iter().filter(|e| **e == kind).count();
         let all = environments.len();

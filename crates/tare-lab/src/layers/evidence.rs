@@ -179,7 +179,7 @@ impl Process {
 }
 
 impl LayerProof for HopsProof {
-    fn end(mut self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+    fn end(mut self: Box<Self>, server: &Server, sent: u64) -> Proof {
         let processes = std::mem::take(&mut self.processes);
         for process in &processes {
             let after = process.counts();

@@ -57,7 +57,7 @@ impl LayerKind for FilterSpec {
         let pages = launched.launch_spec.pages.filter(|_| self.filter != FilterKind::Off);
         let Some(address) = pages else { return Ok(None) };
         let status = FilterStatus { address };
-        let proof = FilterProof::begin(self, launched.server.as_ref(), status, proof)?;
+        let proof = FilterProof::begin(self, &launched.server, status, proof)?;
         Ok(Some(Box::new(proof)))
     }
 }

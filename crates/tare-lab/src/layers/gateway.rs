@@ -108,7 +108,7 @@ struct ProviderProof {
 }
 
 impl LayerProof for ProviderProof {
-    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
         let signs = envoy::provider_signs(self.statistics, self.provider);
         let mut proof = self.proof.end(server, sent);
         let name = self.provider.word();

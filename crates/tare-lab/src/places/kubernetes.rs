@@ -33,7 +33,8 @@ use crate::error::LabError;
 use crate::injected::Injected;
 use crate::launch::Entry;
 use crate::layers::{self, ClientAddresses, LayerProof, PodParts, PodSeat, Stand};
-use crate::meter::FarMeter;
+use crate::metering::MeterSource;
+use crate::site::Site;
 use ground::{Clusters, Ground, PLACE};
 use node_meter::{NodeMeter, Wanted};
 use path::{Path, PathProof, Spot};
@@ -521,7 +522,7 @@ impl Place for Pod {
         Some(Entry {
             address: path.entry,
             host: path.host.clone(),
-            meters: meters.map(|meter| meter as Arc<dyn FarMeter>).collect(),
+            meters: meters.map(|meter| meter.source()).collect(),
         })
     }
 
@@ -537,8 +538,8 @@ impl Place for Pod {
         }))
     }
 
-    fn far_meter(&self) -> Option<Arc<dyn FarMeter>> {
-        self.meter.clone().map(|meter| meter as Arc<dyn FarMeter>)
+    fn metered_by(&self) -> Option<MeterSource> {
+        self.meter.as_ref().map(|meter| meter.source())
     }
 
     fn injected(&self, beside: &Arc<Agent>) -> Option<Injected> {
@@ -546,9 +547,9 @@ impl Place for Pod {
         Some(Injected {
             who: format!("{}, its sidecar", self.context.who),
             image: sidecar.image.clone(),
-            meter: sidecar.meter.clone(),
-            beside: beside.clone(),
-            stranger: sidecar.meter.agent().clone(),
+            metered: sidecar.meter.source(),
+            beside: Site::There(beside.clone()),
+            stranger: sidecar.meter.site(),
             leads_to: None,
         })
     }

@@ -9,12 +9,13 @@ use tare_model::plain;
 use tare_model::samples::Proof;
 
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
-use crate::agent::Agent;
+use crate::agent::{Agent, TIMEOUT};
 use crate::clock::Offset;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
 use crate::made::SshFolder;
 use crate::programs;
+use crate::requests::ReadClocks;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const PATIENCE: DurationNs = DurationNs::from_secs(60);
@@ -123,7 +124,8 @@ impl Place for Ssh {
         let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
-        if let Some(Offset { unix_ns, trip, .. }) = Offset::of(&agent) {
+        let clocks = Offset::find(|| agent.ask(ReadClocks {}, TIMEOUT));
+        if let Ok(Offset { unix_ns, trip, .. }) = clocks {
             let ms = unix_ns as f64 / 1e6;
             self.context.note(format!(
                 "its clock is {ms:+.1} ms from this machine's (± {trip}); latencies are of one clock"

@@ -5,31 +5,31 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
 
-use tare_lab::lab::Placed;
+use tare_io::Endpoint;
+use tare_lab::lab::Deployment;
 use tare_lab::launch::Launched;
-use tare_lab::{Event, Lab, LabPlan};
+use tare_lab::world::World as _;
+use tare_lab::{Lab, LabPlan};
 use tare_model::places::{ClientSpec, HostSpec, PlaceSpec};
 use tare_model::servers::{CommandSpec, ServerSpec};
 
 pub struct Bench {
     pub lab: Lab,
-    pub events: Receiver<Event>,
     state: PathBuf,
 }
 
 impl Bench {
     pub fn new(name: &str, servers: Vec<ServerSpec>, fixed: Option<SocketAddr>) -> Self {
         let state = std::env::temp_dir().join(format!("tare-lab-{}-{name}", std::process::id()));
-        let (sender, events) = channel();
         let servers = servers.into_iter().enumerate();
         let plan = LabPlan {
             state: &state,
             servers: servers
-                .map(|(n, server)| Placed {
+                .map(|(n, server)| Deployment {
                     name: format!("v{n}"),
                     server,
+                    endpoint: Endpoint::Tcp(([127, 0, 0, 1], 0).into()),
                     fixed,
                     ip: None,
                     layers: Vec::new(),
@@ -43,13 +43,12 @@ impl Bench {
             place_launches: 3,
             stop: Default::default(),
             connections: 10,
-            events: sender,
         };
-        Self { lab: Lab::open(plan).unwrap(), events, state }
+        Self { lab: Lab::open(plan).unwrap(), state }
     }
 
     pub fn start(&mut self, variant: usize) -> Launched {
-        let mut launched = self.lab.launch(variant, 0).unwrap().unwrap();
+        let launched = self.lab.launch(variant, 0).unwrap().unwrap();
         launched.server.wait_until_listening(&Default::default()).unwrap();
         launched
     }

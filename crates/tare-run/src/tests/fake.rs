@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::Event;
-use tare_lab::agent::protocol::LaneLife;
-use tare_lab::launch::Expected;
-use tare_lab::layers::Asker;
+use tare_lab::LabError;
+use tare_lab::executor::LaneLife;
+use tare_lab::machine;
+use tare_lab::meter::{Footprint, Quiet, Reading, Used, until_quiet};
+use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, World};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::Distribution;
-use tare_model::samples::{Counts, MachineUse, Probe, Proof, Series, ServerUse};
+use tare_model::samples::{Counts, Probe, Proof, Series, ServerUse};
 use tare_store::{Entry, RunId};
 
+use crate::clock::Clock;
 use crate::error::RunError;
-use crate::lab::{
-    Clock, Lab, Launch, Load, MachineReading, Meter, Placement, Reading, ServerReading,
-};
 use crate::observer;
 use crate::record::Record;
 
@@ -83,7 +83,7 @@ impl Server {
     }
 }
 
-pub struct World {
+pub struct FakeWorld {
     pub servers: Vec<Server>,
     pub stop: Arc<AtomicBool>,
     pub faults: RefCell<Vec<Planned>>,
@@ -97,7 +97,7 @@ pub struct World {
     pub opened: Cell<u32>,
 }
 
-impl World {
+impl FakeWorld {
     pub fn new(servers: Vec<Server>) -> Rc<Self> {
         Rc::new(Self {
             servers,
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Enters a phase: counts it, and does what was planned for it.
-    fn enter(&self, phase: Phase, variant: usize) -> Result<(), RunError> {
+    fn enter(&self, phase: Phase, variant: usize) -> Result<(), LabError> {
         let nth = {
             let mut seen = self.seen.borrow_mut();
             let same = |entry: &&mut (Phase, usize, u32)| (entry.0, entry.1) == (phase, variant);
@@ -154,7 +154,7 @@ impl World {
             Some(Fault::Die) => self.servers[variant].is_up.set(false),
             Some(Fault::Fail) => {
                 let name = self.servers[variant].name;
-                return Err(RunError::Environment(format!("{name}: {phase:?} failed")));
+                return Err(LabError::Environment(format!("{name}: {phase:?} failed")));
             }
         }
         Ok(())
@@ -178,26 +178,24 @@ impl World {
     }
 }
 
-pub struct FakeLab(pub Rc<World>);
+pub struct FakeLab(pub Rc<FakeWorld>);
 
 pub struct FakeLaunch {
-    world: Rc<World>,
+    world: Rc<FakeWorld>,
     variant: usize,
     started: Instant,
 }
 
 pub struct FakeMeter {
-    world: Rc<World>,
+    world: Rc<FakeWorld>,
     variant: usize,
 }
 
 pub struct FakeLoad {
-    world: Rc<World>,
+    world: Rc<FakeWorld>,
     /// The variant and the answers so far of each lane.
     lanes: Vec<(usize, u64)>,
 }
-
-pub struct FakeMachine;
 
 /// Told from a variant's address.
 const PORT: u16 = 9000;
@@ -209,19 +207,18 @@ fn variant_of(plan: &LoadPlan) -> usize {
     }
 }
 
-impl Lab for FakeLab {
+impl World for FakeLab {
     type Launch = FakeLaunch;
     type Meter = FakeMeter;
     type Client = usize;
     type Load = FakeLoad;
-    type Machine = FakeMachine;
 
     fn make_way(&mut self, variant: usize) {
         self.0.say(format!("make way for {}", self.0.servers[variant].name));
         self.0.pass(DurationNs::from_secs(3));
     }
 
-    fn launch(&mut self, variant: usize, _: u32) -> Result<Option<FakeLaunch>, RunError> {
+    fn launch(&mut self, variant: usize, _: u32) -> Result<Option<FakeLaunch>, LabError> {
         let world = self.0.clone();
         world.enter(Phase::Launch, variant)?;
         let server = &world.servers[variant];
@@ -233,7 +230,7 @@ impl Lab for FakeLab {
         Ok(Some(FakeLaunch { world, variant, started }))
     }
 
-    fn client(&mut self, variant: usize, _: u32) -> Result<usize, RunError> {
+    fn client(&mut self, variant: usize, _: u32) -> Result<usize, LabError> {
         Ok(variant)
     }
 
@@ -241,21 +238,16 @@ impl Lab for FakeLab {
         true
     }
 
-    fn can_load_at_once(&self, _: &[&usize]) -> bool {
-        true
-    }
-
-    fn load(&self, _: u32) -> Result<FakeLoad, RunError> {
-        Ok(FakeLoad { world: self.0.clone(), lanes: Vec::new() })
+    fn load(&self) -> FakeLoad {
+        FakeLoad { world: self.0.clone(), lanes: Vec::new() }
     }
 
     fn load_at_once(
         &self,
         loads: &mut [FakeLoad],
-        _: &[&LoadPlan],
         stretch: Stretch,
         _: &[Option<&FakeMeter>],
-    ) -> Result<(Vec<Measured>, Vec<Reading>), RunError> {
+    ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
         let world = &self.0;
         let variants: Vec<usize> = loads.iter().map(|load| load.lanes[0].0).collect();
         world.say(match variants.as_slice() {
@@ -265,20 +257,15 @@ impl Lab for FakeLab {
         for variant in &variants {
             world.enter(Phase::Sustained, *variant)?;
         }
-        let read = |ns: u64| Reading {
-            ns,
-            servers: variants
-                .iter()
-                .map(|variant| {
-                    let cpu_ns = world.servers[*variant].cpu_ns.get();
-                    ServerReading { cpu_ns, threads: vec![[cpu_ns, 0]] }
-                })
-                .collect(),
+        let read = |variant: usize, ns: u64| {
+            let cpu_ns = world.servers[variant].cpu_ns.get();
+            Reading { ns, cpu_ns, threads: vec![[cpu_ns, 0]] }
         };
         let bins = stretch.window.as_ns() / stretch.interval.as_ns();
         let mut marks = vec![Vec::new(); variants.len()];
         let mut answered = vec![0; variants.len()];
-        let mut readings = vec![read(0)];
+        let mut readings: Vec<Vec<Reading>> =
+            variants.iter().map(|variant| vec![read(*variant, 0)]).collect();
         // Each has its share of the CPU.
         let share = DurationNs::from_ns(stretch.interval.as_ns() / variants.len() as u64);
         for bin in 1..=bins {
@@ -287,7 +274,9 @@ impl Lab for FakeLab {
                 answered[at] += world.answer(*variant, share);
                 marks[at].push((bin * stretch.interval.as_ns(), answered[at]));
             }
-            readings.push(read(bin * stretch.interval.as_ns()));
+            for (row, variant) in readings.iter_mut().zip(&variants) {
+                row.push(read(*variant, bin * stretch.interval.as_ns()));
+            }
         }
         for (load, answered) in loads.iter_mut().zip(&answered) {
             load.lanes[0].1 += answered;
@@ -298,7 +287,14 @@ impl Lab for FakeLab {
             marks,
             began: Instant::ZERO,
         });
-        Ok((measured.collect(), readings))
+        Ok(measured.zip(readings).collect())
+    }
+
+    fn quiesce(&self, meters: &[&FakeMeter], quiet: Quiet) -> bool {
+        let world = &self.0;
+        let cpu_ns = |meter: &&FakeMeter| world.servers[meter.variant].cpu_ns.get();
+        let used = || meters.iter().map(cpu_ns).sum();
+        until_quiet(&quiet, || Clock::now(world.as_ref()), |time| world.pass(time), used)
     }
 
     fn endpoint(&self, _: usize) -> Endpoint {
@@ -313,8 +309,12 @@ impl Lab for FakeLab {
         0
     }
 
-    fn machine(&self) -> FakeMachine {
-        FakeMachine
+    fn machine(&self) -> machine::Reading {
+        machine::Reading::default()
+    }
+
+    fn ports_used(&self) -> Option<f64> {
+        None
     }
 
     fn take_events(&self) -> Vec<Event> {
@@ -355,18 +355,18 @@ impl Launch for FakeLaunch {
         self.started + DurationNs::from_secs(5)
     }
 
-    fn wait_until_listening(&mut self) -> Result<(), RunError> {
+    fn wait_until_listening(&mut self) -> Result<(), LabError> {
         self.world.enter(Phase::Listen, self.variant)
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), RunError> {
+    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
         self.world.pass(DurationNs::from_ms(1));
         let name = self.world.servers[self.variant].name;
         if !self.is_alive() {
-            return Err(RunError::Environment(format!("{name}: ended before it was ready")));
+            return Err(LabError::Environment(format!("{name}: ended before it was ready")));
         }
         if Clock::now(self.world.as_ref()) > limit {
-            return Err(RunError::Environment(format!("{name}: not ready in time")));
+            return Err(LabError::Environment(format!("{name}: not ready in time")));
         }
         Ok(())
     }
@@ -379,11 +379,11 @@ impl Launch for FakeLaunch {
         ("the server".into(), Some("exit status: 9".into()))
     }
 
-    fn place_gone(&self, _: DurationNs) -> Option<RunError> {
+    fn place_gone(&self, _: DurationNs) -> Option<LabError> {
         None
     }
 
-    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), RunError> {
+    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), LabError> {
         Ok(())
     }
 
@@ -425,56 +425,32 @@ impl Drop for FakeLaunch {
 }
 
 impl Meter for FakeMeter {
-    fn read(&self) -> Option<ServerUse> {
+    fn used(&self) -> Used {
         let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
-        Some(ServerUse {
-            cpu_ns,
-            user_ns: cpu_ns,
-            system_ns: 0,
-            switches: None,
-            packets: None,
-            layers_ns: None,
-        })
+        let server = ServerUse { cpu_ns, user_ns: cpu_ns, ..ServerUse::default() };
+        Used { server: Some(server), threads: vec![[cpu_ns, 0]] }
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.world.servers[self.variant].cpu_ns.get())
-    }
-
-    fn threads(&self) -> Vec<[u64; 2]> {
-        vec![[self.world.servers[self.variant].cpu_ns.get(), 0]]
-    }
-
-    fn rss_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    fn layers_rss_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    fn throttled_periods(&self) -> u64 {
-        0
+    fn footprint(&self) -> (Footprint, Option<u64>) {
+        Default::default()
     }
 }
 
-impl Load for FakeLoad {
+impl MakeLoad for FakeLoad {
     type Client = usize;
 
-    fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<String>, RunError> {
+    fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
+        for (variant, plan) in lanes {
+            assert_eq!(variant_of(plan), **variant);
+        }
         self.lanes = lanes.iter().map(|(variant, _)| (**variant, 0)).collect();
         self.world.opened.set(self.world.opened.get() + 1);
-        Ok(vec!["load by arithmetic".into()])
+        let by = MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() };
+        Ok(vec![by; lanes.len()])
     }
 
-    fn slice(
-        &mut self,
-        lane: usize,
-        plan: &LoadPlan,
-        stretch: Stretch,
-    ) -> Result<Measured, RunError> {
+    fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError> {
         let variant = self.lanes[lane].0;
-        assert_eq!(variant_of(plan), variant);
         self.world.enter(Phase::Slice, variant)?;
         let per_s = self.world.servers[variant].per_s.get();
         // Rounded up, or a request would be missing.
@@ -498,14 +474,14 @@ impl Load for FakeLoad {
         Ok(Measured { began: Instant::ZERO, counts, latencies, marks: Vec::new() })
     }
 
-    fn close(&mut self) -> Result<Vec<LaneLife>, RunError> {
+    fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
         let lives = self.lanes.drain(..);
         Ok(lives
             .map(|(_, sent)| LaneLife { sent, replies: vec![sent, 0, 0, 0], closed_by_server: 0 })
             .collect())
     }
 
-    fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, RunError> {
+    fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, LabError> {
         self.world.enter(Phase::Ask, *variant)?;
         let server = &self.world.servers[*variant];
         if !server.is_up.get() {
@@ -538,17 +514,7 @@ fn counts(answered: u64, window: DurationNs) -> Counts {
     }
 }
 
-impl MachineReading for FakeMachine {
-    fn since(&self, _: &Self) -> MachineUse {
-        MachineUse::default()
-    }
-
-    fn ports_used(&self) -> Option<f64> {
-        None
-    }
-}
-
-impl Clock for World {
+impl Clock for FakeWorld {
     fn now(&self) -> Instant {
         Instant::from_ns(self.now_ns.get())
     }
@@ -562,7 +528,7 @@ impl Clock for World {
     }
 }
 
-impl Record for World {
+impl Record for FakeWorld {
     fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
         if let Entry::RunEnded(end) = &entry {
             self.say(format!("run {run} ended: {}", end.stopped_by));
@@ -573,7 +539,7 @@ impl Record for World {
 }
 
 /// Puts a run's events into the world's log.
-pub struct Logger(pub Rc<World>);
+pub struct Logger(pub Rc<FakeWorld>);
 
 impl observer::Observer for Logger {
     fn see(&mut self, event: &observer::Event<'_>) {

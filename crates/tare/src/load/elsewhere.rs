@@ -12,7 +12,7 @@ use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec};
 use tare_model::url::Url;
 use tare_report::load::{Clients, LoadReport};
-use tare_run::real::load_from;
+use tare_run::load_from;
 
 use crate::failure::Failure;
 use crate::load::describe::{ClientCpu, Found, Request, describe};
@@ -82,8 +82,8 @@ pub fn run(
     let pods = spec.pods();
     let found = Found {
         total: &total,
-        reactor: &once.reactor,
-        reactor_note: once.reactor_note.clone(),
+        reactor: &once.made_by.reactor,
+        reactor_note: once.made_by.note.clone(),
         workers: plan.workers.saturating_mul(pods).min(plan.engine.connections),
         cpu: ClientCpu { total_ns: counts.client_cpu_ns, split: None },
         busiest: counts.client_busiest,

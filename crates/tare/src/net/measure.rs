@@ -97,8 +97,7 @@ fn slice(
     let ramp = DurationNs::from_ns(window.as_ns() / RAMP_SHARE).clamp(RAMP_MIN, RAMP_MAX);
     // One worker's window ends with a reply, so that it holds whole exchanges.
     let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };
-    let interval = DurationNs::from_secs(24 * 3600);
-    let stretch = Stretch { ramp, window, interval, edges, ..Stretch::NONE };
+    let stretch = Stretch { ramp, window, edges, ..Stretch::NONE };
     let reports = session.slice(0, stretch)?;
     session.close()?;
     let measured = Measured::of(plan, &reports);

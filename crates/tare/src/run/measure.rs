@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_io::time::wall_unix_ms;
+use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
+use tare_lab::{Lab, LabPlan};
 use tare_model::found::Found;
 use tare_model::plan::Plan;
 use tare_report::run::document::RunDocument;
-use tare_run::real::{Opening, RealLab, SystemClock};
-use tare_run::runner::Outside;
+use tare_run::clock::SystemClock;
+use tare_run::runner::RunServices;
 use tare_run::{Cell, RunError, Runner, Start, Stopped};
 use tare_stats::RoundDigest;
 use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
@@ -59,9 +61,13 @@ pub fn measure(
         Cell::new(plan, row.id, found.as_ref(), digests)
     });
     let writer = Writer::start(store)?;
-    let outside =
-        Outside { record: &writer, clock: &SystemClock, observer: &mut live, stop: stop.clone() };
-    let stopped = match runner(cells.collect(), outside) {
+    let services = RunServices {
+        record: &writer,
+        clock: &SystemClock,
+        observer: &mut live,
+        stop: stop.clone(),
+    };
+    let stopped = match runner(cells.collect(), services) {
         Ok(runner) => runner.run(start),
         Err(failure) => {
             let stopped = Stopped::Failed(before_it_ran(failure));
@@ -108,20 +114,26 @@ pub(super) fn before_it_ran(failure: Failure) -> RunError {
 }
 
 /// The runner of these cells, on this machine.
-fn runner<'a>(cells: Vec<Cell<'a>>, outside: Outside<'a>) -> Result<Runner<'a, RealLab>, Failure> {
+fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<'a, Lab>, Failure> {
     let Some(plan) = cells.first().map(|cell| cell.plan) else {
         return Err(Failure::Bug("a run of nothing".into()));
     };
     let loads = cells.iter().map(|cell| &cell.plan.load);
     let connections = loads.map(|load| load.max_connections.unwrap_or(load.connections));
-    let lab = RealLab::open(&Opening {
-        plan,
-        addresses: &addresses(plan)?,
-        connections: connections.max().unwrap_or(0),
+    let deployments = plan.variants.iter().zip(addresses(plan)?);
+    let lab = Lab::open(LabPlan {
         state: &journal_folder()?,
-        stop: &outside.stop,
+        servers: deployments
+            .map(|(v, address)| Deployment::of(v, address))
+            .collect::<Result<_, _>>()?,
+        cpus: plan.server_cpus.clone(),
+        load_cpus: plan.load_cpus.clone(),
+        exclusive: plan.is_exclusive(),
+        place_launches: plan.slices.place_launches.unwrap_or(PLACE_LAUNCHES),
+        stop: services.stop.clone(),
+        connections: connections.max().unwrap_or(0),
     })?;
-    Ok(Runner::new(cells, lab, outside)?)
+    Ok(Runner::new(cells, lab, services)?)
 }
 
 /// The address in each variant's URL. A server that is not up yet cannot be asked which of a

@@ -284,9 +284,9 @@ impl Front {
     pub fn passed(&self, service: &str) -> Option<Passed> {
         let mut sum = Passed::default();
         for pod in &self.pods {
-            let agent = pod.meter.as_ref()?.agent();
+            let site = pod.meter.as_ref()?.site();
             let address = SocketAddr::new(pod.ip, injected::STATISTICS_PORT);
-            let page = injected::page(agent, address, injected::STATISTICS_PATH)?;
+            let page = injected::page(&site, address, injected::STATISTICS_PATH)?;
             let one = read(&page, service)?;
             sum.requests += one.requests;
             sum.connections += one.connections;

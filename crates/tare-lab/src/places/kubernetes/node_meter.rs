@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use tare_io::DurationNs;
 use tare_kube::Kind;
-use tare_model::samples::ServerUse;
 
 use super::ground::{Clusters, Ground};
 use super::pod;
 use super::pod::{AGENT, PodOrder};
 use super::reach::{copy_agent, exec, wait};
 use crate::agent::Agent;
-use crate::agent::protocol::{Request, Used};
 use crate::error::LabError;
+use crate::executor::Target;
 use crate::groups::GROUPS;
 use crate::journal::Journal;
 use crate::layers::PodParts;
-use crate::meter::FarMeter;
+use crate::metering::{MeterSource, Metering};
 use crate::ours::OURS;
+use crate::site::Site;
+use crate::world::Meter as _;
 use tare_model::places::KubernetesSpec;
 
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
@@ -38,9 +39,8 @@ pub struct Wanted<'a> {
 pub struct NodeMeter {
     agent: Arc<Agent>,
     node: String,
-    /// Of the pod that is metered; where it is one container of it, that.
-    uid: String,
-    container: Option<String>,
+    /// The pod that is metered; where it is one container of it, that.
+    target: Target,
 }
 
 impl NodeMeter {
@@ -63,8 +63,9 @@ impl NodeMeter {
             }
         };
         let container = container.map(str::to_owned);
-        let meter = Self { agent, node: node.to_owned(), uid: uid.to_owned(), container };
-        match meter.used() {
+        let target = Target::Pod { uid: uid.to_owned(), container };
+        let meter = Self { agent, node: node.to_owned(), target };
+        match Metering::of(&meter.source()).used().server {
             Some(_) => Ok(Arc::new(meter)),
             None => Err(LabError::Environment(format!(
                 "{}: node {node} shows no control group of its pod (node_meter = false meters it \
@@ -74,32 +75,17 @@ impl NodeMeter {
         }
     }
 
-    /// The agent that reads: in a pod on that node.
-    pub fn agent(&self) -> &Arc<Agent> {
-        &self.agent
+    /// Who reads: in a pod on that node.
+    pub fn site(&self) -> Site {
+        Site::There(self.agent.clone())
+    }
+
+    pub fn source(&self) -> MeterSource {
+        MeterSource { site: self.site(), target: self.target.clone() }
     }
 
     pub fn words(&self) -> String {
         format!("metered on {} by its pod's control group", self.node)
-    }
-
-    fn ask(&self) -> Option<Used> {
-        let (uid, container) = (self.uid.clone(), self.container.clone());
-        self.agent.ask(Request::UsedByPod { uid, container }).ok()
-    }
-}
-
-impl FarMeter for NodeMeter {
-    fn used(&self) -> Option<ServerUse> {
-        self.ask()?.server
-    }
-
-    fn rss_bytes(&self) -> Option<u64> {
-        self.ask()?.rss_bytes
-    }
-
-    fn throttled_periods(&self) -> u64 {
-        self.ask().map_or(0, |used| used.throttled_periods)
     }
 }
 

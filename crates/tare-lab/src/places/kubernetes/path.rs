@@ -156,7 +156,7 @@ impl LayerProof for PathProof {
         self.before = self.passed();
     }
 
-    fn end(self: Box<Self>, server: &dyn Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
         let passed = self.before.zip(self.passed());
         self.judge(&server.peers(), sent, passed)
     }

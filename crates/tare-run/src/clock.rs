@@ -1,4 +1,4 @@
-//! The time of day, and threads that wait.
+//! Time, as a run sees it: this machine's, or a test's.
 
 use std::thread::park_timeout;
 use std::time::Duration;
@@ -6,8 +6,13 @@ use std::time::Duration;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
 
-use crate::lab::Clock;
+pub trait Clock {
+    fn now(&self) -> Instant;
+    fn unix_ms(&self) -> u64;
+    fn pause(&self, time: DurationNs);
+}
 
+/// The time of day, and threads that wait.
 pub struct SystemClock;
 
 impl Clock for SystemClock {

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 
-use tare_lab::lab::Placed;
+use tare_lab::lab::Deployment;
+use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
 use tare_lab::{Lab, LabPlan};
 use tare_load::LoadPlan;
 use tare_load::measured::Measured;
@@ -13,13 +13,11 @@ use tare_model::places::{ClientSpec, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
-use super::together::Together;
 use crate::error::RunError;
 
 pub struct Once {
     pub measured: Measured,
-    pub reactor: String,
-    pub reactor_note: Option<String>,
+    pub made_by: MadeBy,
     /// Where the clients were, as seen from inside.
     pub proofs: Vec<Proof>,
     /// What could not be removed.
@@ -33,45 +31,41 @@ pub fn load_from(
     state: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Once, RunError> {
-    let placed = Placed {
+    let deployment = Deployment {
         name: "load".into(),
         server: ServerSpec::Up,
+        endpoint: plan.engine.endpoint.clone(),
         fixed: None,
         ip: None,
         layers: Vec::new(),
         place: PlaceSpec::host(),
         client: ClientSpec::Place(clients.clone()),
     };
-    let (events, _unread) = channel();
     let mut lab = Lab::open(LabPlan {
         state,
-        servers: vec![placed],
+        servers: vec![deployment],
         cpus: Vec::new(),
         load_cpus: Vec::new(),
         connections: plan.engine.max_connections,
         exclusive: false,
         place_launches: 1,
-        events,
         stop: Arc::clone(stop),
     })?;
     let loaded = load(&mut lab, plan);
-    let proofs = lab.proofs(0);
+    let proofs = lab.placement(0).proofs;
     let left = lab.close();
     match loaded {
         Err(_) if stop.load(Ordering::Relaxed) => Err(RunError::Interrupted),
         Err(error) => Err(error),
-        Ok((measured, reactor, reactor_note)) => {
-            Ok(Once { measured, reactor, reactor_note, proofs, left })
-        }
+        Ok((measured, made_by)) => Ok(Once { measured, made_by, proofs, left }),
     }
 }
 
-type Loaded = (Measured, String, Option<String>);
-
-fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, RunError> {
-    let agents = lab.client(0, 1)?;
-    let (together, opened) = Together::open(&agents, plan)?;
-    let measured = together.slice(plan.stretch, plan.engine.timeout)?;
-    together.close()?;
-    Ok((measured, opened.reactor, opened.note))
+fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<(Measured, MadeBy), RunError> {
+    let clients = lab.client(0, 1)?;
+    let mut load = lab.load();
+    let made_by = load.open(&[(&clients, plan)])?.into_iter().next().unwrap_or_default();
+    let measured = load.slice(0, plan.stretch)?;
+    load.close()?;
+    Ok((measured, made_by))
 }

@@ -1,0 +1,476 @@
+//! Starts servers, meters them, probes them and makes load, where it is: in this process, or in an
+//! agent at the end of a byte stream. It holds any number of servers, meters and loads, each by its
+//! number; what is asked of one does not wait for another.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+use tare_io::time::{monotonic_now, wall_unix_ns};
+use tare_io::{DurationNs, Instant};
+use tare_load::engine::Life;
+use tare_load::measured::Measured;
+use tare_load::plan::provide_files;
+use tare_load::probe::Prober;
+use tare_load::session::Session;
+use tare_load::{LoadPlan, Stretch};
+use tare_model::samples::{NUMBER_MAX, Probe};
+
+use crate::cgroup::Cgroup;
+use crate::error::LabError;
+use crate::event::Event;
+use crate::groups::Group;
+use crate::journal::Entries;
+use crate::launch_spec::LaunchSpec;
+use crate::local::{HostContext, LocalServer};
+use crate::meter::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
+use crate::{count, log_file, orphans, peers};
+
+/// Numbers of what an executor holds.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(
+                Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
+            )]
+            #[serde(transparent)]
+            pub struct $name(u32);
+
+            impl From<u32> for $name {
+                fn from(number: u32) -> Self {
+                    Self(number)
+                }
+            }
+        )*
+    };
+}
+
+ids! {
+    /// A server or hop that was started.
+    ServerId;
+    /// What reads the counters of a server, or of a group of processes.
+    MeterId;
+    /// Connections, in lanes, and the workers that make load on them.
+    LoadId;
+}
+
+/// One of what an executor holds, with a lock of its own.
+type One<T> = Arc<Mutex<T>>;
+
+/// What an executor holds of one kind, by number.
+struct Held<I, T> {
+    last: AtomicU32,
+    by_id: Mutex<BTreeMap<I, One<T>>>,
+}
+
+impl<I: From<u32> + Ord + Copy, T> Held<I, T> {
+    fn new() -> Self {
+        Self { last: AtomicU32::new(0), by_id: Mutex::default() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<I, One<T>>> {
+        locked(&self.by_id)
+    }
+
+    fn add(&self, what: T) -> I {
+        let id = I::from(self.last.fetch_add(1, Ordering::Relaxed));
+        self.all().insert(id, Arc::new(Mutex::new(what)));
+        id
+    }
+
+    fn get(&self, id: I) -> Result<One<T>, LabError> {
+        let found = self.all().get(&id).cloned();
+        found.ok_or_else(|| LabError::Usage("nothing of that number is held here".into()))
+    }
+
+    fn take(&self, id: I) -> Option<One<T>> {
+        self.all().remove(&id)
+    }
+
+    fn take_all(&self) -> Vec<One<T>> {
+        std::mem::take(&mut *self.all()).into_values().collect()
+    }
+}
+
+/// What another thread held when it panicked is as good as before.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What an executor is made for.
+#[derive(Debug)]
+pub struct ExecutorPlan {
+    /// The wish to end whatever is under way.
+    pub stop: Arc<AtomicBool>,
+    /// What servers say.
+    pub events: Sender<Event>,
+    /// Where what is started is written down; agents in a place that ends with them have none.
+    pub journal: Option<Entries>,
+    /// The container that it is in: its group tells what a server in it uses.
+    pub own_group: Option<Group>,
+    /// Whatever servers leave behind is this process's to end: it has no other children.
+    pub ends_orphans: bool,
+}
+
+pub struct Executor {
+    plan: ExecutorPlan,
+    servers: Held<ServerId, LocalServer>,
+    meters: Held<MeterId, Attached>,
+    loads: Held<LoadId, Load>,
+    /// Workers that wait for the next load.
+    idle: Mutex<Vec<Session>>,
+    prober: Mutex<Option<Prober>>,
+}
+
+/// A meter, and whose counters it reads.
+struct Attached {
+    target: Target,
+    meter: Meter,
+}
+
+struct Load {
+    session: Session,
+    lanes: Vec<LoadPlan>,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Executor")
+    }
+}
+
+/// Whose counters a meter reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    Server(ServerId),
+    /// All that is in a control group of tare's; who is in no group is found by its first process.
+    Group {
+        cgroup: Cgroup,
+        leader: u32,
+    },
+    /// A pod of this node, or one container of it.
+    Pod {
+        uid: String,
+        container: Option<String>,
+    },
+}
+
+/// How load is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opened {
+    pub load: LoadId,
+    pub reactor: String,
+    pub note: Option<String>,
+}
+
+/// What a lane did in its life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaneLife {
+    pub sent: u64,
+    pub closed_by_server: u64,
+    /// Of each connection that was kept.
+    pub replies: Vec<u64>,
+}
+
+impl LaneLife {
+    /// Adds what others did beside it. It may be told by an agent in another's hands.
+    pub fn add(&mut self, more: &Self) {
+        let sum = |a: u64, b: u64| a.saturating_add(b).min(NUMBER_MAX);
+        self.sent = sum(self.sent, more.sent);
+        self.closed_by_server = sum(self.closed_by_server, more.closed_by_server);
+        self.replies.extend(&more.replies);
+    }
+
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        parts.into_iter().fold(Self::default(), |mut all, part| {
+            all.add(part);
+            all
+        })
+    }
+
+    /// A lane's, of all workers.
+    fn of_workers(workers: &[Vec<Life>], lane: usize) -> Self {
+        let own = workers.iter().filter_map(|lanes| lanes.get(lane));
+        let lives = own.map(|life| Self {
+            sent: life.sent,
+            closed_by_server: life.closed_by_server,
+            replies: life.replies.clone(),
+        });
+        Self::of(&lives.collect::<Vec<_>>())
+    }
+}
+
+/// What a probe saw, or why it saw nothing; and the requests that it sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probed {
+    pub probe: Result<Probe, String>,
+    pub sent: u64,
+}
+
+/// What an executor's clocks show at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clocks {
+    pub unix_ns: u64,
+    pub monotonic: Instant,
+}
+
+/// What every request may be answered with.
+type Answer<T> = Result<T, LabError>;
+
+impl Executor {
+    pub fn new(plan: ExecutorPlan) -> Self {
+        Self {
+            plan,
+            servers: Held::new(),
+            meters: Held::new(),
+            loads: Held::new(),
+            idle: Mutex::default(),
+            prober: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn start(
+        &self,
+        who: String,
+        launch_spec: Box<LaunchSpec>,
+        cpus: Vec<usize>,
+        cgroup: Option<Cgroup>,
+    ) -> Answer<ServerId> {
+        let ExecutorPlan { events, journal, .. } = &self.plan;
+        let (journal, events) = (journal.clone(), events.clone());
+        let host = HostContext { who, cpus, cgroup, journal, events };
+        Ok(self.servers.add(LocalServer::start(*launch_spec, &host)?))
+    }
+
+    pub(crate) fn await_listening(&self, server: ServerId) -> Answer<()> {
+        let waited = locked(&*self.servers.get(server)?).wait_until_listening(&self.plan.stop);
+        waited.map_err(|error| self.with_memory(error))
+    }
+
+    pub(crate) fn await_ready(&self, server: ServerId, late: bool) -> Answer<()> {
+        let limit = if late { monotonic_now() } else { Instant::FAR };
+        let waited = locked(&*self.servers.get(server)?).not_yet(limit);
+        waited.map_err(|error| self.with_memory(error))
+    }
+
+    pub(crate) fn is_alive(&self, server: ServerId) -> Answer<bool> {
+        Ok(locked(&*self.servers.get(server)?).is_alive())
+    }
+
+    pub(crate) fn how_it_ended(&self, server: ServerId) -> Answer<Option<String>> {
+        let how = locked(&*self.servers.get(server)?).how_it_ended();
+        Ok(how.map(|how| how + &self.out_of_memory()))
+    }
+
+    pub(crate) fn logged(&self, server: ServerId) -> Answer<(u64, u64)> {
+        Ok(locked(&*self.servers.get(server)?).logged())
+    }
+
+    pub(crate) fn ask_to_stop(&self, server: ServerId) -> Answer<()> {
+        locked(&*self.servers.get(server)?).ask_to_stop();
+        Ok(())
+    }
+
+    /// Ends it; what it logged until then. Nothing of that number is left.
+    pub(crate) fn stop(&self, server: ServerId) -> Answer<(u64, u64)> {
+        let held = self.servers.get(server)?;
+        self.servers.take(server);
+        self.meters.all().retain(|_, meter| locked(meter).target != Target::Server(server));
+        let mut held = locked(&held);
+        held.stop();
+        if self.plan.ends_orphans && self.servers.all().is_empty() {
+            orphans::end_children();
+        }
+        Ok(held.logged())
+    }
+
+    pub(crate) fn page(&self, address: SocketAddr, path: String) -> Answer<Option<String>> {
+        Ok(count::fetch(address, &path))
+    }
+
+    pub(crate) fn lines(&self, path: PathBuf) -> Answer<Option<u64>> {
+        Ok(log_file::lines(Path::new(&path)))
+    }
+
+    pub(crate) fn peers(&self, port: u16) -> Answer<BTreeMap<IpAddr, u64>> {
+        Ok(peers::of_port(port))
+    }
+
+    /// Looks for the processes anew where their counters are read already.
+    pub(crate) fn attach(&self, target: Target) -> Answer<MeterId> {
+        let meter = match &target {
+            Target::Server(server) => {
+                let server = self.servers.get(*server)?;
+                let server = locked(&server);
+                Meter::of_server(&server, self.plan.own_group.as_ref())
+            }
+            Target::Group { cgroup, leader } => Meter::new(Some(cgroup), *leader),
+            Target::Pod { uid, container } => Meter::of_pod(uid, container.as_deref()),
+        };
+        let known = self.meters.all().iter().find_map(|(id, held)| {
+            let is_same = locked(held).target == target;
+            is_same.then(|| (*id, held.clone()))
+        });
+        Ok(match known {
+            Some((id, held)) => {
+                locked(&held).meter = meter;
+                id
+            }
+            None => self.meters.add(Attached { target, meter }),
+        })
+    }
+
+    pub(crate) fn read(&self, meter: MeterId) -> Answer<Used> {
+        Ok(locked(&*self.meters.get(meter)?).meter.read())
+    }
+
+    pub(crate) fn footprint(&self, meter: MeterId) -> Answer<Footprint> {
+        Ok(locked(&*self.meters.get(meter)?).meter.footprint())
+    }
+
+    pub(crate) fn processes(&self, meter: MeterId) -> Answer<Vec<u32>> {
+        Ok(locked(&*self.meters.get(meter)?).meter.pids().to_vec())
+    }
+
+    /// Waits until these stand still; whether they do.
+    pub(crate) fn quiesce(&self, meters: Vec<MeterId>, quiet: Quiet) -> Answer<bool> {
+        let meters = self.several(&meters)?;
+        let used = || meters.iter().filter_map(|meter| locked(meter).meter.cpu_ns()).sum();
+        Ok(until_quiet(&quiet, monotonic_now, sleep, used))
+    }
+
+    /// Reads these at one instant and again after each interval, so many times; for each of them a
+    /// row.
+    pub(crate) fn sample(
+        &self,
+        meters: Vec<MeterId>,
+        from: Instant,
+        interval: DurationNs,
+        times: u32,
+    ) -> Answer<Vec<Vec<Reading>>> {
+        let meters = self.several(&meters)?;
+        let mut rows = vec![Vec::new(); meters.len()];
+        let mut next = from;
+        for _ in 0..times.min(SAMPLES_MAX) {
+            while !self.plan.stop.load(Ordering::Relaxed) {
+                match next.since(monotonic_now()) {
+                    DurationNs::ZERO => break,
+                    left => sleep(left.min(STOP_CHECK)),
+                }
+            }
+            for (row, meter) in rows.iter_mut().zip(&meters) {
+                let (cpu_ns, threads) = locked(meter).meter.cpu_and_threads();
+                row.push(Reading { ns: monotonic_now().since(from).as_ns(), cpu_ns, threads });
+            }
+            next = next + interval;
+        }
+        Ok(rows)
+    }
+
+    fn several(&self, meters: &[MeterId]) -> Answer<Vec<One<Attached>>> {
+        meters.iter().map(|meter| self.meters.get(*meter)).collect()
+    }
+
+    /// Opens connections, a lane for each plan.
+    pub(crate) fn open(&self, lanes: Vec<LoadPlan>) -> Answer<Opened> {
+        let Some(first) = lanes.first() else {
+            return Err(LabError::Usage("a load of nothing".into()));
+        };
+        let most: u32 = lanes.iter().map(LoadPlan::max_connections).sum();
+        provide_files(most)?;
+        let mut session = self.session(first.workers, &first.cpus)?;
+        let opened = session.open(&lanes.iter().collect::<Vec<_>>())?;
+        let load = self.loads.add(Load { session, lanes });
+        Ok(Opened { load, reactor: opened.how.to_owned(), note: opened.note })
+    }
+
+    fn session(&self, workers: u32, cpus: &[usize]) -> Answer<Session> {
+        let mut idle = locked(&self.idle);
+        match idle.iter().position(|session| session.is_of(workers, cpus)) {
+            Some(at) => Ok(idle.swap_remove(at)),
+            None => Ok(Session::start(workers, cpus, &self.plan.stop)?),
+        }
+    }
+
+    pub(crate) fn slice(&self, load: LoadId, lane: usize, stretch: Stretch) -> Answer<Measured> {
+        let load = self.loads.get(load)?;
+        let Load { session, lanes } = &mut *locked(&load);
+        let plan = lanes.get(lane).ok_or_else(|| LabError::Usage("no such lane".into()))?;
+        Ok(Measured::of(plan, &session.slice(lane, stretch)?))
+    }
+
+    /// Closes all lanes; what each did in its life.
+    pub(crate) fn close(&self, load: LoadId) -> Answer<Vec<LaneLife>> {
+        let held = self.loads.get(load)?;
+        self.loads.take(load);
+        // Nobody else asks a load that was taken: the lock is the last.
+        let Some(held) = Arc::into_inner(held) else {
+            return Err(LabError::Usage("a load is closed while it is made".into()));
+        };
+        let Load { mut session, lanes } = held.into_inner().unwrap_or_else(|e| e.into_inner());
+        let lives = session.close()?;
+        locked(&self.idle).push(session);
+        Ok((0..lanes.len()).map(|lane| LaneLife::of_workers(&lives, lane)).collect())
+    }
+
+    /// Asks twice on a connection of its own.
+    pub(crate) fn probe(&self, plan: Box<LoadPlan>) -> Answer<Probed> {
+        let mut prober = locked(&self.prober);
+        let prober = match &mut *prober {
+            Some(prober) => prober,
+            none => none.insert(Prober::new(&self.plan.stop)?),
+        };
+        let probe = prober.ask(&plan)?;
+        Ok(Probed { probe, sent: prober.take_sent() })
+    }
+
+    pub(crate) fn clocks(&self) -> Answer<Clocks> {
+        Ok(Clocks { unix_ns: wall_unix_ns(), monotonic: monotonic_now() })
+    }
+
+    /// An error with what the kernel says of this place's memory.
+    fn with_memory(&self, error: LabError) -> LabError {
+        match error {
+            LabError::Environment(text) => LabError::Environment(text + &self.out_of_memory()),
+            error => error,
+        }
+    }
+
+    fn out_of_memory(&self) -> String {
+        match self.plan.own_group.as_ref().map_or(0, Group::oom_kills) {
+            0 => String::new(),
+            n => format!("; its pod ran out of memory: the kernel ended {n} of its processes"),
+        }
+    }
+
+    /// Ends everything that it holds.
+    pub fn end(&self) {
+        for server in self.servers.take_all() {
+            locked(&server).stop();
+        }
+        self.loads.take_all();
+        if self.plan.ends_orphans {
+            orphans::end_children();
+        }
+    }
+}
+
+/// Waits end at least this often, so that a stop is seen.
+const STOP_CHECK: DurationNs = DurationNs::from_ms(20);
+/// More than any stretch has intervals.
+const SAMPLES_MAX: u32 = 100_000;
+
+fn sleep(time: DurationNs) {
+    std::thread::park_timeout(std::time::Duration::from_nanos(time.as_ns()));
+}

@@ -1,0 +1,230 @@
+//! Load from wherever a variant's clients are: this process, or agents. Several clients divide a
+//! load, begin each slice at one instant, and what they saw is merged.
+
+use tare_io::DurationNs;
+use tare_io::Instant;
+use tare_io::time::monotonic_now;
+use tare_load::measured::Measured;
+use tare_load::{LoadPlan, Stretch};
+use tare_model::plain;
+use tare_model::samples::{NUMBER_MAX, Probe};
+
+use crate::agent::TIMEOUT;
+use crate::error::LabError;
+use crate::executor::{LaneLife, LoadId};
+use crate::meter::Reading;
+use crate::metering::{Metering, sample};
+use crate::requests::{self, Close, Open, Slice};
+use crate::site::{Site, ask_all};
+use crate::world::{MadeBy, MakeLoad};
+
+/// Lanes of load, one a variant.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// What each site has opened.
+    opened: Vec<(Site, LoadId)>,
+    lanes: Vec<Lane>,
+    /// Requests that probes sent since this was last looked at.
+    sent: u64,
+}
+
+/// The clients of one variant.
+#[derive(Debug)]
+struct Lane {
+    /// Where each is among the opened, and which of its lanes.
+    clients: Vec<(usize, usize)>,
+    timeout: DurationNs,
+}
+
+/// Beyond the slice itself: its drain, and the way there and back.
+const GRACE: DurationNs = DurationNs::from_secs(20);
+/// From the word to the instant, beside twice the way to the slowest.
+const LEAD: DurationNs = DurationNs::from_ms(2);
+/// A slice of which a client began later than this part of it is made again …
+const LATE_SHARE: u64 = 10;
+/// … so often, for a client may be held up now and then.
+const TRIES: u32 = 5;
+const WHY_CHARS_MAX: usize = 500;
+
+impl MakeLoad for Load {
+    type Client = Vec<Site>;
+
+    fn open(&mut self, lanes: &[(&Vec<Site>, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
+        let mut sites: Vec<(&Site, Vec<LoadPlan>)> = Vec::new();
+        self.opened.clear();
+        self.lanes.clear();
+        for (clients, plan) in lanes {
+            let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
+            let mut lane = Lane { clients: Vec::new(), timeout: plan.engine.timeout };
+            for (site, part) in clients.iter().zip(parts) {
+                let at = sites.iter().position(|(known, _)| known.is_same(site));
+                let at = at.unwrap_or_else(|| {
+                    sites.push((site, Vec::new()));
+                    sites.len() - 1
+                });
+                lane.clients.push((at, sites[at].1.len()));
+                sites[at].1.push(part);
+            }
+            self.lanes.push(lane);
+        }
+        let known: Vec<Site> = sites.iter().map(|(site, _)| (*site).clone()).collect();
+        known.iter().try_for_each(Site::set_clock)?;
+        let asked = sites.into_iter().map(|(site, lanes)| (site, Open { lanes }));
+        let opened = ask_all(asked, TIMEOUT)?;
+        self.opened = known.into_iter().zip(opened.iter().map(|opened| opened.load)).collect();
+        let made_by = |(lane, (_, plan)): (&Lane, &(&Vec<Site>, &LoadPlan))| {
+            let first = lane.clients.first().map(|(site, _)| &opened[*site]);
+            MadeBy {
+                reactor: first.map_or_else(String::new, |opened| opened.reactor.clone()),
+                note: first.and_then(|opened| opened.note.clone()),
+                polls: plan.engine.wait.polls && lane.clients.len() == 1,
+                clients: lane.clients.len(),
+                clock_error: self.clock_error(lane),
+            }
+        };
+        Ok(self.lanes.iter().zip(lanes).map(made_by).collect())
+    }
+
+    fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError> {
+        let lane = &self.lanes[lane];
+        match &lane.clients[..] {
+            [(site, index)] => self.slice_by(*site, *index, stretch, lane.timeout),
+            _ => self.slice_alongside(lane, stretch),
+        }
+    }
+
+    fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
+        let asked = self.opened.iter().map(|(site, load)| (site, Close { load: *load }));
+        let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
+        let life = |(site, lane): &(usize, usize)| lives.get(*site)?.get(*lane);
+        let of_lane = |lane: Lane| LaneLife::of(lane.clients.iter().filter_map(life));
+        let all = self.lanes.drain(..).map(of_lane).collect();
+        self.opened.clear();
+        Ok(all)
+    }
+
+    fn ask(
+        &mut self,
+        client: &Vec<Site>,
+        plan: &LoadPlan,
+    ) -> Result<Result<Probe, String>, LabError> {
+        let Some(site) = client.first() else {
+            return Err(LabError::Bug("nobody to ask".into()));
+        };
+        let probed = site.ask(requests::Probe { plan: Box::new(plan.clone()) })?;
+        self.sent += probed.sent.min(NUMBER_MAX);
+        let why = |why: String| match site {
+            Site::Here(_) => why,
+            Site::There(_) => plain::short(&why, WHY_CHARS_MAX),
+        };
+        Ok(probed.probe.map(Probe::bounded).map_err(why))
+    }
+
+    fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+}
+
+impl Load {
+    fn slice_by(
+        &self,
+        at: usize,
+        lane: usize,
+        stretch: Stretch,
+        timeout: DurationNs,
+    ) -> Result<Measured, LabError> {
+        let (site, load) = &self.opened[at];
+        let limit = stretch.ramp + stretch.window + timeout + GRACE;
+        let start_at = stretch.start_at.map(|at| site.clock().there(at));
+        let stretch = Stretch { start_at, ..stretch };
+        site.ask_within(Slice { load: *load, lane, stretch }, limit)
+    }
+
+    fn clock_error(&self, lane: &Lane) -> DurationNs {
+        let errors = lane.clients.iter().map(|(at, _)| self.opened[*at].0.clock().error());
+        errors.max().unwrap_or_default()
+    }
+
+    /// The same slice by several clients, who begin it at one instant.
+    fn slice_alongside(&self, lane: &Lane, stretch: Stretch) -> Result<Measured, LabError> {
+        let limit = stretch.ramp + stretch.window + lane.timeout + GRACE;
+        let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
+        let clients = lane.clients.iter().map(|(at, index)| (&self.opened[*at], *index));
+        let clients: Vec<(&(Site, LoadId), usize)> = clients.collect();
+        let mut late = DurationNs::ZERO;
+        // What slices that do not count cost the server is part of what it used meanwhile.
+        let mut answered = 0;
+        for _ in 0..TRIES {
+            let trips = clients.iter().map(|((site, _), _)| site.clock().trip);
+            let trip = trips.max().unwrap_or_default();
+            let begin = stretch.start_at.unwrap_or_else(|| monotonic_now() + trip + trip + LEAD);
+            let asked = clients.iter().map(|((site, load), lane)| {
+                let start_at = Some(site.clock().there(begin));
+                let stretch = Stretch { start_at, ..stretch };
+                (site, Slice { load: *load, lane: *lane, stretch })
+            });
+            let parts: Vec<Measured> = ask_all(asked, limit)?;
+            // When each began, by this process's clock.
+            let began = parts.iter().zip(&clients);
+            let began = began.map(|(part, ((site, _), _))| site.clock().here(part.began));
+            let began: Vec<Instant> = began.collect();
+            let (first, last) = (began.iter().min(), began.iter().max());
+            let skew_ns = last.zip(first).map_or(0, |(last, first)| last.since(*first).as_ns());
+            late = last.map_or(DurationNs::ZERO, |last| last.since(begin));
+            let nobody = || LabError::Bug("a load by nobody".into());
+            let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
+            all.counts.answered += answered;
+            if late > late_max {
+                answered = all.counts.answered;
+                continue;
+            }
+            if let Some(together) = &mut all.counts.together {
+                together.skew_ns = skew_ns.min(NUMBER_MAX);
+                together.clock_ns = self.clock_error(lane).as_ns();
+            }
+            return Ok(all);
+        }
+        Err(LabError::Environment(format!(
+            "one of {} clients began {TRIES} slices in a row too late, the last by {} µs: a slice \
+             of {} allows {late_max} (slices.window: longer slices; or fewer clients)",
+            clients.len(),
+            late.as_ns() / 1000,
+            stretch.window
+        )))
+    }
+}
+
+impl Drop for Load {
+    /// An agent keeps what nobody closes.
+    fn drop(&mut self) {
+        for (site, load) in self.opened.drain(..) {
+            let _ = site.ask(Close { load });
+        }
+    }
+}
+
+/// Makes a stretch of load on the first lane of each at the same time, and reads these meters
+/// meanwhile, at the end of each interval.
+pub fn at_once(
+    loads: &mut [Load],
+    stretch: Stretch,
+    meters: &[Option<&Metering>],
+) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+    let trips = loads.iter().flat_map(|load| &load.opened).map(|(site, _)| site.clock().trip);
+    let trip = trips.max().unwrap_or_default();
+    let start = monotonic_now() + trip + trip + LEAD;
+    let stretch = Stretch { start_at: Some(start), ..stretch };
+    // One more, so that the last interval is between two of them, however late it ends.
+    let intervals = stretch.window.as_ns().div_ceil(stretch.interval.as_ns().max(1));
+    let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
+    std::thread::scope(|scope| {
+        let readings = scope.spawn(|| sample(meters, start, stretch.interval, times));
+        let loads = loads.iter_mut().map(|load| scope.spawn(move || load.slice(0, stretch)));
+        let loads: Vec<_> = loads.collect();
+        let lost = || LabError::Bug("a load thread panicked".into());
+        let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| Err(lost())));
+        let measured: Result<Vec<Measured>, LabError> = measured.collect();
+        let readings = readings.join().unwrap_or_else(|_| Err(lost()))?;
+        Ok(measured?.into_iter().zip(readings).collect())
+    })
+}
