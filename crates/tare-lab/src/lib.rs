@@ -1,9 +1,10 @@
-//! Servers in places: started, metered, stopped for sure. Knows no statistics and makes no load.
+//! Servers in places: started, metered, loaded, stopped for sure. Knows no statistics.
 //!
-//! [`servers`] says how each kind of server is started; [`local`] starts it here, an [`agent`] in
-//! its [place](places); [`meter`] reads what it uses; [`filters`] puts a URL filter in nginx;
+//! An [`executor`] does all of that, in this process or at the end of an [`agent`]'s stream; a
+//! [`site`] is where one is asked, and [`requests`] is what it can be asked. [`servers`] says how
+//! each kind of server is started, [`places`] where; [`filters`] puts a URL filter in nginx;
 //! [`journal`] remembers what was made, so that it is removed also after `kill -9`; [`machine`]
-//! knows what the machine is and does.
+//! knows what the machine is and does. [`world`] is what a run sees of all this.
 
 #![forbid(unsafe_code)]
 

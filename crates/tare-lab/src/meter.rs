@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Instant};
-use tare_model::samples::ServerUse;
+use tare_model::samples::{NUMBER_MAX, ServerUse};
 
 use crate::cgroup::{Cgroup, CpuFiles};
 use crate::groups::Group;
@@ -53,6 +53,56 @@ pub struct Used {
     /// Of each thread that was there when its counters were opened: nanoseconds on a CPU, and ready
     /// and waiting for one. Zeros where it has ended.
     pub threads: Vec<[u64; 2]>,
+}
+
+impl Used {
+    /// As much as sums can hold: it may be told by an agent in another's hands.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let server = self.server.map(|used| ServerUse {
+            cpu_ns: bounded(used.cpu_ns),
+            user_ns: bounded(used.user_ns),
+            system_ns: bounded(used.system_ns),
+            switches: used.switches.map(bounded),
+            packets: used.packets.map(bounded),
+            layers_ns: used.layers_ns.map(bounded),
+        });
+        Self { server, threads: bounded_threads(self.threads) }
+    }
+}
+
+impl Footprint {
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self {
+            rss_bytes: self.rss_bytes.map(bounded),
+            throttled_periods: bounded(self.throttled_periods),
+        }
+    }
+}
+
+impl Reading {
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self {
+            ns: bounded(self.ns),
+            cpu_ns: bounded(self.cpu_ns),
+            threads: bounded_threads(self.threads),
+        }
+    }
+}
+
+fn bounded(number: u64) -> u64 {
+    number.min(NUMBER_MAX)
+}
+
+/// Threads that are told of; the sum of what they used can be had.
+const THREADS_MAX: usize = 1000;
+
+fn bounded_threads(mut threads: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
+    threads.truncate(THREADS_MAX);
+    threads.iter_mut().flatten().for_each(|ns| *ns = bounded(*ns));
+    threads
 }
 
 /// What changes slowly, and takes longer to read.

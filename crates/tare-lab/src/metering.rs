@@ -89,7 +89,7 @@ impl Meter for Metering {
     fn used(&self) -> Used {
         let ask = |part: &Part| {
             let (site, meter) = part.as_ref()?;
-            site.ask(Read { meter: *meter }).ok()
+            site.ask(Read { meter: *meter }).ok().map(Used::bounded)
         };
         let all: Option<Vec<Used>> = self.parts.iter().map(ask).collect();
         let all = all.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Meter for Metering {
         let ask = |part: &Part| {
             let asked =
                 part.as_ref().map(|(site, meter)| site.ask(ReadFootprint { meter: *meter }));
-            asked.and_then(Result::ok).unwrap_or_default()
+            asked.and_then(Result::ok).unwrap_or_default().bounded()
         };
         let all: Vec<Footprint> = self.parts.iter().map(ask).collect();
         let Some((own, others)) = all.split_first() else { return Default::default() };
@@ -151,6 +151,9 @@ pub fn sample(
     });
     let length = DurationNs::from_ns(interval.as_ns() * u64::from(times));
     let rows = ask_all(asked, length + TIMEOUT)?;
+    let bounded = |row: Vec<Reading>| row.into_iter().map(Reading::bounded).collect();
+    let rows: Vec<Vec<Vec<Reading>>> =
+        rows.into_iter().map(|rows| rows.into_iter().map(bounded).collect()).collect();
     let row_of = |site: &Site, meter: MeterId| {
         let (rows, (_, meters)) =
             rows.iter().zip(&sites).find(|(_, (known, _))| known.is_same(site))?;

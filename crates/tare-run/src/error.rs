@@ -1,9 +1,6 @@
 //! What ends a run before its time, sorted by who must act.
 
-use tare_io::SetupError;
 use tare_lab::LabError;
-use tare_load::LoadError;
-use tare_load::plan::PlanError;
 use tare_model::Invalid;
 use tare_store::StoreError;
 
@@ -25,24 +22,9 @@ pub enum RunError {
     Bug(String),
 }
 
-impl From<SetupError> for RunError {
-    fn from(error: SetupError) -> Self {
-        Self::Environment(error.to_string())
-    }
-}
-
 impl From<Invalid> for RunError {
     fn from(invalid: Invalid) -> Self {
         Self::Usage(invalid.0)
-    }
-}
-
-impl From<PlanError> for RunError {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Usage(text) => Self::Usage(text),
-            PlanError::Environment(text) => Self::Environment(text),
-        }
     }
 }
 
@@ -62,16 +44,6 @@ impl From<StoreError> for RunError {
         match error {
             StoreError::NoSuchRun { .. } => Self::Usage(error.to_string()),
             _ => Self::Environment(error.to_string()),
-        }
-    }
-}
-
-impl From<LoadError> for RunError {
-    fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::Setup(error) => error.into(),
-            LoadError::WorkerLost => Self::Bug(error.to_string()),
-            _ => Self::Target(error.to_string()),
         }
     }
 }

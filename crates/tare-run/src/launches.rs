@@ -241,7 +241,8 @@ impl<L: World> Runner<'_, L> {
         if (are_shared || is_limited) && load.idle.is_none() {
             load.idle = Some(Idle::Sleep);
         }
-        Ok(load_plan(&load, &url, endpoint, plan.seed)?)
+        let made = load_plan(&load, &url, endpoint, plan.seed);
+        Ok(made.map_err(LabError::from)?)
     }
 
     /// Probes until there is a reply that is not the server's "not yet".

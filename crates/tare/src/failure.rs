@@ -65,18 +65,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What ends a run ends a command, in the same way.
-macro_rules! as_of_a_run {
-    ($($error:ty),*) => {
+/// What ends a run, or something of the lab's, ends a command in the same way.
+macro_rules! as_of {
+    ($of:ty: $($error:ty),*) => {
         $(impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                RunError::from(error).into()
+                <$of>::from(error).into()
             }
         })*
     };
 }
 
-as_of_a_run!(SetupError, Invalid, PlanError, LabError, StoreError, LoadError);
+as_of!(RunError: Invalid, LabError, StoreError);
+as_of!(LabError: SetupError, PlanError, LoadError);
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {

@@ -32,6 +32,10 @@ pub struct Served {
 /// Requests that are carried out at a time; more are turned down.
 const REQUESTS_MAX: usize = 256;
 
+/// How long requests may take to end once nobody waits for them.
+const ENDING_LOOKS: u32 = 600;
+const ENDING_LOOK: Duration = Duration::from_millis(5);
+
 /// Carries out what is asked, each request in a thread of its own, until the stream ends; then ends
 /// everything that was started.
 pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
@@ -55,6 +59,13 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
         }
     }
     stop.store(true, Ordering::Relaxed);
+    // A server that is being started is not held yet: it could not be ended.
+    for _ in 0..ENDING_LOOKS {
+        if under_way.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        std::thread::park_timeout(ENDING_LOOK);
+    }
     executor.end();
     Ok(())
 }
