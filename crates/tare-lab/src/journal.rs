@@ -28,14 +28,11 @@ struct Header {
     tare_journal: u32,
     boot_id: String,
     pid_namespace: String,
-    /// Of the network and of mounts; empty in journals of earlier versions.
-    #[serde(default)]
     net_namespace: String,
-    #[serde(default)]
     mount_namespace: String,
 }
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 1;
 
 impl Header {
     fn here() -> Self {
@@ -94,10 +91,7 @@ impl Header {
 
     /// Those of the other that are not this one's.
     fn elsewhere(&self, other: &Self) -> Vec<Namespace> {
-        let differs = |kind: &Namespace| {
-            let name = other.namespace(*kind);
-            !name.is_empty() && name != self.namespace(*kind)
-        };
+        let differs = |kind: &Namespace| other.namespace(*kind) != self.namespace(*kind);
         Namespace::ALL.into_iter().filter(differs).collect()
     }
 

@@ -1,6 +1,6 @@
 //! The store: one SQLite file with every run, slice and event.
 //!
-//! [`Store`] is the file; [`schema`] is its tables and how older ones become today's; [`blob`] is
+//! [`Store`] is the file; [`schema`] is its tables; [`blob`] is
 //! how histograms are kept; [`Writer`] writes on a thread of its own while a run measures.
 
 #![forbid(unsafe_code)]
@@ -44,10 +44,13 @@ pub enum StoreError {
     #[error("there is no run {id} in {path}; 'tare runs' lists them")]
     NoSuchRun { id: String, path: String },
     #[error(
-        "the store {path} was made by a newer tare (its schema is {found}, this one's {known})"
+        "the store {path} was made by another version of tare: its tables have version {found}, \
+         this tare reads {known}"
     )]
-    Newer { path: String, found: i64, known: i64 },
-    #[error("{path} is a database of something else, not a tare store; it was left as it is")]
+    OtherVersion { path: String, found: i64, known: i64 },
+    #[error(
+        "{path} is not a tare store, or is one of before the first release; it was left as it is"
+    )]
     NotOurs { path: String },
     #[error("the store {path} is damaged: {why}")]
     Damaged { path: String, why: String },
@@ -163,7 +166,7 @@ impl Store {
         write_ahead(&connection).map_err(failed)?;
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        schema::migrate(path, &mut connection)?;
+        schema::make_tables(path, &mut connection)?;
         Ok(Self { path: path.to_owned(), connection })
     }
 

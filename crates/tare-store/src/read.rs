@@ -57,20 +57,17 @@ const BUCKETS_MAX: usize = 4_000_000;
 const ELEMENTS_MAX: usize = 500_000;
 
 const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stopped_by, owner_pid,
-    plan, machine,
+    plan, machine, found,
     (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
     (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id),
-    command, EXISTS (SELECT 1 FROM import WHERE run = run.id),
-    (SELECT found FROM found WHERE run = run.id)";
-/// What may be long, too.
-const FOUND: &str = "(SELECT found FROM found WHERE run = run.id)";
+    command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
 
 impl Store {
     /// Newest first, at most [`RUNS_MAX`]; without their plans, machines and findings, which may be
     /// long.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = || -> rusqlite::Result<Vec<RunRow>> {
-            let columns = RUN_COLUMNS.replace("plan, machine,", "'', '',").replace(FOUND, "NULL");
+            let columns = RUN_COLUMNS.replace("plan, machine, found,", "'', '', NULL,");
             let sql = format!("SELECT {columns} FROM run ORDER BY id DESC LIMIT {RUNS_MAX}");
             let mut statement = self.connection.prepare(&sql)?;
             let rows = statement.query_map([], run_row)?;
@@ -326,11 +323,11 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         owner_pid: row.get(6)?,
         plan: row.get(7)?,
         machine: row.get(8)?,
-        command: plain::line(&row.get::<_, String>(11)?).into_owned(),
-        is_import: row.get(12)?,
-        found: row.get(13)?,
+        found: row.get(9)?,
+        rounds: row.get(10)?,
+        elapsed_ns: row.get::<_, i64>(11)? as u64,
+        command: plain::line(&row.get::<_, String>(12)?).into_owned(),
+        is_import: row.get(13)?,
         variants: Vec::new(),
-        rounds: row.get(9)?,
-        elapsed_ns: row.get::<_, i64>(10)? as u64,
     })
 }

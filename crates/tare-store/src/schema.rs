@@ -1,4 +1,5 @@
-//! Tables, and how older stores become today's. `PRAGMA user_version` holds the version.
+//! The tables of a store. `PRAGMA application_id` says that a database is one, and
+//! `PRAGMA user_version` which version of these tables it has.
 
 use std::path::Path;
 
@@ -6,11 +7,12 @@ use rusqlite::Connection;
 
 use crate::{StoreError, unusable};
 
-/// Each entry takes the store from the version that is its index to the next. Entries are never
-/// changed once released; a new one is added.
-const MIGRATIONS: [&str; 3] = [V1, V2, V3];
+/// "tare", as SQLite's header holds it.
+const APPLICATION_ID: i64 = 0x7461_7265;
+/// Nothing of another version is read: a change of the tables is a new number.
+const VERSION: i64 = 1;
 
-const V1: &str = "
+const TABLES: &str = "
 CREATE TABLE run (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL,
@@ -20,8 +22,19 @@ CREATE TABLE run (
     -- Null while it runs.
     stopped_by TEXT,
     owner_pid INTEGER NOT NULL,
+    -- What was typed.
+    command TEXT NOT NULL,
     plan TEXT NOT NULL,
-    machine TEXT NOT NULL
+    machine TEXT NOT NULL,
+    -- JSON: the shape of its slices, and how long its variants take to be warm; null until its
+    -- first rounds have found it.
+    found TEXT
+);
+-- What other tools measured, which has no slices.
+CREATE TABLE import (
+    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    -- JSON: what was found, and the lines it was found in.
+    found TEXT NOT NULL
 );
 CREATE TABLE variant (
     run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -82,98 +95,65 @@ CREATE TABLE event (
 CREATE INDEX event_of_run ON event (run);
 ";
 
-/// What was typed to make a run; what other tools measured, which has no slices.
-const V2: &str = "
-ALTER TABLE run ADD COLUMN command TEXT NOT NULL DEFAULT '';
-CREATE TABLE import (
-    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
-    -- JSON: what was found, and the lines it was found in.
-    found TEXT NOT NULL
-);
-";
-
-/// What a run's first rounds found: until now it was written into the plan.
-const V3: &str = "
-CREATE TABLE found (
-    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
-    -- JSON: the shape of its slices, and how long its variants take to be warm.
-    found TEXT NOT NULL
-);
-INSERT INTO found SELECT id, json_extract(plan, '$.slices.found') FROM run
-    WHERE CASE WHEN json_valid(plan) THEN json_type(plan, '$.slices.found') = 'object' END;
-UPDATE run SET plan = json_remove(plan, '$.slices.found')
-    WHERE id IN (SELECT run FROM found);
-";
-
 /// Looks before anything is written: a database of somebody else must not be changed.
 pub fn is_ours_or_empty(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     // All is seen at one moment: between two looks another tare may make its tables.
     let _view = connection.unchecked_transaction().map_err(|e| unusable(path, e))?;
-    let count = |what: &str| -> Result<i64, StoreError> {
-        let query = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {what}");
-        connection.query_row(&query, [], |row| row.get(0)).map_err(|e| unusable(path, e))
+    let number = |query: &str| -> Result<i64, StoreError> {
+        connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))
     };
     // A stranger's views and triggers could compute for ever; ours has none.
-    let query = "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')
-                 OR sql LIKE 'CREATE VIRTUAL%'";
-    let strange: i64 =
-        connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))?;
-    // Of columns that are computed, with or without the word GENERATED.
-    let query = "SELECT count(*) FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c
-                 WHERE t.type = 'table' AND c.hidden <> 0";
-    let computed: i64 =
-        connection.query_row(query, [], |row| row.get(0)).map_err(|e| unusable(path, e))?;
-    if strange > 0 || computed > 0 {
-        return Err(StoreError::NotOurs { path: path.display().to_string() });
+    let strange = number(
+        "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')
+         OR sql LIKE 'CREATE VIRTUAL%'",
+    )?;
+    // A column may be computed with or without the word GENERATED.
+    let computed = number(
+        "SELECT count(*) FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c
+         WHERE t.type = 'table' AND c.hidden <> 0",
+    )?;
+    let is_empty = is_empty(connection).map_err(|e| unusable(path, e))?;
+    let is_ours = number("PRAGMA application_id")? == APPLICATION_ID;
+    match strange + computed == 0 && (is_ours || is_empty) {
+        true => Ok(()),
+        false => Err(StoreError::NotOurs { path: path.display().to_string() }),
     }
-    let ours = count("AND name IN ('run', 'variant', 'round', 'launch', 'slice', 'event')")?;
-    // Tables of SQLite's own, such as its counters, are nobody's.
-    let all = count("AND name NOT LIKE 'sqlite_%'")?;
-    match (ours, all) {
-        (6, _) | (_, 0) => Ok(()),
-        _ => Err(StoreError::NotOurs { path: path.display().to_string() }),
-    }
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Of a store that cannot be brought up to date.
+/// Refuses tables of another version.
 pub fn is_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
-    let known = MIGRATIONS.len() as i64;
-    let path_text = path.display().to_string();
     match version(connection).map_err(|error| unusable(path, error))? {
-        found if found == known => Ok(()),
-        found if found > known => Err(StoreError::Newer { path: path_text, found, known }),
-        found => Err(StoreError::Unusable {
-            path: path_text,
-            why: format!(
-                "an older tare made it (schema {found}; {known} is needed), and it is read-only: \
-                 copy it, and report on the copy"
-            ),
+        VERSION => Ok(()),
+        found => Err(StoreError::OtherVersion {
+            path: path.display().to_string(),
+            found,
+            known: VERSION,
         }),
     }
 }
 
-pub fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
+/// Makes the tables in a database that is empty.
+pub fn make_tables(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
-    let known = MIGRATIONS.len() as i64;
-    let found = version(connection).map_err(failed)?;
-    if found == known {
-        return Ok(());
+    if is_empty(connection).map_err(failed)? {
+        // Another process may be at it: only one gets the write lock, the other finds it done.
+        let transaction = connection
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        if is_empty(&transaction).map_err(failed)? {
+            transaction.execute_batch(TABLES).map_err(failed)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+            transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
     }
-    if found > known || found < 0 {
-        return Err(StoreError::Newer { path: path.display().to_string(), found, known });
-    }
-    // Another process may be at it: only one gets the write lock, the other finds it done.
-    let transaction = connection
-        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
-        .map_err(failed)?;
-    let found = version(&transaction).map_err(failed)?;
-    for migration in &MIGRATIONS[found as usize..] {
-        transaction.execute_batch(migration).map_err(failed)?;
-    }
-    transaction.pragma_update(None, "user_version", known).map_err(failed)?;
-    transaction.commit().map_err(failed)
+    is_current(path, connection)
 }

@@ -69,10 +69,7 @@ impl Store {
     pub fn set_found(&mut self, run: RunId, found: &Found) -> Result<(), StoreError> {
         let found = serde_json::to_string(found).map_err(|error| self.damaged(error))?;
         self.connection
-            .execute(
-                "INSERT OR REPLACE INTO found (run, found) VALUES (?1, ?2)",
-                params![run.0, found],
-            )
+            .execute("UPDATE run SET found = ?2 WHERE id = ?1", params![run.0, found])
             .map_err(|error| self.failed(error))?;
         Ok(())
     }

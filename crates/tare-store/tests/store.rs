@@ -155,8 +155,14 @@ fn stores_that_cannot_be_used_say_why() {
     says(&path, "it is not a tare store");
     std::fs::remove_file(&path).unwrap();
     Store::open(&path).unwrap();
-    set_version(&path, 99);
-    assert!(matches!(Store::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    for version in [0, 2, u32::MAX] {
+        set_version(&path, version);
+        let before = std::fs::read(&path).unwrap();
+        for opened in [Store::open(&path), Store::open_existing(&path)] {
+            assert!(matches!(opened, Err(StoreError::OtherVersion { known: 1, .. })), "{version}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
     says(&path.join("below/tare.db"), "Not a directory");
     assert!(Store::open_existing(&folder.join("none.db")).is_err());
     std::fs::remove_dir_all(folder).unwrap();
@@ -201,69 +207,29 @@ fn the_database_of_somebody_else_is_left_as_it_is() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
-/// A store as it was before imports and commands were kept.
 #[test]
-fn an_older_store_becomes_todays_and_keeps_its_runs() {
-    let path = folder("older").join("tare.db");
-    let mut store = Store::open(&path).unwrap();
-    let run = store.begin_run(&new_run("old")).unwrap();
-    let store = fill(store, run);
-    drop(store);
-    let older = rusqlite::Connection::open(&path).unwrap();
-    older
-        .execute_batch(
-            "DROP TABLE import; DROP TABLE found; ALTER TABLE run DROP COLUMN command;
-             PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    drop(older);
-    let mut store = Store::open_existing(&path).unwrap();
-    let row = store.find_run("last").unwrap();
-    assert_eq!((row.name.as_str(), row.command.as_str(), row.is_import), ("old", "", false));
-    assert_eq!(store.round(run, 3).unwrap(), written_round());
+fn imports_and_findings_are_kept_beside_runs() {
+    let folder = folder("found");
+    let mut store = Store::open(&folder.join("tare.db")).unwrap();
+    let run = store.begin_run(&new_run("measured")).unwrap();
     assert_eq!(store.import(run).unwrap(), None);
+    let ms = tare_io::DurationNs::from_ms;
+    // What is found again replaces it.
+    for window in [20, 40] {
+        let found = Found { window: ms(window), ramp: ms(2), warmup: ms(window), warm: None };
+        store.set_found(run, &found).unwrap();
+        let kept = store.find_run("last").unwrap().found.unwrap();
+        assert_eq!(serde_json::from_str::<Found>(&kept).unwrap(), found);
+    }
     let imported = store.add_import(&new_run("theirs"), "{\"x\": 1}").unwrap();
     assert_eq!(store.import(imported).unwrap().as_deref(), Some("{\"x\": 1}"));
     let row = store.find_run("last").unwrap();
     assert_eq!((row.is_import, row.stopped_by.as_deref()), (true, Some("imported")));
-    assert_eq!(row.command, "tare run x.toml --seed 1");
+    assert_eq!((row.command.as_str(), row.found), ("tare run x.toml --seed 1", None));
     assert!(store.delete_run(imported).unwrap());
     assert!(store.find_run(&imported.to_string()).is_err());
     assert_eq!(store.runs(&RunFilter::default()).unwrap().len(), 1);
-}
-
-/// Until schema 3 it was written into the plan.
-#[test]
-fn what_runs_of_before_found_is_a_record_of_its_own() {
-    let path = folder("found").join("tare.db");
-    let _ = std::fs::remove_file(&path);
-    let found = r#"{"window":"20ms","ramp":"2ms","warmup":"20ms"}"#;
-    let plans = [
-        format!(r#"{{"name":"x","slices":{{"cycles":3,"found":{found}}}}}"#),
-        r#"{"name":"y","slices":{}}"#.to_owned(),
-        "a stranger's".to_owned(),
-    ];
-    let mut store = Store::open(&path).unwrap();
-    let runs = plans.clone().map(|plan| store.begin_run(&NewRun { plan, ..new_run("old") }));
-    let [one, two, three] = runs.map(|run| run.unwrap().to_string());
-    drop(store);
-    let older = rusqlite::Connection::open(&path).unwrap();
-    older.execute_batch("DROP TABLE found; PRAGMA user_version = 2;").unwrap();
-    drop(older);
-    let mut store = Store::open(&path).unwrap();
-    let row = store.find_run(&one).unwrap();
-    assert_eq!(row.found.as_deref(), Some(found));
-    assert_eq!(row.plan, r#"{"name":"x","slices":{"cycles":3}}"#);
-    for (run, plan) in [(two, &plans[1]), (three, &plans[2])] {
-        let row = store.find_run(&run).unwrap();
-        assert_eq!((row.found, &row.plan), (None, plan));
-    }
-    // What is found again replaces it.
-    let ms = tare_io::DurationNs::from_ms;
-    let again = Found { window: ms(40), ramp: ms(2), warmup: ms(40), warm: None };
-    store.set_found(row.id, &again).unwrap();
-    let kept = store.find_run(&one).unwrap().found.unwrap();
-    assert_eq!(serde_json::from_str::<Found>(&kept).unwrap(), again);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// One makes its tables between two looks of another's.

@@ -29,17 +29,23 @@ fn a_planted_journal_is_not_followed() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let namespace = |kind: &str| {
+        let link = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
+        link.display().to_string()
+    };
     let header = format!(
-        "{{\"tare_journal\":2,\"boot_id\":\"{}\",\"pid_namespace\":\"{}\"}}",
+        "{{\"tare_journal\":1,\"boot_id\":\"{}\",\"pid_namespace\":\"{}\",\
+         \"net_namespace\":\"{}\",\"mount_namespace\":\"{}\"}}",
         boot.trim(),
-        namespace.display()
+        namespace("pid"),
+        namespace("net"),
+        namespace("mnt")
     );
     let processes = format!(
         "{{\"processes\":{{\"pid\":{pid},\"started_ticks\":{},\"session\":{}}}}}",
         fields[19], fields[3]
     );
-    // In today's form, and in that of versions which believed all of it.
+    // Some would be believed if they were root's own, others would not even then.
     let lines = [
         header,
         format!(

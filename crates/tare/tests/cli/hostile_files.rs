@@ -244,7 +244,7 @@ fn findings_that_do_not_fit_are_refused() {
         "no JSON",
     ] {
         let store = rusqlite::Connection::open(desk.folder.file("tare/tare.db")).unwrap();
-        let changed = store.execute("UPDATE found SET found = ?1", [found]).unwrap();
+        let changed = store.execute("UPDATE run SET found = ?1", [found]).unwrap();
         assert_eq!(changed, 1, "one run found something");
         drop(store);
         desk.tare(&resume).fails(3, "found");
