@@ -42,7 +42,7 @@ FILTER_PACKAGES := nginx nginx-dev clang lld wabt libluajit-5.1-dev
 RUN_PACKAGES := $(BUILD_PACKAGES) $(FILTER_PACKAGES)
 # What places are made with; runsc is built from its Go module where Go is there.
 PLACE_PACKAGES := iproute2 util-linux kmod runc crun podman containernetworking-plugins iptables \
-                  qemu-system-x86 openssh-client openssh-server
+                  qemu-system-x86 openssh-client openssh-server apache2-bin
 # What a Kubernetes on this machine is made of, beside what scripts/cluster/build builds.
 CLUSTER_PACKAGES := build-essential busybox-static conntrack containerd containernetworking-plugins \
                     apache2-bin crun ebtables etcd-server ethtool iproute2 iptables nftables nginx openssl \

@@ -25,7 +25,6 @@ pub struct PlaceInstance {
     pub place: Box<dyn Place>,
     cgroup: Option<Cgroup>,
     agent: Option<Arc<Agent>>,
-    more: Vec<Arc<Agent>>,
     proof: Option<Proof>,
     /// The round in which it was last started, and how often it was.
     started_in: u32,
@@ -44,8 +43,8 @@ impl PlaceInstance {
         context: &PlaceContext,
     ) -> Self {
         let log = (context.who.clone(), context.events.clone());
-        let (agent, more, proof, started_in, starts) = (None, Vec::new(), None, 0, 0);
-        Self { place, cgroup, agent, more, proof, started_in, starts, launches, log }
+        let (agent, proof, started_in, starts) = (None, None, 0, 0);
+        Self { place, cgroup, agent, proof, started_in, starts, launches, log }
     }
 
     /// Begins to start it (afresh) where that is due.
@@ -65,16 +64,13 @@ impl PlaceInstance {
     }
 
     fn is_up(&self, round: u32, resources: &LabResources<'_>) -> bool {
-        let mut all = self.agent.iter().chain(&self.more);
-        self.agent.is_some()
-            && all.all(|agent| agent.is_alive())
+        self.agent.as_ref().is_some_and(|agent| agent.is_alive())
             && !self.is_due(round)
             && self.place.fits(resources.clusters)
     }
 
     fn end_old(&mut self) {
-        let mut all = self.agent.iter().chain(&self.more);
-        if let Some(why) = all.find_map(|agent| agent.gone(DurationNs::ZERO)) {
+        if let Some(why) = self.agent.as_ref().and_then(|agent| agent.gone(DurationNs::ZERO)) {
             self.note(format!("{why}; it is started afresh"));
         }
         self.down();
@@ -91,7 +87,6 @@ impl PlaceInstance {
         }
         self.end_old();
         let agent = Arc::new(self.place.start(resources)?);
-        self.more = self.place.take_more_agents().into_iter().map(Arc::new).collect();
         self.proof = Some(self.place.prove(&agent));
         self.agent = Some(agent.clone());
         self.started_in = round;
@@ -124,7 +119,6 @@ impl PlaceInstance {
     pub fn down(&mut self) {
         if let Some(agent) = self.agent.take() {
             agent.end();
-            self.more.drain(..).for_each(|agent| agent.end());
             self.place.stop();
         }
     }
@@ -136,7 +130,7 @@ impl PlaceInstance {
 
     /// Those on this machine that belong to it.
     pub fn processes(&self) -> Vec<u32> {
-        let tree = self.agent.iter().chain(&self.more).filter_map(|agent| agent.pid());
+        let tree = self.agent.iter().filter_map(|agent| agent.pid());
         let tree = tree.flat_map(processes::tree);
         tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
     }
@@ -150,9 +144,9 @@ impl PlaceInstance {
         self.proof.as_ref()
     }
 
-    /// All that make load together.
-    pub fn sites(&self) -> Vec<Site> {
-        self.agent.iter().chain(&self.more).cloned().map(Site::There).collect()
+    /// Where load is made in it, while it is up.
+    pub fn site(&self) -> Option<Site> {
+        self.agent.clone().map(Site::There)
     }
 
     /// What a mesh put into it.
@@ -203,7 +197,6 @@ mod tests {
             place,
             cgroup: None,
             agent: None,
-            more: Vec::new(),
             proof: None,
             started_in: 0,
             starts: 0,

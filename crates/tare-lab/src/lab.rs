@@ -10,8 +10,9 @@ use tare_io::process::{self, Watched, adopt_orphans, reap};
 use tare_io::{DurationNs, Endpoint};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
+use tare_model::clients::{ClientSpec, Clients};
 use tare_model::layers::LayerSpec;
-use tare_model::places::{ClientSpec, Limits, PlaceFacts, PlaceSpec};
+use tare_model::places::{Limits, PlaceFacts, PlaceSpec};
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
@@ -38,7 +39,7 @@ use crate::processes::{self, Stat};
 use crate::server::{Server, Starting};
 use crate::servers;
 use crate::site::Site;
-use crate::slot::{HopContext, SocketGroups, VariantSlot};
+use crate::slot::{ClientSeat, HopContext, SocketGroups, VariantSlot};
 use crate::temporary;
 use crate::world::{Placement, World};
 
@@ -77,7 +78,7 @@ pub struct Deployment {
     pub ip: Option<IpAddr>,
     pub layers: Vec<LayerSpec>,
     pub place: PlaceSpec,
-    pub client: ClientSpec,
+    pub clients: Clients,
 }
 
 impl Deployment {
@@ -97,20 +98,22 @@ impl Deployment {
             ip: variant.url(1)?.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
             layers: variant.layers.clone(),
             place: variant.place.clone(),
-            client: variant.client.clone(),
+            clients: variant.clients.clone(),
         })
     }
 
     fn has_client_elsewhere(&self) -> bool {
-        !matches!(self.client, ClientSpec::SameAsServer | ClientSpec::Place(PlaceSpec::Host(_)))
+        self.clients.places().any(|place| !matches!(place, PlaceSpec::Host(_)))
+    }
+
+    /// Whether all of its load is made in its server's own place.
+    fn is_loaded_from_inside(&self) -> bool {
+        self.clients.single() == Some(&ClientSpec::SameAsServer)
     }
 
     /// Whether tare's network is what its server and client meet on.
     fn needs_network(&self) -> bool {
-        let client = match &self.client {
-            ClientSpec::Place(place) => place.is_on_bridge(),
-            ClientSpec::SameAsServer => false,
-        };
+        let client = self.clients.places().any(PlaceSpec::is_on_bridge);
         let on_host = matches!(self.place, PlaceSpec::Host(_));
         let has_address = self.fixed.is_some() || self.ip.is_some();
         let reached = on_host && self.has_client_elsewhere() && !has_address;
@@ -135,6 +138,8 @@ pub struct Lab {
     pub cgroup_note: Option<String>,
     /// Starts and loads what is in no place of its own.
     here: Site,
+    /// Numbers of places that are given.
+    numbered: u8,
     events: (Sender<Event>, Receiver<Event>),
     journal: Journal,
     /// Children that this process had before: of the shell that became it. Not ours to end.
@@ -176,8 +181,9 @@ impl Lab {
             true => Some(Network::make(&journal)?),
             false => None,
         };
-        if plan.servers.len() * 2 > PLACES_MAX {
-            let text = format!("{} variants; {} are allowed", plan.servers.len(), PLACES_MAX / 2);
+        let places: usize = plan.servers.iter().map(|placed| 1 + placed.clients.len()).sum();
+        if places > PLACES_MAX {
+            let text = format!("{places} servers and clients; {PLACES_MAX} are allowed");
             return Err(LabError::Usage(text));
         }
         let events = channel();
@@ -190,6 +196,7 @@ impl Lab {
         });
         let mut lab = Self {
             here: Site::Here(Arc::new(executor)),
+            numbered: 0,
             events,
             slots: Vec::new(),
             network,
@@ -230,14 +237,14 @@ impl Lab {
             needs.extend(servers::needs(&placed.server)?);
             needs.extend(layers::needs(&placed.layers)?);
         }
-        let same = placed.client == ClientSpec::SameAsServer;
+        let shared = placed.clients.has_one_beside_server();
         let context = PlaceContext {
             who: placed.name.clone(),
             tag: format!("{PREFIX}{name}"),
             server_tag: None,
             layers: placed.layers.clone(),
-            index: (index * 2) as u8,
-            cpus: if same { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
+            index: self.next_number(),
+            cpus: if shared { both(&plan.cpus, &plan.load_cpus) } else { plan.cpus.clone() },
             cgroup: cgroup.clone(),
             folder: folder.join("place"),
             needs,
@@ -248,7 +255,7 @@ impl Lab {
             true => None,
             false => self.instance(&placed.place, context.clone(), plan.place_launches)?,
         };
-        let client = self.client_of(placed, &name, context, plan, &mut groups)?;
+        let clients = self.clients_of(placed, &name, &context, plan, &mut groups)?;
         let hops = self.hop_contexts(placed, &name, &folder, &mut groups)?;
         let bypass = groups.attach().map_err(|error| error.named(&placed.name))?;
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
@@ -266,7 +273,7 @@ impl Lab {
             folder,
             ports,
             server,
-            client,
+            clients,
             client_addresses: ClientAddresses::default(),
             bypass,
         });
@@ -297,42 +304,56 @@ impl Lab {
         Ok(hops)
     }
 
-    /// The place of its client, where that is another than its server's and than this process.
-    fn client_of(
+    fn next_number(&mut self) -> u8 {
+        self.numbered += 1;
+        self.numbered - 1
+    }
+
+    /// Where each of its clients makes load; those in places of their own are not started yet.
+    fn clients_of(
         &mut self,
         placed: &Deployment,
         name: &str,
-        server: PlaceContext,
+        server: &PlaceContext,
         plan: &LabPlan<'_>,
         groups: &mut SocketGroups,
-    ) -> Result<Option<PlaceInstance>, LabError> {
-        let place = match &placed.client {
-            ClientSpec::SameAsServer => return Ok(None),
-            ClientSpec::Place(PlaceSpec::Host(spec)) if spec.limits() == Limits::default() => {
-                return Ok(None);
-            }
-            ClientSpec::Place(PlaceSpec::Host(_)) => {
-                let text = "a client on the host has no limits of its own: leave them out";
-                return Err(LabError::Usage(format!("{}: {text}", placed.name)));
-            }
-            ClientSpec::Place(place) => place,
-        };
-        let name = format!("{name}c");
-        let who = format!("{}, client", placed.name);
-        let mut cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
-        groups.add(&mut cgroup, &self.journal)?;
-        let context = PlaceContext {
-            who,
-            tag: format!("{PREFIX}{name}"),
-            server_tag: Some(server.tag.clone()),
-            index: server.index + 1,
-            cpus: plan.load_cpus.clone(),
-            cgroup,
-            folder: server.folder.with_file_name("client"),
-            needs: Vec::new(),
-            ..server
-        };
-        self.instance(place, context, plan.place_launches)
+    ) -> Result<Vec<ClientSeat>, LabError> {
+        let mut seats = Vec::new();
+        for (at, client) in placed.clients.iter().enumerate() {
+            let who = format!("{}, {}", placed.name, placed.clients.word(at));
+            let place = match client {
+                ClientSpec::SameAsServer => {
+                    seats.push(ClientSeat::BesideServer);
+                    continue;
+                }
+                ClientSpec::Place(PlaceSpec::Host(spec)) if spec.limits() == Limits::default() => {
+                    seats.push(ClientSeat::Here);
+                    continue;
+                }
+                ClientSpec::Place(PlaceSpec::Host(_)) => {
+                    let text = "on the host it has no limits of its own: leave them out";
+                    return Err(LabError::Usage(format!("{who}: {text}")));
+                }
+                ClientSpec::Place(place) => place,
+            };
+            let name = format!("{name}c{at}");
+            let mut cgroup = self.cgroup(&name, place.limits_by_group(), &who)?;
+            groups.add(&mut cgroup, &self.journal)?;
+            let context = PlaceContext {
+                who,
+                tag: format!("{PREFIX}{name}"),
+                server_tag: Some(server.tag.clone()),
+                index: self.next_number(),
+                cpus: plan.load_cpus.clone(),
+                cgroup,
+                folder: server.folder.with_file_name(format!("client-{at}")),
+                needs: Vec::new(),
+                ..server.clone()
+            };
+            let instance = self.instance(place, context, plan.place_launches)?;
+            seats.extend(instance.map(ClientSeat::In));
+        }
+        Ok(seats)
     }
 
     fn cgroup(
@@ -379,14 +400,13 @@ impl Lab {
         self.begun[side as usize] = Some(round);
         let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
         for slot in &mut self.slots {
-            let instance = match side {
-                Side::Server => &mut slot.server,
-                Side::Client => &mut slot.client,
+            let begun = match side {
+                Side::Server => {
+                    slot.server.iter_mut().try_for_each(|s| s.begin(round, &mut resources))
+                }
+                Side::Client => begin_clients(slot, round, &mut resources),
             };
-            if let Some(instance) = instance {
-                let begun = instance.begin(round, &mut resources);
-                begun.map_err(|error| error.named(&slot.placed.name))?;
-            }
+            begun.map_err(|error| error.named(&slot.placed.name))?;
         }
         Ok(())
     }
@@ -395,7 +415,7 @@ impl Lab {
 impl World for Lab {
     type Launch = Launched;
     type Meter = Metering;
-    type Client = Vec<Site>;
+    type Clients = Vec<Site>;
     type Load = Load;
 
     fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
@@ -405,7 +425,7 @@ impl World for Lab {
             return Ok(None);
         }
         let who = slot.placed.name.clone();
-        let same = slot.placed.client == ClientSpec::SameAsServer;
+        let inside = slot.placed.is_loaded_from_inside();
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (agent, ip) = match &mut slot.server {
             Some(instance) => {
@@ -413,7 +433,7 @@ impl World for Lab {
                     resources(&self.journal, &self.network, &self.clusters, &self.stop);
                 let agent =
                     instance.up(round, &mut resources).map_err(|error| error.named(&who))?;
-                let ip = if same { localhost } else { instance.place.address() };
+                let ip = if inside { localhost } else { instance.place.address() };
                 (Some(agent), ip)
             }
             None => {
@@ -441,11 +461,12 @@ impl World for Lab {
             .map_err(|error| error.named(&who))?;
         let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
         // Beside a client in the same place it would carry nothing.
-        let place = slot.server.as_ref().filter(|_| !same);
+        let place = slot.server.as_ref().filter(|_| !inside);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
         let numbered = slot.server.as_ref().is_none_or(|s| s.place.has_our_cpus());
         // Of a place that holds the load too, only its agent can tell what the server used.
-        let cgroup = slot.cgroup.clone().filter(|_| metered && !same);
+        let shared = slot.placed.clients.has_one_beside_server();
+        let cgroup = slot.cgroup.clone().filter(|_| metered && !shared);
         let from_here = |agent: &Agent| {
             let cgroup = cgroup.clone()?;
             let target = Target::Group { cgroup, leader: agent.pid().unwrap_or_default() };
@@ -470,59 +491,72 @@ impl World for Lab {
         let needs = slot.needs.clone();
         let start = |launch_spec| Server::start(starting, launch_spec);
         let mut launched = Launched::begin(launch_spec, link, needs, start)?;
-        if let Some(instance) = slot.server.as_ref().filter(|_| !same) {
+        if let Some(instance) = slot.server.as_ref().filter(|_| !inside) {
             launched.entry = instance.place.entry();
             launched.path = instance.place.path_proof(&slot.client_addresses);
         }
         if slot.has_hop_beside_client() {
-            self.client(variant, round)?;
+            self.clients(variant, round)?;
         }
         let hops = self.slots[variant].start_hops(&mut launched, &self.here, self.connections);
         hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }
 
-    fn client(&mut self, variant: usize, round: u32) -> Result<Vec<Site>, LabError> {
+    fn clients(&mut self, variant: usize, round: u32) -> Result<Vec<Site>, LabError> {
         self.begin(Side::Client, round)?;
-        let slot = &mut self.slots[variant];
-        if slot.placed.client == ClientSpec::SameAsServer {
-            return Ok(slot.server.as_ref().map(PlaceInstance::sites).unwrap_or_default());
-        }
-        let know = |addresses: &mut dyn Iterator<Item = &String>| {
-            let all = addresses.filter_map(|address| address.parse().ok());
-            *slot.client_addresses.lock().unwrap_or_else(|e| e.into_inner()) = all.collect();
-        };
-        let Some(instance) = &mut slot.client else {
-            know(&mut tare_io::net_config::addresses().iter());
-            return Ok(vec![self.here.clone()]);
-        };
         let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
-        let up = instance.up(round, &mut resources);
-        up.map_err(|error| error.named(&slot.placed.name))?;
-        let sites = instance.sites();
-        know(&mut sites.iter().filter_map(Site::agent).flat_map(|agent| &agent.hello.addresses));
+        let slot = &mut self.slots[variant];
+        if self.exclusive {
+            begin_clients(slot, round, &mut resources)?;
+        }
+        let mut sites = Vec::new();
+        let mut addresses: Vec<String> = Vec::new();
+        for seat in &mut slot.clients {
+            match seat {
+                ClientSeat::Here => {
+                    addresses.extend(tare_io::net_config::addresses());
+                    sites.push(self.here.clone());
+                }
+                ClientSeat::BesideServer => {
+                    sites.extend(slot.server.as_ref().and_then(PlaceInstance::site));
+                }
+                ClientSeat::In(instance) => {
+                    let up = instance.up(round, &mut resources);
+                    let agent = up.map_err(|error| error.named(&slot.placed.name))?;
+                    addresses.extend(agent.hello.addresses.iter().cloned());
+                    sites.push(Site::There(agent));
+                }
+            }
+        }
+        let known = addresses.iter().filter_map(|address| address.parse().ok()).collect();
+        *slot.client_addresses.lock().unwrap_or_else(|e| e.into_inner()) = known;
         Ok(sites)
     }
 
-    fn client_has_our_cpus(&self, variant: usize) -> bool {
+    fn clients_have_our_cpus(&self, variant: usize) -> bool {
         let slot = &self.slots[variant];
-        let same = slot.placed.client == ClientSpec::SameAsServer;
-        let instance = if same { &slot.server } else { &slot.client };
-        instance.as_ref().is_none_or(|instance| instance.place.has_our_cpus())
+        slot.clients.iter().all(|seat| {
+            let instance = match seat {
+                ClientSeat::Here => None,
+                ClientSeat::BesideServer => slot.server.as_ref(),
+                ClientSeat::In(instance) => Some(instance),
+            };
+            instance.is_none_or(|instance| instance.place.has_our_cpus())
+        })
     }
 
     fn placement(&self, variant: usize) -> Placement {
         let slot = &self.slots[variant];
         let server = slot.server.as_ref().and_then(PlaceInstance::proof).cloned();
-        let client = slot
-            .client
-            .as_ref()
-            .and_then(PlaceInstance::proof)
-            .map(|proof| Proof { layer: format!("client in {}", proof.layer), ..proof.clone() });
-        let both = slot.server.iter().chain(&slot.client);
+        let clients = slot.clients.iter().enumerate().filter_map(|(at, seat)| {
+            let proof = seat.instance()?.proof()?;
+            let layer = format!("{} in {}", slot.placed.clients.word(at), proof.layer);
+            Some(Proof { layer, ..proof.clone() })
+        });
         Placement {
-            proofs: server.into_iter().chain(client).collect(),
-            is_emulated: both.into_iter().any(|instance| instance.place.is_emulated()),
+            proofs: server.into_iter().chain(clients).collect(),
+            is_emulated: slot.instances().any(|instance| instance.place.is_emulated()),
             starts: slot.server.as_ref().map_or(0, |instance| instance.starts),
         }
     }
@@ -534,13 +568,13 @@ impl World for Lab {
     }
 
     fn cpu_of_places(&self) -> u64 {
-        let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
+        let all = self.slots.iter().flat_map(VariantSlot::instances);
         all.filter_map(PlaceInstance::cpu_ns).sum()
     }
 
     /// Daemons outlive the process that tare started.
     fn end_orphans(&self) {
-        let all = self.slots.iter().flat_map(|slot| slot.server.iter().chain(&slot.client));
+        let all = self.slots.iter().flat_map(VariantSlot::instances);
         let up: Vec<&PlaceInstance> = all.filter(|instance| instance.agent().is_some()).collect();
         // What an engine put beside a container is told from an orphan by its group.
         if up.iter().any(|instance| instance.has_helpers_unseen()) {
@@ -628,6 +662,16 @@ impl World for Lab {
 const GENERATIONS_MAX: u32 = 20;
 /// A process that was killed is gone within this.
 const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
+
+/// All of a variant's clients begin to start before the first is waited for.
+fn begin_clients(
+    slot: &mut VariantSlot,
+    round: u32,
+    resources: &mut LabResources<'_>,
+) -> Result<(), LabError> {
+    let mut instances = slot.clients.iter_mut().filter_map(ClientSeat::instance_mut);
+    instances.try_for_each(|instance| instance.begin(round, resources))
+}
 
 /// Lets others through a folder, but not see what is in it.
 fn open_up(folder: &Path) -> Result<(), LabError> {

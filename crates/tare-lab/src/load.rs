@@ -47,7 +47,7 @@ const TRIES: u32 = 5;
 const WHY_CHARS_MAX: usize = 500;
 
 impl MakeLoad for Load {
-    type Client = Vec<Site>;
+    type Clients = Vec<Site>;
 
     fn open(&mut self, lanes: &[(&Vec<Site>, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
         let mut sites: Vec<(&Site, Vec<LoadPlan>)> = Vec::new();
@@ -105,10 +105,10 @@ impl MakeLoad for Load {
 
     fn ask(
         &mut self,
-        client: &Vec<Site>,
+        clients: &Vec<Site>,
         plan: &LoadPlan,
     ) -> Result<Result<Probe, String>, LabError> {
-        let Some(site) = client.first() else {
+        let Some(site) = clients.first() else {
             return Err(LabError::Bug("nobody to ask".into()));
         };
         let probed = site.ask(requests::Probe { plan: Box::new(plan.clone()) })?;
@@ -179,8 +179,11 @@ impl Load {
                 continue;
             }
             if let Some(together) = &mut all.counts.together {
-                together.skew_ns = skew_ns.min(NUMBER_MAX);
+                together.skews_ns = vec![skew_ns.min(NUMBER_MAX)];
                 together.clock_ns = self.clock_error(lane).as_ns();
+                for (client, began) in together.clients.iter_mut().zip(&began) {
+                    client.late_ns = began.since(begin).as_ns().min(NUMBER_MAX);
+                }
             }
             return Ok(all);
         }

@@ -124,11 +124,6 @@ pub trait Place: Debug {
     /// afresh.
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError>;
 
-    /// Agents beside the first, where it is several that make load together.
-    fn take_more_agents(&mut self) -> Vec<Agent> {
-        Vec::new()
-    }
-
     /// Evidence, from what its agent saw and from this side, that it is what was asked for.
     fn prove(&self, agent: &Agent) -> Proof;
 
@@ -231,7 +226,7 @@ pub struct PlaceContext {
     pub who: String,
     /// Names of what it makes: no other place of any run has the same.
     pub tag: String,
-    /// The same of the variant's server, where this is for its client.
+    /// The same of the variant's server, where this is for a client of it.
     pub server_tag: Option<String>,
     /// What is in the path of the variant's requests.
     pub layers: Vec<LayerSpec>,

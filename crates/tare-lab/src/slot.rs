@@ -35,9 +35,37 @@ pub struct VariantSlot {
     pub folder: PathBuf,
     pub ports: Ports,
     pub server: Option<PlaceInstance>,
-    pub client: Option<PlaceInstance>,
+    /// In the order in which the variant names them.
+    pub clients: Vec<ClientSeat>,
     pub client_addresses: ClientAddresses,
     pub bypass: Option<Arc<Bypass>>,
+}
+
+/// Where one client of a variant makes its load.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a variant has a handful of them")]
+pub enum ClientSeat {
+    /// In this process.
+    Here,
+    /// In the server's own place.
+    BesideServer,
+    In(PlaceInstance),
+}
+
+impl ClientSeat {
+    pub fn instance(&self) -> Option<&PlaceInstance> {
+        match self {
+            Self::In(instance) => Some(instance),
+            Self::Here | Self::BesideServer => None,
+        }
+    }
+
+    pub fn instance_mut(&mut self) -> Option<&mut PlaceInstance> {
+        match self {
+            Self::In(instance) => Some(instance),
+            Self::Here | Self::BesideServer => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -50,6 +78,16 @@ pub struct HopContext {
 }
 
 impl VariantSlot {
+    /// The places of its server and of its clients, as far as they have places of their own.
+    pub fn instances(&self) -> impl Iterator<Item = &PlaceInstance> {
+        self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance))
+    }
+
+    /// What the hops of its one client stand beside.
+    fn client(&self) -> Option<&PlaceInstance> {
+        self.clients.first().and_then(ClientSeat::instance)
+    }
+
     /// Layers that are processes, from the server's side on: each stands before what is there.
     pub fn start_hops(
         &self,
@@ -117,10 +155,10 @@ impl VariantSlot {
     /// What the cluster put into a pod of this variant.
     fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, LabError> {
         let (side, instance) = match hop.stand {
-            Stand::BesideClient => ("its client's pod", &self.client),
-            Stand::BesideServer | Stand::Between => ("its pod", &self.server),
+            Stand::BesideClient => ("its client's pod", self.client()),
+            Stand::BesideServer | Stand::Between => ("its pod", self.server.as_ref()),
         };
-        let found = instance.as_ref().and_then(PlaceInstance::injected);
+        let found = instance.and_then(PlaceInstance::injected);
         let layer = &self.placed.layers[hop.layer];
         let mut injected = found.ok_or_else(|| {
             LabError::Environment(format!(
@@ -152,10 +190,10 @@ impl VariantSlot {
     fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, LabError> {
         let (side, instance) = match stand {
             Stand::Between => return Ok(None),
-            Stand::BesideClient => ("client", &self.client),
-            Stand::BesideServer => ("server", &self.server),
+            Stand::BesideClient => ("client", self.client()),
+            Stand::BesideServer => ("server", self.server.as_ref()),
         };
-        let namespace = instance.as_ref().and_then(|instance| instance.place.namespace());
+        let namespace = instance.and_then(|instance| instance.place.namespace());
         namespace.map(Some).ok_or_else(|| {
             LabError::Usage(format!(
                 "{}: the place of its {side} keeps its network to itself (a kernel of its own): \

@@ -20,8 +20,8 @@ pub trait World {
     type Launch: Launch<Meter = Self::Meter>;
     type Meter: Meter;
     /// Who makes the load on one variant.
-    type Client;
-    type Load: MakeLoad<Client = Self::Client>;
+    type Clients;
+    type Load: MakeLoad<Clients = Self::Clients>;
 
     /// Ends a variant's place, if it is up: that is not in the time of its next start.
     fn make_way(&mut self, variant: usize);
@@ -29,11 +29,11 @@ pub trait World {
     /// Starts a variant's server, in its place; `None` where it is up already.
     fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Self::Launch>, LabError>;
 
-    /// The client of a variant, whose server is up.
-    fn client(&mut self, variant: usize, round: u32) -> Result<Self::Client, LabError>;
+    /// The clients of a variant, whose server is up.
+    fn clients(&mut self, variant: usize, round: u32) -> Result<Self::Clients, LabError>;
 
-    /// Whether CPUs have the numbers for a variant's client that they have here.
-    fn client_has_our_cpus(&self, variant: usize) -> bool;
+    /// Whether CPUs have the numbers for a variant's clients that they have here.
+    fn clients_have_our_cpus(&self, variant: usize) -> bool;
 
     /// Connections to servers, none of which is open yet.
     fn load(&self) -> Self::Load;
@@ -204,20 +204,20 @@ impl fmt::Display for MadeBy {
 
 /// Makes load: one lane a variant; only one is under load at a time.
 pub trait MakeLoad {
-    type Client;
+    type Clients;
 
     /// Opens a lane for each plan; how its load is made.
-    fn open(&mut self, lanes: &[(&Self::Client, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError>;
+    fn open(&mut self, lanes: &[(&Self::Clients, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError>;
 
     fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError>;
 
     /// Closes all lanes; what each did in its life.
     fn close(&mut self) -> Result<Vec<LaneLife>, LabError>;
 
-    /// Asks twice on a connection of its own; where no whole reply came, why.
+    /// Asks twice on a connection of the first client's own; where no whole reply came, why.
     fn ask(
         &mut self,
-        client: &Self::Client,
+        clients: &Self::Clients,
         plan: &LoadPlan,
     ) -> Result<Result<Probe, String>, LabError>;
 

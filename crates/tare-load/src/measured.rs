@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_model::net::Protocol;
-use tare_model::samples::{Counts, NUMBER_MAX, Series, Together};
+use tare_model::samples::{ClientPart, Counts, NUMBER_MAX, Series, Together};
 use tare_model::{Distribution, Invalid, plain};
 
 use crate::histogram::Histogram;
@@ -106,14 +106,24 @@ impl Measured {
         (per_s, DurationNs::from_ns(mean as u64))
     }
 
+    fn as_part(&self) -> ClientPart {
+        let lag = self.latencies.iter().find(|(series, _)| *series == Series::SendLag);
+        let (sent, lag_ns) = lag.map_or((0, 0), |(_, lag)| (lag.count(), lag.sum_ns()));
+        ClientPart {
+            good: self.counts.good,
+            late_ns: 0,
+            busiest: self.counts.client_busiest,
+            sent,
+            lag_ns: u64::try_from(lag_ns).unwrap_or(u64::MAX).min(NUMBER_MAX),
+        }
+    }
+
     /// What clients saw who made one load together; `None` where there are none.
     pub fn alongside(parts: Vec<Self>) -> Option<Self> {
         let counts: Vec<Counts> = parts.iter().map(|part| part.counts.clone()).collect();
-        let good = || counts.iter().map(|counts| counts.good);
-        let (least, most) = (good().min()?, good().max()?);
         let mut all = Counts::alongside(&counts)?;
-        let clients = u32::try_from(parts.len()).ok()?;
-        all.together = Some(Together { clients, least, most, ..Together::default() });
+        let clients = parts.iter().map(Self::as_part).collect();
+        all.together = Some(Together { clients, ..Together::default() });
         let marks: Vec<&[(u64, u64)]> = parts.iter().map(|part| part.marks.as_slice()).collect();
         let marks = marks_alongside(&marks);
         let began = parts.iter().map(|part| part.began).max()?;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod cold;
 pub mod distribution;
 pub mod filters;

@@ -197,42 +197,6 @@ impl PlaceSpec {
     }
 }
 
-/// Where the load of a variant comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
-pub enum ClientSpec {
-    /// The server's own place: the same container, or the same VM.
-    SameAsServer,
-    Place(PlaceSpec),
-}
-
-impl ClientSpec {
-    pub fn on_host() -> Self {
-        Self::Place(PlaceSpec::host())
-    }
-
-    /// Who make the load together.
-    pub fn clients(&self) -> u32 {
-        match self {
-            Self::Place(PlaceSpec::Kubernetes(spec)) => spec.pods(),
-            _ => 1,
-        }
-    }
-
-    /// This process.
-    pub fn is_on_host(&self) -> bool {
-        *self == Self::on_host()
-    }
-
-    pub fn name(&self) -> String {
-        match self {
-            Self::SameAsServer => "same as server".into(),
-            Self::Place(place) => place.name(),
-        }
-    }
-}
-
 /// An amount of memory: `2G`, `512M`, or a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "u64")]

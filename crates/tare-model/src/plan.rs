@@ -229,8 +229,8 @@ impl PlanParts {
             return Ok(());
         }
         // A slice that one of several began too late is made again: then it is not the first.
-        if self.variants.iter().any(|variant| variant.client.clients() > 1) {
-            return Err("cold: its load comes from one client: leave out pods".into());
+        if self.variants.iter().any(|variant| variant.clients.len() > 1) {
+            return Err("cold: its load comes from one client alone".into());
         }
         let Slices { window, warmup, warmup_max, sustained, cycles, .. } = &self.slices;
         let durations = [window, warmup, warmup_max, sustained].into_iter().any(Option::is_some);

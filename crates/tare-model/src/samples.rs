@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clients::CLIENTS_MAX;
 use crate::distribution::Distribution;
 use crate::plain;
 use crate::sustained::{Sustained, WarmUp};
@@ -305,18 +306,73 @@ pub struct Counts {
     pub together: Option<Together>,
 }
 
-/// How evenly several clients made one load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What several clients did who made one load at the same time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Together {
-    pub clients: u32,
-    /// From the start of the first to that of the last; over several slices the longest.
-    pub skew_ns: u64,
-    /// How far off the estimate of their clocks can be.
+    /// From the start of the first to that of the last: a value for each slice.
+    pub skews_ns: Vec<u64>,
+    /// How far off the estimate of their clocks can be; over several slices the most.
     pub clock_ns: u64,
-    /// Good replies of those that got the fewest and the most.
-    pub least: u64,
-    pub most: u64,
+    /// Each of them, in the order in which the variant names them.
+    pub clients: Vec<ClientPart>,
+}
+
+/// One client's part of what several did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientPart {
+    pub good: u64,
+    /// From the instant that was agreed upon to its start; over several slices the longest.
+    pub late_ns: u64,
+    /// The share of the window that its busiest worker was on a CPU; over several slices the mean.
+    pub busiest: f64,
+    /// Requests that it sent, and how long after they were due, summed: of an open loop.
+    pub sent: u64,
+    pub lag_ns: u64,
+}
+
+impl Together {
+    /// Adds what came after this.
+    fn then(&mut self, other: &Self) {
+        let (mine, theirs) = (self.skews_ns.len() as f64, other.skews_ns.len() as f64);
+        self.skews_ns.extend(&other.skews_ns);
+        self.clock_ns = self.clock_ns.max(other.clock_ns);
+        self.clients.resize(self.clients.len().max(other.clients.len()), ClientPart::default());
+        for (own, other) in self.clients.iter_mut().zip(&other.clients) {
+            own.good += other.good;
+            own.late_ns = own.late_ns.max(other.late_ns);
+            let busy = own.busiest * mine + other.busiest * theirs;
+            own.busiest = busy / (mine + theirs).max(1.0);
+            own.sent += other.sent;
+            own.lag_ns += other.lag_ns;
+        }
+    }
+
+    fn is_possible(&self) -> bool {
+        let of_clients = |client: &ClientPart| {
+            let numbers = [client.good, client.late_ns, client.sent, client.lag_ns];
+            numbers.into_iter().all(|number| number <= NUMBER_MAX) && client.busiest.is_finite()
+        };
+        self.clients.len() <= CLIENTS_MAX
+            && self.clients.iter().all(of_clients)
+            && self.skews_ns.len() <= 1
+            && self.skews_ns.iter().chain([&self.clock_ns]).all(|ns| *ns <= NUMBER_MAX)
+    }
+
+    /// The start skew that 99 of 100 slices do not exceed.
+    pub fn skew_p99_ns(&self) -> u64 {
+        let mut skews = self.skews_ns.clone();
+        skews.sort_unstable();
+        let rank = (skews.len() * 99).div_ceil(100);
+        skews.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// Good replies of the client that got the fewest, and of the one that got the most.
+    pub fn spread(&self) -> (u64, u64) {
+        let good = || self.clients.iter().map(|client| client.good);
+        (good().min().unwrap_or(0), good().max().unwrap_or(0))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -439,16 +495,10 @@ impl Counts {
         self.sent_bytes += other.sent_bytes;
         self.not_opened += other.not_opened;
         self.closed_by_client += other.closed_by_client;
-        self.together = match (self.together, other.together) {
-            (Some(a), Some(b)) => Some(Together {
-                clients: a.clients.max(b.clients),
-                skew_ns: a.skew_ns.max(b.skew_ns),
-                clock_ns: a.clock_ns.max(b.clock_ns),
-                least: a.least + b.least,
-                most: a.most + b.most,
-            }),
-            (a, b) => a.or(b),
-        };
+        match (&mut self.together, &other.together) {
+            (Some(own), Some(other)) => own.then(other),
+            (own, other) => *own = own.take().or_else(|| other.clone()),
+        }
     }
 
     /// What all of these counted at the same time: a window is as long as theirs, and in it is what
@@ -503,6 +553,7 @@ impl Counts {
             && self.errors.len() <= ERRORS_MAX
             && self.bodies.len() <= BODIES_MAX
             && self.bodies.iter().all(|(hash, _)| is_sha256(hash))
+            && self.together.as_ref().is_none_or(Together::is_possible)
     }
 }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Invalid;
+use crate::clients::Clients;
 use crate::filters::FilterSpec;
 use crate::layers::LayerSpec;
 use crate::net::Protocol;
-use crate::places::{ClientSpec, PlaceSpec};
+use crate::places::PlaceSpec;
 use crate::servers::ServerSpec;
 use crate::url::Url;
 
@@ -33,11 +34,12 @@ pub struct Variant {
     /// What is put between client and server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
-    /// Where its server runs, and where its load comes from.
+    /// Where its server runs.
     #[serde(default = "PlaceSpec::host", skip_serializing_if = "PlaceSpec::is_host")]
     pub place: PlaceSpec,
-    #[serde(default = "ClientSpec::on_host", skip_serializing_if = "ClientSpec::is_on_host")]
-    pub client: ClientSpec,
+    /// Where its load comes from.
+    #[serde(default = "Clients::on_host", skip_serializing_if = "Clients::is_on_host")]
+    pub clients: Clients,
     /// Left out of the run where its place cannot be had, instead of ending it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
@@ -59,7 +61,7 @@ impl Variant {
             exclusive: false,
             layers: Vec::new(),
             place: PlaceSpec::host(),
-            client: ClientSpec::on_host(),
+            clients: Clients::on_host(),
             optional: false,
         }
     }
@@ -143,7 +145,7 @@ impl Variant {
             server.can_start_elsewhere()?;
         }
         self.place.check()?;
-        if let ClientSpec::Place(client) = &self.client {
+        for client in self.clients.places() {
             client.check()?;
             client.check_client(&self.place)?;
         }
@@ -154,13 +156,10 @@ impl Variant {
         self.layers.iter().try_for_each(|layer| layer.facts().check(self))
     }
 
-    /// Whether what its client may use of CPUs is limited: it must not spend that on waiting.
+    /// Whether what a client of it may use of CPUs is limited: it must not spend that on waiting.
     pub fn client_is_limited(&self) -> bool {
-        let place = match &self.client {
-            ClientSpec::Place(place) => place,
-            ClientSpec::SameAsServer => &self.place,
-        };
-        place.facts().limits().cpus.is_some()
+        let mut places = self.clients.iter().map(|client| client.place().unwrap_or(&self.place));
+        places.any(|place| place.facts().limits().cpus.is_some())
     }
 
     /// Its URL, once its server's port is known.
@@ -185,10 +184,10 @@ impl Variant {
         if self.unix_socket.is_some() && self.server != ServerSpec::Up {
             return usage("unix_socket goes with a server that is up already");
         }
-        if self.unix_socket.is_some() && !self.client.is_on_host() {
+        if self.unix_socket.is_some() && !self.clients.is_on_host() {
             return usage("a client elsewhere does not reach a Unix socket of this machine");
         }
-        if self.client == ClientSpec::SameAsServer && !has_place {
+        if self.clients.has_one_beside_server() && !has_place {
             return usage("same_as_server needs a place; on the host it is so already");
         }
         if has_place && !self.url.contains("{port}") {
@@ -199,7 +198,11 @@ impl Variant {
                 "an nginx config of one's own says where it listens: it goes with the host",
             );
         }
-        let ClientSpec::Place(client) = &self.client else { return Ok(()) };
+        self.clients.places().try_for_each(|client| self.check_reach(client))
+    }
+
+    /// Whether a client in that place finds the server.
+    fn check_reach(&self, client: &PlaceSpec) -> Result<(), Invalid> {
         if !self.place.meets(client) {
             return Err(Invalid(format!(
                 "a client in {} cannot reach a server in {}: they are on different networks; \
@@ -214,11 +217,12 @@ impl Variant {
         let is_found = self.url.contains("{port}")
             && !matches!(client, PlaceSpec::Ssh(_) | PlaceSpec::Kubernetes(_));
         let client_is_here = matches!(client, PlaceSpec::Host(_)) || client.shares_our_ports();
+        let has_place = !matches!(self.place, PlaceSpec::Host(_));
         if !has_place && !client_is_here && is_loopback && !is_found {
-            return usage(
-                "a client elsewhere does not reach 127.0.0.1: give url = \"http://ADDRESS:{port}/\" \
-                 with an address of this machine that it does reach",
-            );
+            return Err("a client elsewhere does not reach 127.0.0.1: give url = \
+                        \"http://ADDRESS:{port}/\" with an address of this machine that it does \
+                        reach"
+                .into());
         }
         Ok(())
     }

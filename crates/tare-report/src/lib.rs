@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod date;
 pub mod exports;
 pub mod form;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clients::ClientsFound;
 use crate::load::guards::Guard;
 
 pub const SCHEMA: &str = "tare.load/1";
@@ -35,7 +36,7 @@ pub struct LoadReport {
     pub client: Client,
     /// Where the load was made by clients elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clients: Option<Clients>,
+    pub clients: Option<ClientsFound>,
     pub intervals: Vec<Interval>,
     pub guards: Vec<Guard>,
 }
@@ -228,21 +229,6 @@ pub struct Client {
     pub cpu_ns_per_request: Option<f64>,
     /// CPU over wall time of the busiest worker.
     pub busiest_worker_share: f64,
-}
-
-/// Clients elsewhere that made the load, together where they are several.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Clients {
-    pub clients: u32,
-    /// What was seen from inside of where they are.
-    pub seen: String,
-    /// From the start of the first to that of the last, and how far off that may be.
-    pub skew_ns: u64,
-    pub clock_error_ns: u64,
-    /// Good replies of the client that got the fewest, and of the one that got the most.
-    pub least_good: u64,
-    pub most_good: u64,
 }
 
 /// A stretch of the time series.

@@ -21,6 +21,7 @@ use tare_model::samples::Probe;
 use tare_model::variant::Skipped;
 use tare_stats::{Estimate, Verdict};
 
+use crate::clients::ClientsFound;
 use crate::load::guards::Severity;
 
 pub const SCHEMA: &str = "tare.run/1";
@@ -95,6 +96,9 @@ pub struct Variant {
     /// Where its server runs and its load comes from: "host", "runc", "vm", …
     pub place: String,
     pub client: String,
+    /// Where several clients made its load together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientsFound>,
     /// Times that its server was started for this run; 0 where it was up already.
     pub launches: u32,
     /// Times that its place was started; 0 on the host.

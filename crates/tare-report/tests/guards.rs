@@ -8,7 +8,7 @@ mod made_up;
 use std::collections::BTreeSet;
 
 use tare_model::Distribution;
-use tare_model::samples::{Favoured, Proof, Round, Series, Slice, Together};
+use tare_model::samples::{ClientPart, Favoured, Proof, Round, Series, Slice, Together};
 use tare_model::servers::ServerSpec;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
 use tare_report::run::RunReport;
@@ -247,12 +247,25 @@ fn of_load() -> Vec<Case> {
             plan: |facts| tls(facts, false),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_resumed = 100),
         },
-        seen("clients", Note, "from 4 clients, which began each slice within 1.00ms of", |r| {
-            let (clients, skew_ns, clock_ns) = (4, 1_000_000, 50_000);
-            let together = Together { clients, skew_ns, clock_ns, least: 100, most: 110 };
-            of_second(r).for_each(|slice| slice.counts.together = Some(together));
+        seen("clients", Note, "from 4 clients, which began 99 of 100 slices within 1.00ms", |r| {
+            of_second(r).for_each(|slice| slice.counts.together = Some(four_clients(0.5, 0)));
         }),
+        seen(
+            "client-bound",
+            Warn,
+            "of the clients that made its load, client 3 of 4 (97.0 %)",
+            |r| {
+                of_second(r).for_each(|slice| slice.counts.together = Some(four_clients(0.97, 0)));
+            },
+        ),
     ]
+}
+
+/// Of which the third is as busy, and sends its requests as late, as is said.
+fn four_clients(busiest: f64, lag_ns: u64) -> Together {
+    let mut clients = vec![ClientPart { good: 100, sent: 1, ..ClientPart::default() }; 4];
+    clients[2] = ClientPart { busiest, lag_ns, ..clients[2] };
+    Together { skews_ns: vec![1_000_000], clock_ns: 50_000, clients }
 }
 
 fn of_machines() -> Vec<Case> {

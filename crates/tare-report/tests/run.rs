@@ -11,7 +11,7 @@ use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
 use tare_model::Metric;
 use tare_model::places::{PlaceSpec, SshSpec};
-use tare_model::samples::{Launch, Proof, Round};
+use tare_model::samples::{ClientPart, Launch, Proof, Round, Together};
 use tare_model::servers::ServerSpec;
 use tare_model::steps::{Images, Procedure, Repetition, Step, StepKind, Timed, Wait};
 use tare_model::variant::{Skipped, Variant};
@@ -447,6 +447,9 @@ fn json_is_as_published() {
         round.slices[0].counts.failed = 1;
         round.slices[0].counts.started += 1;
         round.launches[1].requests_served = Some(1);
+        let client = ClientPart { sent: 1, lag_ns: 9, ..ClientPart::default() };
+        let together = Together { clients: vec![client; 2], ..Together::default() };
+        round.slices[1].counts.together = Some(together);
     });
     for report in [RunReport { gates: vec![gate()], ..report() }, build(&facts(), &noisy)] {
         let json: Value = serde_json::from_str(&report.json()).unwrap();

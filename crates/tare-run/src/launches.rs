@@ -24,7 +24,7 @@ const LATE: DurationNs = DurationNs::from_secs(2);
 pub(crate) struct RunningVariant<L: World> {
     pub variant: usize,
     pub launched: Option<L::Launch>,
-    pub client: L::Client,
+    pub clients: L::Clients,
     /// Of each cell that is measured: what is asked, and what it answered.
     pub lanes: Vec<LanePlan>,
     started_unix_ms: u64,
@@ -152,13 +152,13 @@ impl<L: World> Runner<'_, L> {
             if self.interrupted() {
                 return Ok(Vec::new());
             }
-            let client = self.lab.client(variant, round)?;
+            let clients = self.lab.clients(variant, round)?;
             self.load.take_sent();
             let mut lanes = Vec::new();
             for cell in active {
                 let mut plan = self.lane_plan(*cell, variant, launched.as_ref())?;
                 begin_list_anywhere(&mut plan, round);
-                let probe = self.first_reply(variant, launched.as_mut(), &client, &plan)?;
+                let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
                 lanes.push(LanePlan::new(plan, probe));
                 if self.interrupted() {
                     return Ok(Vec::new());
@@ -170,7 +170,7 @@ impl<L: World> Runner<'_, L> {
                 cpu_ns: self.lab.machine().since(&machine).busy_ns,
             });
             if let Some(launched) = &mut launched {
-                self.begin_proofs(active[0], variant, launched, &client)?;
+                self.begin_proofs(active[0], variant, launched, &clients)?;
             }
             let mut up = RunningVariant {
                 variant,
@@ -183,7 +183,7 @@ impl<L: World> Runner<'_, L> {
                 throttled_before: 0,
                 meter: launched.as_ref().map(L::Launch::meter),
                 launched,
-                client,
+                clients,
             };
             up.logged_before = up.logged();
             up.throttled_before = up.footprint().0.throttled_periods;
@@ -202,7 +202,7 @@ impl<L: World> Runner<'_, L> {
         cell: usize,
         variant: usize,
         launched: &mut L::Launch,
-        client: &L::Client,
+        clients: &L::Clients,
     ) -> Result<(), RunError> {
         let plan = self.cells[cell].plan;
         let address = launched.address();
@@ -211,7 +211,7 @@ impl<L: World> Runner<'_, L> {
         let endpoint = Endpoint::Tcp(address);
         let load = &mut self.load;
         let failed = None;
-        let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, client, load, failed };
+        let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, clients, load, failed };
         let begun = launched.begin_proofs(&path, &mut asker).map_err(RunError::from);
         // What went wrong with asking is known better than a layer can tell.
         begun.map_err(|error| asker.failed.map_or(error, RunError::from))
@@ -226,7 +226,7 @@ impl<L: World> Runner<'_, L> {
     ) -> Result<LoadPlan, RunError> {
         let plan = self.cells[cell].plan;
         let mut load = plan.load_of(variant);
-        if !self.lab.client_has_our_cpus(variant) {
+        if !self.lab.clients_have_our_cpus(variant) {
             load.cpus = None;
         }
         let (url, endpoint) = match launched {
@@ -250,12 +250,12 @@ impl<L: World> Runner<'_, L> {
         &mut self,
         variant: usize,
         launched: Option<&mut L::Launch>,
-        client: &L::Client,
+        clients: &L::Clients,
         plan: &LoadPlan,
     ) -> Result<Option<Probe>, RunError> {
         let name = &self.plan().variants[variant].name;
         let Some(launched) = launched else {
-            return match self.load.ask(client, plan)? {
+            return match self.load.ask(clients, plan)? {
                 Ok(probe) => Ok(Some(probe)),
                 Err(why) => {
                     let address = &plan.engine.endpoint;
@@ -265,7 +265,7 @@ impl<L: World> Runner<'_, L> {
         };
         let limit = launched.ready_limit();
         loop {
-            let answer = self.load.ask(client, plan)?;
+            let answer = self.load.ask(clients, plan)?;
             if self.interrupted() {
                 return Ok(None);
             }
@@ -346,7 +346,7 @@ struct VariantAsker<'a, L: World> {
     variant: usize,
     url: Url,
     endpoint: Endpoint,
-    client: &'a L::Client,
+    clients: &'a L::Clients,
     load: &'a mut L::Load,
     failed: Option<LabError>,
 }
@@ -356,7 +356,7 @@ impl<L: World> Asker for VariantAsker<'_, L> {
         target.clone_into(&mut self.url.target);
         let load = LoadSpec { paths: Vec::new(), ..self.plan.load_of(self.variant) };
         let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
-        self.load.ask(self.client, &plan?).inspect_err(|error| self.failed = Some(error.clone()))
+        self.load.ask(self.clients, &plan?).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     fn take_sent(&mut self) -> u64 {

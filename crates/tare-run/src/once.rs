@@ -9,7 +9,8 @@ use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
 use tare_lab::{Lab, LabPlan};
 use tare_load::LoadPlan;
 use tare_load::measured::Measured;
-use tare_model::places::{ClientSpec, PlaceSpec};
+use tare_model::clients::Clients;
+use tare_model::places::PlaceSpec;
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
@@ -24,9 +25,9 @@ pub struct Once {
     pub left: Vec<String>,
 }
 
-/// Makes the plan's load from `clients`, a place that is made for it and removed.
+/// Makes the plan's load from `clients`, whose places are made for it and removed.
 pub fn load_from(
-    clients: &PlaceSpec,
+    clients: Clients,
     plan: &LoadPlan,
     state: &Path,
     stop: &Arc<AtomicBool>,
@@ -39,7 +40,7 @@ pub fn load_from(
         ip: None,
         layers: Vec::new(),
         place: PlaceSpec::host(),
-        client: ClientSpec::Place(clients.clone()),
+        clients,
     };
     let mut lab = Lab::open(LabPlan {
         state,
@@ -62,7 +63,7 @@ pub fn load_from(
 }
 
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<(Measured, MadeBy), RunError> {
-    let clients = lab.client(0, 1)?;
+    let clients = lab.clients(0, 1)?;
     let mut load = lab.load();
     let made_by = load.open(&[(&clients, plan)])?.into_iter().next().unwrap_or_default();
     let measured = load.slice(0, plan.stretch)?;

@@ -44,7 +44,7 @@ impl<L: World> Runner<'_, L> {
         lane: usize,
         up: &[RunningVariant<L>],
     ) -> Result<Vec<MadeBy>, RunError> {
-        let lanes: Vec<_> = up.iter().map(|up| (&up.client, &up.lanes[lane].plan)).collect();
+        let lanes: Vec<_> = up.iter().map(|up| (&up.clients, &up.lanes[lane].plan)).collect();
         Ok(self.load.open(&lanes)?)
     }
 

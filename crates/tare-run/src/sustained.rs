@@ -133,7 +133,7 @@ impl<L: World> Runner<'_, L> {
         let mut loads = Vec::new();
         for up in up.iter_mut() {
             let mut own = self.lab.load();
-            own.open(&[(&up.client, &up.lanes[lane].plan)])?;
+            own.open(&[(&up.clients, &up.lanes[lane].plan)])?;
             loads.push(own);
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }

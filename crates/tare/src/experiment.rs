@@ -159,7 +159,7 @@ fn variant(
     source: &Source<'_>,
 ) -> Result<Variant, Failure> {
     let place = place::place(table.place, source)?;
-    let client = place::client(table.client, source)?;
+    let clients = place::clients(table.client, source)?;
     let layers: Result<Vec<LayerSpec>, Failure> =
         table.layers.into_iter().map(|layer| layer::layer(layer, source)).collect();
     let layers = layers?;
@@ -185,7 +185,7 @@ fn variant(
         exclusive: table.exclusive,
         layers,
         place,
-        client,
+        clients,
         optional: table.optional,
     })
 }

@@ -39,7 +39,7 @@ use ground::{Clusters, Ground, PLACE};
 use node_meter::{NodeMeter, Wanted};
 use path::{Path, PathProof, Spot};
 use pod::{AGENT, FOLDER, PodOrder};
-use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, pods_of, wait};
+use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, wait};
 use sidecar::Sidecar;
 
 /// Accounts of a new namespace come a moment after it.
@@ -94,9 +94,6 @@ impl PlaceKind for KubernetesSpec {
             sidecar: None,
             has_strange_sidecar: false,
             begun: false,
-            names: Vec::new(),
-            more: Vec::new(),
-            others: Vec::new(),
         }))
     }
 }
@@ -150,11 +147,6 @@ pub struct Pod {
     has_strange_sidecar: bool,
     /// Its pod was asked for, and is to be waited for.
     begun: bool,
-    /// Its pods, and the agents in those after the first.
-    names: Vec<String>,
-    more: Vec<Agent>,
-    /// The nodes of those.
-    others: Vec<String>,
 }
 
 impl Pod {
@@ -176,7 +168,7 @@ impl Pod {
         self.spec.host_network || self.spec.via != Default::default()
     }
 
-    /// Once: what all of its pods share.
+    /// Once: what its pods share, one after another.
     fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, LabError> {
         if let Some(ground) = &self.ground {
             return Ok(ground.clone());
@@ -242,16 +234,13 @@ impl Pod {
             port: self.has_settled_port().then_some(self.port),
             node: self.spec.node.as_deref().or(told(self.spec.same_node_as)),
             not_node: told(self.spec.other_node_than),
+            clients_of: self.context.server_tag.as_deref(),
             parts: self.parts(ground),
         };
-        let mut object = pod::pod(&order)?;
-        let kind = if self.spec.pods() > 1 { Kind::Job } else { Kind::Pod };
-        if kind == Kind::Job {
-            object = pod::job(&order, object);
-        }
+        let object = pod::pod(&order)?;
         let limit = monotonic_now() + ACCOUNT_WITHIN;
         loop {
-            match ground.make(kind, &name, object.clone(), resources.journal) {
+            match ground.make(Kind::Pod, &name, object.clone(), resources.journal) {
                 Ok(_) => {
                     self.begun = true;
                     return Ok(());
@@ -270,7 +259,9 @@ impl Pod {
     /// Waits until its pod runs, and looks where.
     fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
         self.begun = false;
-        let pod = self.wait(ground, resources)?;
+        let within = self.spec.start_within()?;
+        let pod = wait(ground, &self.name(), &self.container(), within, resources.stop)
+            .map_err(|error| error.named(&self.context.who))?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let ip = |value: &Value| value.as_str().and_then(|ip| ip.parse().ok());
         self.spot = Spot {
@@ -354,42 +345,14 @@ impl Pod {
         self.context.server_tag.is_none() && self.spec.node_meter.unwrap_or(sandbox)
     }
 
-    /// Waits for all of its pods; the first of them.
-    fn wait(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<Value, LabError> {
-        let within = self.spec.start_within()?;
-        let limit = monotonic_now() + within;
-        let named = |error: LabError| error.named(&self.context.who);
-        self.names = match self.spec.pods() {
-            1 => vec![self.name()],
-            n => pods_of(ground, &self.name(), n as usize, limit, resources.stop).map_err(named)?,
-        };
-        let container = self.container();
-        let mut first = None;
-        for name in &self.names {
-            let left = limit.since(monotonic_now()).max(DurationNs::from_secs(1));
-            let pod = wait(ground, name, &container, left, resources.stop);
-            first.get_or_insert(pod.map_err(named)?);
-        }
-        first.ok_or_else(|| LabError::Environment("kubernetes: no pods".into()))
-    }
-
-    /// Copies the agent into all of its pods, where no image brings it.
-    fn copy(&self, ground: &Ground) -> Result<(), LabError> {
-        if self.spec.agent_image.is_some() {
-            return Ok(());
-        }
-        let container = self.container();
-        self.names.iter().try_for_each(|name| copy_agent(ground, name, &container))
-    }
-
-    /// The agent in one of its pods.
-    fn agent_in(
+    /// The agent in its pod.
+    fn start_agent(
         &self,
-        name: &str,
         ground: &Arc<Ground>,
         resources: &LabResources<'_>,
     ) -> Result<Agent, LabError> {
-        let argv = exec(ground, name, &self.container(), false, &[AGENT, "--pod"])?;
+        let name = self.name();
+        let argv = exec(ground, &name, &self.container(), false, &[AGENT, "--pod"])?;
         let mut agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         if agent.hello.program_sha256 != self.hash {
             return Err(LabError::Environment(format!(
@@ -397,7 +360,7 @@ impl Pod {
                 self.context.who, agent.hello.program_sha256, self.hash
             )));
         }
-        let (name, ground) = (name.to_owned(), ground.clone());
+        let ground = ground.clone();
         agent.tell_fate(Box::new(move || fate::of(&ground, &name)));
         Ok(agent)
     }
@@ -428,23 +391,14 @@ impl Place for Pod {
             self.ask(&ground, resources)?;
         }
         self.settle(&ground, resources)?;
-        self.copy(&ground)?;
-        let mut agents = Vec::new();
-        for name in &self.names {
-            agents.push(self.agent_in(name, &ground, resources)?);
+        if self.spec.agent_image.is_none() {
+            copy_agent(&ground, &self.name(), &self.container())?;
         }
-        let agent = agents.remove(0);
-        self.more = agents;
+        let agent = self.start_agent(&ground, resources)?;
         if let Some(note) = self.meter.as_ref().map(|meter| meter.words()) {
             self.context.note(note);
         }
         Ok(agent)
-    }
-
-    fn take_more_agents(&mut self) -> Vec<Agent> {
-        // Where they are is proven with the first.
-        self.others = self.more.iter().map(|agent| agent.hello.node.clone()).collect();
-        std::mem::take(&mut self.more)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
@@ -456,9 +410,6 @@ impl Place for Pod {
                 plain::line(&hello.node),
                 self.spot.node
             ));
-        }
-        if self.others.len() + 1 != self.spec.pods() as usize {
-            wrong.push(format!("{} of {} pods", self.others.len() + 1, self.spec.pods()));
         }
         if self.has_strange_sidecar {
             wrong.push(format!(
@@ -483,13 +434,9 @@ impl Place for Pod {
         let class = self.spec.runtime_class.as_deref();
         let class = class.map_or("no runtime class".to_owned(), |class| format!("class {class}"));
         let seen = format!(
-            "pod {} is on {}{} ({class}), under {whose} ({}), address {ip}{}",
-            self.names.first().map_or("", String::as_str),
+            "pod {} is on {} ({class}), under {whose} ({}), address {ip}{}",
+            self.name(),
             self.spot.node,
-            match self.others.is_empty() {
-                true => String::new(),
-                false => format!(", the others on {}", self.others.join(", ")),
-            },
             hello.kernel_release,
             match &self.meter {
                 Some(meter) => format!("; {}", meter.words()),
@@ -502,8 +449,7 @@ impl Place for Pod {
     /// What its successor needs of what it has is free once it is gone: the cluster waits for that.
     fn stop(&mut self) {
         if let Some(ground) = &self.ground {
-            let kind = if self.spec.pods() > 1 { Kind::Job } else { Kind::Pod };
-            let _ = ground.cluster.delete(kind, &ground.namespace, &self.name(), None);
+            let _ = ground.cluster.delete(Kind::Pod, &ground.namespace, &self.name(), None);
         }
     }
 

@@ -11,7 +11,8 @@ use tare_lab::lab::Deployment;
 use tare_lab::launch::Launched;
 use tare_lab::world::World as _;
 use tare_lab::{Lab, LabPlan};
-use tare_model::places::{ClientSpec, HostSpec, PlaceSpec};
+use tare_model::clients::Clients;
+use tare_model::places::{HostSpec, PlaceSpec};
 use tare_model::servers::{CommandSpec, ServerSpec};
 
 pub struct Bench {
@@ -34,7 +35,7 @@ impl Bench {
                     ip: None,
                     layers: Vec::new(),
                     place: PlaceSpec::Host(HostSpec::default()),
-                    client: ClientSpec::Place(PlaceSpec::Host(HostSpec::default())),
+                    clients: Clients::on_host(),
                 })
                 .collect(),
             cpus: vec![0],

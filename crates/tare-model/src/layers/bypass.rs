@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LayerFacts;
 use crate::Invalid;
-use crate::places::{ClientSpec, PlaceSpec};
+use crate::places::PlaceSpec;
 use crate::variant::Variant;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,11 +29,7 @@ impl LayerFacts for BypassSpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         let is_here = |place: &PlaceSpec| matches!(place, PlaceSpec::Netns(_));
-        let client = match &variant.client {
-            ClientSpec::Place(place) => is_here(place),
-            ClientSpec::SameAsServer => true,
-        };
-        match is_here(&variant.place) && client {
+        match is_here(&variant.place) && variant.clients.places().all(is_here) {
             true => Ok(()),
             false => Err(Invalid(format!(
                 "{}: it watches what tare starts on this machine: it goes with place = \"netns\" \

@@ -123,7 +123,7 @@ impl LayerFacts for GatewaySpec {
         if variant.place.limits_by_group() != Limits::default() {
             return wrong("limits of the server's place would not be its: leave them out");
         }
-        if !variant.client.is_on_host() {
+        if !variant.clients.is_on_host() {
             return wrong("it runs on this machine, as its client must: leave out client");
         }
         Ok(())

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{LayerFacts, LayerSpec, Side};
 use crate::Invalid;
-use crate::places::{ClientSpec, KubernetesSpec, PlaceSpec, Via};
+use crate::clients::ClientSpec;
+use crate::places::{KubernetesSpec, PlaceSpec, Via};
 use crate::variant::Variant;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,15 +77,15 @@ impl MeshSpec {
         if server.node_meter.is_some() {
             return Err("its sidecars are metered on their nodes: leave out node_meter");
         }
-        let client = match &variant.client {
+        let Some(client) = variant.clients.single() else {
+            return Err("its sidecars are counted in one client's pod: give one client");
+        };
+        let client = match client {
             ClientSpec::Place(PlaceSpec::Kubernetes(client)) => Some(client),
             _ => None,
         };
         if self.inject.has_client() && client.is_none() {
             return Err("a client's sidecar is in its pod: client = { kubernetes = { … } }");
-        }
-        if client.is_some_and(|client| client.pods() > 1) {
-            return Err("its sidecars are counted in one pod: leave out pods");
         }
         let has_node_network = |place: &KubernetesSpec| place.host_network;
         if has_node_network(server) || client.is_some_and(has_node_network) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LayerFacts, LayerSpec};
 use crate::Invalid;
-use crate::places::{ClientSpec, Limits, PlaceSpec};
+use crate::places::{Limits, PlaceSpec};
 use crate::servers::ServerSpec;
 use crate::variant::Variant;
 
@@ -169,7 +169,7 @@ impl ProxySpec {
         if variant.place.limits_by_group() != Limits::default() {
             return Err("limits of the server's place would not be its: leave them out");
         }
-        if !variant.client.is_on_host() {
+        if !variant.clients.is_on_host() {
             return Err("it runs on this machine, as its client must: leave out client");
         }
         Ok(())
@@ -181,15 +181,16 @@ impl ProxySpec {
         if side.has_server() && !has_namespace(&variant.place) {
             return Err("a server's sidecar needs a server in place = \"netns\" or oci");
         }
-        let client_has = match &variant.client {
-            ClientSpec::Place(place) => has_namespace(place),
-            ClientSpec::SameAsServer => false,
-        };
-        if side.has_client() && !client_has {
+        let clients = variant.clients.len();
+        if side.has_client() && clients > 1 {
+            return Err("one sidecar stands beside one client: give one client, or side = \
+                        \"server\"");
+        }
+        if side.has_client() && !variant.clients.places().all(has_namespace) {
             return Err("a client's sidecar needs a client in a place of its own: client = \
                         \"netns\" or oci");
         }
-        if variant.client == ClientSpec::SameAsServer {
+        if variant.clients.has_one_beside_server() {
             return Err("a client in the server's own place passes no sidecar");
         }
         if !self.tls.is_none() && side != Side::Both {

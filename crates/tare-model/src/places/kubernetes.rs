@@ -37,9 +37,6 @@ pub struct KubernetesSpec {
     pub same_node_as: Option<OtherPod>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_node_than: Option<OtherPod>,
-    /// Of a client: so many of these make the load together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pods: Option<u32>,
     /// CPUs' worth of time, asked for and allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
@@ -180,9 +177,6 @@ impl Policy {
     }
 }
 
-/// One process speaks with all of them.
-const PODS_MAX: u32 = 64;
-
 impl KubernetesSpec {
     /// What only servers have.
     fn server_words(&self) -> Option<&'static str> {
@@ -220,16 +214,8 @@ impl KubernetesSpec {
         }
     }
 
-    /// Pods that make it up.
-    pub fn pods(&self) -> u32 {
-        self.pods.unwrap_or(1)
-    }
-
     /// What is wrong with it for a server.
     pub(crate) fn check_server(&self) -> Result<(), Invalid> {
-        if self.pods.is_some() {
-            return Err("kubernetes: pods = … is of a client's place: a server is one pod".into());
-        }
         match self.is_told_by_server() {
             true => Err("kubernetes: same_node_as and other_node_than are of a client's place; a \
                          server's node is told by node or node_selector"
@@ -296,10 +282,7 @@ fn check_name(key: &str, name: &str) -> Result<(), Invalid> {
 
 impl PlaceFacts for KubernetesSpec {
     fn name(&self) -> String {
-        let mut name = match self.pods {
-            Some(n) if n > 1 => format!("{n} pods"),
-            _ => "pod".into(),
-        };
+        let mut name = "pod".to_owned();
         if let Some(class) = &self.runtime_class {
             name += &format!(" ({class})");
         }
@@ -359,9 +342,6 @@ impl PlaceFacts for KubernetesSpec {
         }
         if self.host_network && self.via == Via::HostPort {
             return no("in its node's network every port is the node's: leave via out");
-        }
-        if !(1..=PODS_MAX).contains(&self.pods()) {
-            return no(&format!("pods = {}: write 1 to {PODS_MAX}", self.pods()));
         }
         self.start_within().map(drop)
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 pub use tare_stats::Severity;
 use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 
+use crate::clients::ClientsFound;
 use crate::load::LoadReport;
 use crate::units::{count, counted, duration, percent, rate};
 
@@ -133,12 +134,12 @@ fn client_bound(report: &LoadReport) -> Option<Guard> {
         if lag <= 1_000_000 || waited >= 0.01 {
             return None;
         }
-        let text = format!(
-            "requests were sent late (lag p99 {}) though connections were free: the client is \
-             short of CPU",
-            duration(lag)
-        );
+        let latest = report.clients.as_ref().and_then(ClientsFound::latest);
+        let text = sent_late(lag, latest);
         return guard("client-bound", Severity::Warn, text);
+    }
+    if let Some(clients) = report.clients.as_ref().filter(|clients| clients.each.len() > 1) {
+        return guard("client-bound", Severity::Warn, busy_clients(&clients.busy()?));
     }
     let share = report.client.busiest_worker_share;
     if share < CLIENT_BUSY {
@@ -150,6 +151,24 @@ fn client_bound(report: &LoadReport) -> Option<Guard> {
         percent(share),
     );
     guard("client-bound", Severity::Warn, text)
+}
+
+/// What a client without CPU to spare does to an open loop.
+pub fn sent_late(lag_ns_p99: u64, latest: Option<String>) -> String {
+    let latest = latest.map_or(String::new(), |latest| format!(", by {latest}"));
+    format!(
+        "requests were sent late (lag p99 {}{latest}) though connections were free: the client is \
+         short of CPU",
+        duration(lag_ns_p99)
+    )
+}
+
+/// The same in a closed loop, of several clients.
+pub fn busy_clients(busy: &str) -> String {
+    format!(
+        "of the clients that made its load, {busy} had a worker busy nearly all the time: they may \
+         be what is measured; give them more CPUs, or take more clients"
+    )
 }
 
 fn ports(report: &LoadReport) -> Option<Guard> {

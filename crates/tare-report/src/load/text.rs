@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::clients::ClientsFound;
 use crate::load::guards::Severity;
-use crate::load::{Bar, Clients, LoadReport, Series, Stage};
+use crate::load::{Bar, LoadReport, Series, Stage};
 use crate::units::{bytes, count, counted, duration, percent, rate};
 
 const BAR_WIDTH: usize = 40;
@@ -62,20 +63,24 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
 }
 
 /// Who made the load, and how evenly.
-fn made_by(clients: &Clients) -> String {
-    if clients.clients == 1 {
-        return format!("from {}", clients.seen);
+fn made_by(clients: &ClientsFound) -> String {
+    let seen: Vec<&str> = clients.each.iter().filter_map(|c| c.seen.as_deref()).collect();
+    if let [seen] = seen[..] {
+        return format!("from {seen}");
     }
-    format!(
-        "from {} clients, begun within {} (clocks known to ± {}); good replies of each: {} to {}\n\
-         the first: {}",
-        clients.clients,
-        duration(clients.skew_ns),
+    let (least, most) = clients.spread();
+    let mut text = format!(
+        "from {} clients, begun within {} (clocks known to ± {}); good replies of each: {} to {}",
+        clients.each.len(),
+        duration(clients.start_skew_ns_p99),
         duration(clients.clock_error_ns),
-        count(clients.least_good),
-        count(clients.most_good),
-        clients.seen
-    )
+        count(least),
+        count(most)
+    );
+    for (at, seen) in seen.iter().enumerate() {
+        text += &format!("\n  {}: {seen}", at + 1);
+    }
+    text
 }
 
 /// `10.0s at 1,000/s: 999/s good`.

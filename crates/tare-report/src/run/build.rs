@@ -5,6 +5,7 @@ use tare_model::samples::{Counts, Launch, MachineUse};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
 
+use crate::clients::ClientsFound;
 use crate::load::guards::Severity;
 use crate::run::filters;
 use crate::run::guards;
@@ -188,7 +189,8 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         name: variant.name.clone(),
         baseline: index == evidence.question.baseline,
         place: variant.place.name(),
-        client: variant.client.name(),
+        client: variant.clients.name(),
+        clients: counts.together.as_ref().map(ClientsFound::of),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: places::place_launches(evidence, index),
         requests: counts.started,

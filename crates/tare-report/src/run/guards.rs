@@ -12,7 +12,8 @@ use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 use tare_stats::shape::{trend, two_modes};
 use tare_stats::{RoundDigest, Verdict};
 
-use crate::load::guards::{Severity, closed_by_server};
+use crate::clients::ClientsFound;
+use crate::load::guards::{Severity, busy_clients, closed_by_server, sent_late};
 use crate::run::RunGuard;
 use crate::run::build::{Evidence, RunFacts, build};
 use crate::run::connections;
@@ -361,17 +362,17 @@ fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     }
     let counts = &evidence.totals[variant].counts;
     let load = &evidence.plan.load;
+    let clients = counts.together.as_ref().map(ClientsFound::of);
     let text = if load.is_open() {
         // Polling for due times keeps an open-loop worker busy; its lag is what tells.
         let waited = counts.waited as f64 / counts.started.max(1) as f64;
         match lag_p99(evidence, variant).filter(|lag| *lag > 1_000_000 && waited < 0.01) {
-            Some(lag) => format!(
-                "requests were sent late (lag p99 {}) though connections were free: the client is \
-                 short of CPU",
-                duration(lag)
-            ),
+            Some(lag) => sent_late(lag, clients.and_then(|clients| clients.latest())),
             None => return Vec::new(),
         }
+    } else if let Some(clients) = clients {
+        let Some(busy) = clients.busy() else { return Vec::new() };
+        busy_clients(&busy)
     } else {
         let busy = counts.client_busiest;
         if busy < CLIENT_BUSY {

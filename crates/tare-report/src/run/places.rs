@@ -1,5 +1,6 @@
 //! What a run says of the places that its variants ran in.
 
+use crate::clients::ClientsFound;
 use crate::load::guards::Severity;
 use crate::run::RunGuard;
 use crate::run::build::Evidence;
@@ -47,15 +48,19 @@ pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 
 /// How evenly several clients made a variant's load.
 pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let Some(together) = evidence.totals[variant].counts.together else { return Vec::new() };
-    let more = together.most as f64 / together.least.max(1) as f64 - 1.0;
+    let Some(together) = &evidence.totals[variant].counts.together else { return Vec::new() };
+    let found = ClientsFound::of(together);
+    let (least, most) = found.spread();
+    let late = found.each.iter().map(|client| client.late_ns_max).max().unwrap_or(0);
     let text = format!(
-        "its load came from {} clients, which began each slice within {} of each other, by clocks \
-         known to ± {}; the busiest got {} more replies than the least busy",
-        together.clients,
-        duration(together.skew_ns),
-        duration(together.clock_ns),
-        percent(more)
+        "its load came from {} clients, which began 99 of 100 slices within {} of each other, by \
+         clocks known to ± {}, and none later than {}; the busiest got {} more replies than the \
+         least busy",
+        found.each.len(),
+        duration(found.start_skew_ns_p99),
+        duration(found.clock_error_ns),
+        duration(late),
+        percent(most as f64 / least.max(1) as f64 - 1.0)
     );
     guard("clients", Severity::Note, Some(evidence.name(variant)), text)
 }

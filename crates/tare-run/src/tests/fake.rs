@@ -210,7 +210,7 @@ fn variant_of(plan: &LoadPlan) -> usize {
 impl World for FakeLab {
     type Launch = FakeLaunch;
     type Meter = FakeMeter;
-    type Client = usize;
+    type Clients = usize;
     type Load = FakeLoad;
 
     fn make_way(&mut self, variant: usize) {
@@ -230,11 +230,11 @@ impl World for FakeLab {
         Ok(Some(FakeLaunch { world, variant, started }))
     }
 
-    fn client(&mut self, variant: usize, _: u32) -> Result<usize, LabError> {
+    fn clients(&mut self, variant: usize, _: u32) -> Result<usize, LabError> {
         Ok(variant)
     }
 
-    fn client_has_our_cpus(&self, _: usize) -> bool {
+    fn clients_have_our_cpus(&self, _: usize) -> bool {
         true
     }
 
@@ -437,7 +437,7 @@ impl Meter for FakeMeter {
 }
 
 impl MakeLoad for FakeLoad {
-    type Client = usize;
+    type Clients = usize;
 
     fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
         for (variant, plan) in lanes {

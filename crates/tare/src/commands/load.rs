@@ -10,7 +10,6 @@ use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
 use tare_load::{LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
-use tare_model::places::KubernetesSpec;
 use tare_model::url::Url;
 use tare_report::hdr_log;
 use tare_report::load::guards::Severity;
@@ -66,11 +65,11 @@ pub struct Load {
     /// Connect to this Unix socket instead of the URL's host
     #[arg(long, value_name = "PATH", conflicts_with = "bind")]
     unix_socket: Option<PathBuf>,
-    /// Make the load from pods: pods=4,context=C,node=N and other settings of docs/kubernetes.md
+    /// Make the load from pods: count=4,context=C,node=N and other settings of docs/kubernetes.md
     #[arg(long, value_name = "SETTINGS", value_parser = elsewhere::settings,
           conflicts_with_all = ["urls", "stages", "requests", "unix_socket", "bind", "cpus",
                                 "csv", "hdr", "interval"])]
-    kubernetes: Option<KubernetesSpec>,
+    kubernetes: Option<elsewhere::Pods>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -105,8 +104,8 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         ),
         method: &args.load.spec().method(),
     };
-    if let Some(spec) = &args.kubernetes {
-        let report = elsewhere::run(spec, &plan, &request, &stop)?;
+    if let Some(pods) = &args.kubernetes {
+        let report = elsewhere::run(pods, &plan, &request, &stop)?;
         outputs.write(&report, "")?;
         return conclude(&report);
     }
@@ -244,7 +243,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     spec.check_open_loop(open, "--rate or --stages")?;
     let endpoint = match (&args.unix_socket, &args.kubernetes) {
         (Some(path), _) => Endpoint::Unix(path.clone()),
-        (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(pods, first, spec.family())?),
+        (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(&pods.spec, first, spec.family())?),
         (None, None) => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),
     };
     let seed = args.seed.unwrap_or_else(random_seed);

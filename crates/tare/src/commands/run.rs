@@ -109,9 +109,9 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
             false => servers::describe_elsewhere(&variant.server)?,
         };
         text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
-        let (place, client) = (variant.place.name(), variant.client.name());
-        if place != "host" || client != "host" {
-            text.push_str(&format!("    server in: {place}; client in: {client}\n"));
+        let (place, clients) = (variant.place.name(), variant.clients.name());
+        if place != "host" || clients != "host" {
+            text.push_str(&format!("    server in: {place}; client in: {clients}\n"));
         }
         for layer in &variant.layers {
             text.push_str(&format!("    {}\n", layers::kind(layer).describe()?));

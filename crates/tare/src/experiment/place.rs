@@ -1,6 +1,7 @@
 //! `place` and `client` of a variant: a word, or a table with the kind and its settings.
 
-use tare_model::places::{ClientSpec, ENGINES, PlaceSpec};
+use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
+use tare_model::places::{ENGINES, PlaceSpec};
 use toml::{Spanned, Table, Value};
 
 use crate::failure::Failure;
@@ -16,19 +17,48 @@ pub(super) fn place(
     Ok(whole(spec, source))
 }
 
-pub(super) fn client(
+/// One client, or a list; `count` in a table stands for as many that are alike.
+pub(super) fn clients(
     written: Option<Spanned<Value>>,
     source: &Source<'_>,
-) -> Result<ClientSpec, Failure> {
-    let Some(written) = written else { return Ok(ClientSpec::on_host()) };
+) -> Result<Clients, Failure> {
+    let Some(written) = written else { return Ok(Clients::on_host()) };
     let at = written.span().start;
-    let value = written.into_inner();
-    let same = |value: &Value| value.get("same_as_server").and_then(Value::as_bool);
-    if value.as_str() == Some("same_as_server") || same(&value) == Some(true) {
-        return Ok(ClientSpec::SameAsServer);
+    let all = match written.into_inner() {
+        Value::Array(all) => all,
+        one => vec![one],
+    };
+    let mut clients = Vec::new();
+    for value in all {
+        let (client, count) = client(value).map_err(|why| source.at(at, &why))?;
+        let client = match client {
+            ClientSpec::SameAsServer => client,
+            ClientSpec::Place(place) => ClientSpec::Place(whole(place, source)),
+        };
+        clients.extend(std::iter::repeat_n(client, count));
     }
-    let spec = spec("client", value).map_err(|why| source.at(at, &why))?;
-    Ok(ClientSpec::Place(whole(spec, source)))
+    Clients::try_from(clients).map_err(|why| source.at(at, &format!("client: {why}")))
+}
+
+fn client(mut value: Value) -> Result<(ClientSpec, usize), String> {
+    let count = value.as_table_mut().and_then(take_count);
+    let count = match count.as_ref().map(|n| n.as_integer().and_then(|n| usize::try_from(n).ok())) {
+        None => 1,
+        Some(Some(n)) if (1..=CLIENTS_MAX).contains(&n) => n,
+        Some(_) => return Err(format!("client: count: write 1 to {CLIENTS_MAX}")),
+    };
+    let same = value.get("same_as_server").and_then(Value::as_bool);
+    if value.as_str() == Some("same_as_server") || same == Some(true) {
+        return Ok((ClientSpec::SameAsServer, count));
+    }
+    spec("client", value).map(|place| (ClientSpec::Place(place), count))
+}
+
+/// Beside the kind or among its settings, as all that a place may be told.
+fn take_count(table: &mut Table) -> Option<Value> {
+    let mut inner = PlaceSpec::KINDS.iter().map(|(kind, _)| *kind);
+    let own = table.remove("count");
+    own.or_else(|| inner.find_map(|kind| table.get_mut(kind)?.as_table_mut()?.remove("count")))
 }
 
 fn spec(key: &str, value: Value) -> Result<PlaceSpec, String> {

@@ -231,3 +231,38 @@ fn values_out_of_range_are_refused_before_anything_starts() {
         assert!(error.contains(complaint), "{to}: {error}");
     }
 }
+
+/// An experiment whose second variant says so of its clients.
+fn with_client(written: &str) -> Result<Plan, Failure> {
+    let text = format!(
+        "name = \"x\"\n[load]\nconnections = 8\n[server.web]\nnginx = {{}}\n\
+         [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+         [[variant]]\nname = \"b\"\nserver = \"web\"\nclient = {written}\n"
+    );
+    Ok(Plan::try_from(parse(&text)?)?)
+}
+
+#[test]
+fn a_variant_has_one_client_or_several() {
+    let name = |written: &str| with_client(written).unwrap().variants[1].clients.name();
+    assert_eq!(name("\"netns\""), "netns");
+    assert_eq!(name("{ netns = {}, count = 4 }"), "4 × netns");
+    assert_eq!(name("{ netns = { count = 4 } }"), "4 × netns");
+    assert_eq!(
+        name("[\"host\", { oci = \"runc\", count = 2 }, \"netns\"]"),
+        "host, 2 × runc, netns"
+    );
+    for (written, part) in [
+        ("[]", "client: 0 clients; a variant has 1 to 64"),
+        ("{ netns = {}, count = 0 }", "client: count: write 1 to 64"),
+        ("{ netns = {}, count = \"all\" }", "client: count: write 1 to 64"),
+        ("[{ netns = {}, count = 60 }, { oci = \"runc\", count = 5 }]", "65 clients"),
+        ("{ host = {}, count = 2 }", "on the host one client makes all of the load"),
+        ("[\"netns\", \"nets\"]", "'nets' is not a kind of place"),
+        ("\"same_as_server\"", "same_as_server needs a place"),
+        ("[\"netns\", { kubernetes = { pods = 2 } }]", "unknown key 'pods'"),
+    ] {
+        let Err(Failure::Usage(said)) = with_client(written) else { panic!("{written}") };
+        assert!(said.contains(part), "{written}: {said}");
+    }
+}

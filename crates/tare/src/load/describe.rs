@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use tare_io::{DurationNs, ReactorKind};
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
+use tare_report::clients::ClientsFound;
 use tare_report::load::guards;
 use tare_report::load::{
-    Asked, Bar, Bytes, Client, Clients, Connections, ErrorCount, Interval, Latency, LoadReport,
-    Requests, SCHEMA, Series, Stage,
+    Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
+    SCHEMA, Series, Stage,
 };
 
 /// What the plan does not know of itself.
@@ -25,7 +26,7 @@ pub struct Found<'a> {
     /// Of all workers, in the window, and the share of it that the busiest was on a CPU.
     pub cpu: ClientCpu,
     pub busiest: f64,
-    pub clients: Option<Clients>,
+    pub clients: Option<ClientsFound>,
 }
 
 pub struct ClientCpu {
@@ -123,7 +124,7 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
         reactor: found.reactor.into(),
         reactor_note: found.reactor_note.clone(),
         // Several clients may share CPUs: they sleep.
-        polls: plan.engine.wait.polls && found.clients.as_ref().is_none_or(|c| c.clients == 1),
+        polls: plan.engine.wait.polls && found.clients.as_ref().is_none_or(|c| c.each.len() == 1),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
         tls_resume: plan.tls_resume,

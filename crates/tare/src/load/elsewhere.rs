@@ -8,34 +8,48 @@ use tare_io::Instant;
 use tare_lab::LabError;
 use tare_lab::places::kubernetes::ground::service_address;
 use tare_load::LoadPlan;
+use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec};
 use tare_model::url::Url;
-use tare_report::load::{Clients, LoadReport};
-use tare_run::load_from;
+use tare_report::clients::ClientsFound;
+use tare_report::load::LoadReport;
+use tare_run::{RunError, load_from};
 
 use crate::failure::Failure;
 use crate::load::describe::{ClientCpu, Found, Request, describe};
 use crate::load::plan::resolve;
 use crate::run::places::journal_folder;
 
-/// Settings of a pod: `pods=4,context=lab,node=node2`.
-pub fn settings(text: &str) -> Result<KubernetesSpec, String> {
+/// Pods that make the load together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pods {
+    pub count: usize,
+    pub spec: KubernetesSpec,
+}
+
+/// How many pods, and the settings of each: `count=4,context=lab,node=node2`.
+pub fn settings(text: &str) -> Result<Pods, String> {
     let mut table = toml::Table::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part
             .split_once('=')
-            .ok_or_else(|| format!("'{part}': write KEY=VALUE, as in pods=4,node=node2"))?;
+            .ok_or_else(|| format!("'{part}': write KEY=VALUE, as in count=4,node=node2"))?;
         if table.insert(key.trim().to_owned(), typed(value.trim())).is_some() {
             return Err(format!("{key} is given twice"));
         }
     }
+    let count = match table.remove("count").map(|n| n.as_integer().map(usize::try_from)) {
+        None => 1,
+        Some(Some(Ok(n))) if (1..=CLIENTS_MAX).contains(&n) => n,
+        Some(_) => return Err(format!("count: write 1 to {CLIENTS_MAX}")),
+    };
     let spec: KubernetesSpec = table.try_into().map_err(|error: toml::de::Error| {
         let text = error.to_string();
         text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned()
     })?;
     let checked = spec.check().and_then(|()| spec.check_client(None));
-    checked.map_err(|error| error.to_string()).map(|()| spec)
+    checked.map_err(|error| error.to_string()).map(|()| Pods { count, spec })
 }
 
 fn typed(text: &str) -> toml::Value {
@@ -62,13 +76,14 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
 
 /// Makes the load and says what came of it.
 pub fn run(
-    spec: &KubernetesSpec,
+    pods: &Pods,
     plan: &LoadPlan,
     request: &Request<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<LoadReport, Failure> {
-    let place = PlaceSpec::Kubernetes(spec.clone());
-    let once = load_from(&place, plan, &journal_folder()?, stop)?;
+    let place = ClientSpec::Place(PlaceSpec::Kubernetes(pods.spec.clone()));
+    let clients = Clients::try_from(vec![place; pods.count]).map_err(RunError::from)?;
+    let once = load_from(clients, plan, &journal_folder()?, stop)?;
     for text in &once.left {
         eprintln!("tare: {text}");
     }
@@ -78,23 +93,16 @@ pub fn run(
     }
     let counts = &once.measured.counts;
     let total = once.measured.tally(Instant::ZERO);
-    let together = counts.together.unwrap_or_default();
-    let pods = spec.pods();
+    let n = u32::try_from(pods.count).unwrap_or(u32::MAX);
+    let seen = once.proofs.iter().map(|proof| proof.text.clone()).collect();
     let found = Found {
         total: &total,
         reactor: &once.made_by.reactor,
         reactor_note: once.made_by.note.clone(),
-        workers: plan.workers.saturating_mul(pods).min(plan.engine.connections),
+        workers: plan.workers.saturating_mul(n).min(plan.engine.connections),
         cpu: ClientCpu { total_ns: counts.client_cpu_ns, split: None },
         busiest: counts.client_busiest,
-        clients: Some(Clients {
-            clients: pods,
-            seen: once.proofs.first().map(|proof| proof.text.clone()).unwrap_or_default(),
-            skew_ns: together.skew_ns,
-            clock_error_ns: together.clock_ns,
-            least_good: if pods == 1 { counts.good } else { together.least },
-            most_good: if pods == 1 { counts.good } else { together.most },
-        }),
+        clients: Some(ClientsFound::seen(counts, seen)),
     };
     Ok(describe(request, plan, found, Vec::new(), false))
 }
@@ -105,20 +113,22 @@ mod tests {
 
     #[test]
     fn settings_are_those_of_a_place() {
-        let spec = settings("pods=4, context=lab,cpus=0.5,memory=256M,host_network=true").unwrap();
-        assert_eq!((spec.pods(), spec.context.as_deref()), (4, Some("lab")));
+        let Pods { count, spec } =
+            settings("count=4, context=lab,cpus=0.5,memory=256M,host_network=true").unwrap();
+        assert_eq!((count, spec.context.as_deref()), (4, Some("lab")));
         assert_eq!((spec.cpus, spec.host_network), (Some(0.5), true));
-        assert_eq!(settings("").unwrap(), KubernetesSpec::default());
+        assert_eq!(settings("").unwrap(), Pods { count: 1, spec: KubernetesSpec::default() });
     }
 
     #[test]
     fn wrong_settings_are_told() {
         for (text, part) in [
-            ("pods", "write KEY=VALUE"),
-            ("pods=1,pods=2", "twice"),
+            ("count", "write KEY=VALUE"),
+            ("count=1,count=2", "twice"),
             ("pots=4", "unknown field `pots`"),
-            ("pods=0", "pods = 0"),
-            ("pods=many", "invalid type"),
+            ("count=0", "count: write 1 to 64"),
+            ("count=many", "count: write 1 to 64"),
+            ("cpus=many", "invalid type"),
             ("via=node-port", "of a server's place"),
             ("same_node_as=server", "need a server in a pod"),
         ] {

@@ -3,7 +3,6 @@
 use tare_lab::LabError;
 use tare_lab::places;
 use tare_lab::{layers, servers};
-use tare_model::places::ClientSpec;
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::variant::{Skipped, Variant};
 
@@ -56,10 +55,7 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
 fn can_be_had(variant: &Variant) -> Result<(), LabError> {
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;
-    match &variant.client {
-        ClientSpec::SameAsServer => Ok(()),
-        ClientSpec::Place(place) => places::check(place),
-    }
+    variant.clients.places().try_for_each(places::check)
 }
 
 /// The same without these.

@@ -143,7 +143,7 @@ fn others_pods_are_a_reason_to_refuse_a_namespace() {
 fn pods_make_one_load_together() {
     let desk = Desk::new("kube-together");
     let place = "server = \"target\"\nplace = { kubernetes = { node = \"node1\" } }\n";
-    let (one, four) = ("client = { kubernetes = {} }", "client = { kubernetes = { pods = 4 } }");
+    let (one, four) = ("client = { kubernetes = {} }", "client = { kubernetes = { count = 4 } }");
     let text = std::fs::read_to_string(desk.experiment(&[
         ("one", &format!("{place}{one}\nbaseline = true")),
         ("four", &format!("{place}{four}")),
@@ -154,7 +154,7 @@ fn pods_make_one_load_together() {
     let ran = desk.tare(&["run", str(&path), "--json", "-", "-q"]).measured();
     let report =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {}", ran.story()));
-    proven(&report, "four", &["client in 4 pods", "the others on"]);
+    proven(&report, "four", &["client 1 of 4 in pod", "client 4 of 4 in pod"]);
     not_void(&report);
     let note = report.guards.iter().find(|guard| guard.code == "clients").unwrap();
     assert!(note.text.contains("4 clients") && note.text.contains("clocks"), "{}", note.text);
@@ -164,7 +164,7 @@ fn pods_make_one_load_together() {
 fn fewer_connections_than_pods_are_refused() {
     let desk = Desk::new("kube-few");
     let keys =
-        "server = \"target\"\nclient = { kubernetes = { pods = 5 } }\nplace = \"kubernetes\"";
+        "server = \"target\"\nclient = { kubernetes = { count = 5 } }\nplace = \"kubernetes\"";
     let (code, said) =
         desk.refused(&[("here", "server = \"target\"\nbaseline = true"), ("pods", keys)]);
     assert_eq!(code, 2, "{said}");

@@ -31,7 +31,7 @@ fn the_published_rights_are_enough_and_each_is_needed() {
     let namespace = Namespace::new("rights");
     let name = namespace.0.as_str();
     let kubeconfig = account(&desk, name, MANIFEST);
-    let place = "place = { kubernetes = { via = \"node-port\", enter = \"other-node\", runtime_class = \"crun\" } }\nclient = { kubernetes = { pods = 2 } }";
+    let place = "place = { kubernetes = { via = \"node-port\", enter = \"other-node\", runtime_class = \"crun\" } }\nclient = { kubernetes = { count = 2 } }";
     let path = desk.experiment(&[
         ("here", "server = \"target\"\nbaseline = true"),
         ("pod", &format!("server = \"target\"\n{place}")),
@@ -57,7 +57,6 @@ fn the_published_rights_are_enough_and_each_is_needed() {
             "not allowed to create pods",
         ),
         ("verbs: [create, get] # exec", "verbs: [watch]", "not allowed to exec pods/exec"),
-        ("verbs: [create, delete, get] # jobs", "verbs: [get]", "not allowed to create jobs"),
         (
             "verbs: [create, delete, get] # services",
             "verbs: [get]",

@@ -50,20 +50,22 @@ fn pods_load_a_service_by_its_name() {
     let url = format!("http://web.{}.svc/", namespace.0);
     let load = ["load", &url, "-d", "1s", "--new-connections"];
     let ran = desk.tare(
-        &[&load[..], &["-c", "8", "--kubernetes", "pods=2,cpus=0.5", "--json", "-"]].concat(),
+        &[&load[..], &["-c", "8", "--kubernetes", "count=2,cpus=0.5", "--json", "-"]].concat(),
     );
     let report: LoadReport = serde_json::from_str(&ran.success().stdout).unwrap();
     let clients = report.clients.as_ref().unwrap();
-    assert_eq!(clients.clients, 2);
-    assert!(clients.least_good > 0 && clients.most_good <= report.requests.good, "{clients:?}");
-    assert!(clients.seen.contains("the others on"), "{clients:?}");
+    assert_eq!(clients.each.len(), 2);
+    assert_eq!(clients.each.iter().map(|client| client.good).sum::<u64>(), report.requests.good);
+    for client in &clients.each {
+        assert!(client.good > 0 && client.seen.as_ref().unwrap().contains("is on"), "{clients:?}");
+    }
     assert_eq!(report.status.get("200"), Some(&report.requests.completed), "{report:?}");
     let connects = report.latency.connect.as_ref().unwrap().count;
     assert!(connects >= report.requests.good && connects <= report.connections.opened + 8);
     assert!(report.bytes.sent > report.requests.good * 20, "{:?}", report.bytes);
     let p50 = report.latency.from_sent.as_ref().unwrap().ns_p50.unwrap();
     assert!(p50 > 0 && report.asked.connections == 8);
-    let few = [&load[..], &["-c", "1", "--kubernetes", "pods=2"]].concat();
+    let few = [&load[..], &["-c", "1", "--kubernetes", "count=2"]].concat();
     desk.tare(&few).fails(2, "connections = 1: 2 clients divide them");
     let wrong = [&load[..], &["--kubernetes", "pots=2"]].concat();
     desk.tare(&wrong).fails(2, "unknown field `pots`");

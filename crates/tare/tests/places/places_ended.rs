@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::process::{Watched, signal};
 use tare_io::{DurationNs, Random};
-use tare_lab::agent::protocol::PROTOCOL;
+use tare_lab::agent::protocol::{PROTOCOL, ToAgent, Word};
+use tare_lab::launch_spec::LaunchSpec;
+use tare_lab::requests::Start;
 use tare_report::run::RunReport;
 
 use crate::left::left_by;
@@ -191,7 +193,7 @@ fn an_agent_follows_only_its_stream() {
         ),
         ("hello\n".into(), format!("this is not a message of protocol {PROTOCOL}")),
         (
-            format!("{{\"tare\":{PROTOCOL},\"id\":1,\"do\":{{\"start\":{{}}}}}}\n"),
+            format!("{{\"tare\":{PROTOCOL},\"id\":1,\"do\":{{\"ask\":{{\"start\":{{}}}}}}}}\n"),
             "missing field".into(),
         ),
         (String::new(), String::new()),
@@ -209,16 +211,25 @@ fn an_agent_follows_only_its_stream() {
     // What it started ends with its stream.
     let mut child = start();
     let marker = format!("77{}", std::process::id());
-    let launch_spec = format!(
-        "{{\"argv\":[\"/bin/sleep\",\"{marker}\"],\"env\":[],\"folder\":\"/tmp\",\"files\":[],\
-         \"address\":\"127.0.0.1:1\",\"tls\":false,\"count\":null,\"pages\":null,\
-         \"companion\":null,\"log_files\":[],\"ready_within_ms\":1000}}"
-    );
+    let launch_spec = LaunchSpec {
+        argv: vec!["/bin/sleep".into(), marker.clone()],
+        env: Vec::new(),
+        folder: "/tmp".into(),
+        files: Vec::new(),
+        address: ([127, 0, 0, 1], 1).into(),
+        tls: false,
+        count: None,
+        pages: None,
+        companion: None,
+        log_files: Vec::new(),
+        ready_within_ms: 1000,
+        stands: false,
+    };
     let mut stdin = child.stdin.take().unwrap();
-    let start = format!(
-        "{{\"tare\":{PROTOCOL},\"id\":1,\"do\":{{\"start\":{{\"launch_spec\":{launch_spec},\"cpus\":[]}}}}}}\n"
-    );
-    stdin.write_all(start.as_bytes()).unwrap();
+    let who = "sleeper".to_owned();
+    let start = Start { who, launch_spec: Box::new(launch_spec), cpus: Vec::new(), cgroup: None };
+    let message = ToAgent { tare: PROTOCOL, id: 1, word: Word::Ask(start.into()) };
+    writeln!(stdin, "{}", serde_json::to_string(&message).unwrap()).unwrap();
     let running = || {
         tare_lab::processes::all().into_iter().any(|pid| {
             let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -19,11 +19,11 @@ use crate::ours::OURS;
 /// Which of a run's places an object belongs to.
 pub const PLACE: &str = "tare/place";
 
+/// Whose clients it is among: the place of their server.
+pub const CLIENTS_OF: &str = "tare/clients-of";
+
 /// Which of a run's places it leads to.
 pub const FRONT_OF: &str = "tare/front-of";
-
-/// Which of its pods or Jobs that is.
-pub const MADE_AS: &str = "tare/made-as";
 
 pub fn ours_selector() -> String {
     format!("{}={}", OURS.0, OURS.1)

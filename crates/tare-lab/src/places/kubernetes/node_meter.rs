@@ -109,6 +109,7 @@ fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, LabE
         port: None,
         node: Some(node),
         not_node: None,
+        clients_of: None,
         parts: meter_parts(),
     };
     let mut object = pod::pod(&order)?;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tare_model::places::{KubernetesSpec, Via};
 
-use super::ground::{MADE_AS, PLACE};
+use super::ground::{CLIENTS_OF, PLACE};
 use super::image::AGENT_IN_IMAGE;
 use crate::error::LabError;
 use crate::layers::PodParts;
@@ -38,6 +38,8 @@ pub struct PodOrder<'a> {
     /// On this node, and on no other; or on any but that.
     pub node: Option<&'a str>,
     pub not_node: Option<&'a str>,
+    /// Where it is a client's, its server's place: the other clients of that are kept apart from it.
+    pub clients_of: Option<&'a str>,
     /// What its variant's layers want of it.
     pub parts: PodParts,
 }
@@ -58,7 +60,9 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, LabError> {
     }
     labels[OURS.0] = json!(OURS.1);
     labels[PLACE] = json!(tag);
-    labels[MADE_AS] = json!(name);
+    if let Some(server) = order.clients_of {
+        labels[CLIENTS_OF] = json!(server);
+    }
     let annotations = object(metadata, "annotations")?;
     for (key, value) in order.parts.annotations.iter().map(|(k, v)| (k, v)).chain(&spec.annotations)
     {
@@ -83,6 +87,14 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, LabError> {
         }
     }
     place_on_nodes(order, body)?;
+    if order.clients_of.is_some() && body["topologySpreadConstraints"].is_null() {
+        // On different nodes, as far as there are such.
+        body["topologySpreadConstraints"] = json!([{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {CLIENTS_OF: order.clients_of}},
+        }]);
+    }
     for secret in &spec.image_pull_secrets {
         list(body, "imagePullSecrets")?.push(json!({"name": secret}));
     }
@@ -101,26 +113,6 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, LabError> {
     }
     container(order, body)?;
     Ok(pod)
-}
-
-/// So many of a pod, on different nodes as far as there are such.
-pub fn job(order: &PodOrder<'_>, mut pod: Value) -> Value {
-    let n = order.spec.pods();
-    let labels = pod["metadata"]["labels"].clone();
-    let (annotations, mut body) = (pod["metadata"]["annotations"].take(), pod["spec"].take());
-    let selector = json!({"matchLabels": {MADE_AS: order.name}});
-    body["topologySpreadConstraints"] = json!([{
-        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector,
-    }]);
-    json!({
-        "metadata": {"name": order.name, "labels": labels},
-        "spec": {
-            "completions": n, "parallelism": n, "completionMode": "Indexed", "backoffLimit": 0,
-            "activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": 60,
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": body},
-        },
-    })
 }
 
 fn place_on_nodes(order: &PodOrder<'_>, body: &mut Value) -> Result<(), LabError> {
@@ -259,6 +251,7 @@ mod tests {
             port: Some(20_001),
             node: None,
             not_node: None,
+            clients_of: None,
             parts: PodParts::default(),
         }
     }
@@ -328,6 +321,20 @@ mod tests {
         }
         assert!(toleration("a:Never").is_err() && toleration("").is_err());
         assert_eq!(toleration("a").unwrap()["operator"], "Exists");
+    }
+
+    #[test]
+    fn clients_of_one_server_are_kept_apart() {
+        let spec = KubernetesSpec::default();
+        let order = PodOrder { clients_of: Some("tare-1"), ..order(&spec, None) };
+        let apart = pod(&order).unwrap();
+        assert_eq!(apart["metadata"]["labels"][CLIENTS_OF], "tare-1");
+        let spread = &apart["spec"]["topologySpreadConstraints"][0];
+        assert_eq!(spread["labelSelector"]["matchLabels"], json!({CLIENTS_OF: "tare-1"}));
+        // Who says where its pods go has said it.
+        let own = json!({"spec": {"containers": [{"name": "a"}], "topologySpreadConstraints": []}});
+        let own = pod(&PodOrder { manifest: Some(&own), ..order }).unwrap();
+        assert_eq!(own["spec"]["topologySpreadConstraints"], json!([]));
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
-use tare_io::{DurationNs, Instant};
 use tare_kube::Kind;
 use tare_model::plain;
 
 use super::fate::{self, Standing};
-use super::ground::{Ground, MADE_AS, kube};
+use super::ground::Ground;
 use super::pod::AGENT;
 use crate::commands::{self, must};
 use crate::error::LabError;
@@ -21,45 +21,6 @@ use crate::programs;
 pub const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const COPY_WITHIN: DurationNs = DurationNs::from_secs(60);
 pub const LOOK: Duration = Duration::from_millis(150);
-
-/// The names of a Job's pods, in the order of their numbers.
-pub fn pods_of(
-    ground: &Ground,
-    job: &str,
-    n: usize,
-    limit: Instant,
-    stop: &AtomicBool,
-) -> Result<Vec<String>, LabError> {
-    let labels = format!("{}={job}", MADE_AS);
-    loop {
-        let pods = ground.cluster.list(Kind::Pod, &ground.namespace, &labels);
-        let mut pods = pods.map_err(kube)?;
-        let number = |pod: &Value| {
-            let index = &pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"];
-            index.as_str().and_then(|index| index.parse::<u32>().ok())
-        };
-        pods.sort_by_key(number);
-        if pods.len() == n {
-            let name = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
-            return Ok(pods.iter().filter_map(name).collect());
-        }
-        let why = match () {
-            () if stop.load(Ordering::Relaxed) || commands::is_stopped() => {
-                "interrupted".to_owned()
-            }
-            () if monotonic_now() > limit => {
-                let why = fate::last_warning(ground, job);
-                let why = why.map_or(String::new(), |why| format!(": {}", plain::short(&why, 300)));
-                format!("it has {} of {n} pods{why}", pods.len())
-            }
-            () => {
-                std::thread::park_timeout(LOOK);
-                continue;
-            }
-        };
-        return Err(LabError::Environment(format!("job {job} did not start: {why}")));
-    }
-}
 
 /// Into a container that waits for it.
 pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), LabError> {

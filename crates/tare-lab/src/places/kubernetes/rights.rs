@@ -26,13 +26,7 @@ const OWN_NAMESPACE: &str = "a namespace of its own (else: namespace = \"…\")"
 const POD: &str = "pods as places";
 const SERVICE: &str = "via = \"cluster-ip\" and \"node-port\"";
 
-const JOB: &str = "clients of several pods";
-
-const fn job(verb: &'static str) -> Right {
-    Right { group: "batch", ..right(verb, "jobs", JOB) }
-}
-
-pub const RIGHTS: [Right; 20] = [
+pub const RIGHTS: [Right; 17] = [
     right("create", "namespaces", OWN_NAMESPACE),
     right("get", "namespaces", OWN_NAMESPACE),
     right("delete", "namespaces", OWN_NAMESPACE),
@@ -42,9 +36,6 @@ pub const RIGHTS: [Right; 20] = [
     right("delete", "pods", POD),
     exec("get"),
     exec("create"),
-    job("create"),
-    job("get"),
-    job("delete"),
     right("create", "services", SERVICE),
     right("get", "services", SERVICE),
     right("delete", "services", SERVICE),

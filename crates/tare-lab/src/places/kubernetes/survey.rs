@@ -183,8 +183,7 @@ pub fn sweep(context: &str) -> Result<Swept, LabError> {
 }
 
 /// What tare makes beside pods in a namespace of the user's.
-const BESIDE_PODS: [Kind; 7] = [
-    Kind::Job,
+const BESIDE_PODS: [Kind; 6] = [
     Kind::Service,
     Kind::Ingress,
     Kind::HTTPRoute,

@@ -1,0 +1,97 @@
+//! Several clients that made one load together, as load and run reports tell of them.
+
+use serde::{Deserialize, Serialize};
+use tare_model::samples::{ClientPart, Counts, Together};
+
+use crate::units::{duration, percent};
+use tare_stats::rules::CLIENT_BUSY;
+
+/// What each client did, and how well they kept together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientsFound {
+    /// From the start of the first to that of the last: what 99 of 100 slices do not exceed.
+    pub start_skew_ns_p99: u64,
+    /// How far off the estimate of their clocks can be, which that skew is by.
+    pub clock_error_ns: u64,
+    /// In the order in which they were asked for.
+    pub each: Vec<ClientFound>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFound {
+    /// What its place looks like from inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
+    pub good: u64,
+    /// From the instant that was agreed upon to its start: the longest of all slices.
+    pub late_ns_max: u64,
+    pub busiest_worker_share: f64,
+    /// Open loop: how long after they were due its requests were sent, on average.
+    pub send_lag_ns_mean: Option<u64>,
+}
+
+impl From<&ClientPart> for ClientFound {
+    fn from(part: &ClientPart) -> Self {
+        Self {
+            seen: None,
+            good: part.good,
+            late_ns_max: part.late_ns,
+            busiest_worker_share: part.busiest,
+            send_lag_ns_mean: part.lag_ns.checked_div(part.sent),
+        }
+    }
+}
+
+impl ClientsFound {
+    pub fn of(together: &Together) -> Self {
+        Self {
+            start_skew_ns_p99: together.skew_p99_ns(),
+            clock_error_ns: together.clock_ns,
+            each: together.clients.iter().map(ClientFound::from).collect(),
+        }
+    }
+
+    /// The same of a load that may have been made by one alone, and where each was.
+    pub fn seen(counts: &Counts, seen: Vec<String>) -> Self {
+        let mut found = counts.together.as_ref().map(Self::of).unwrap_or_else(|| {
+            let (good, busiest_worker_share) = (counts.good, counts.client_busiest);
+            let alone = ClientFound { good, busiest_worker_share, ..ClientFound::default() };
+            Self { each: vec![alone], ..Self::default() }
+        });
+        for (client, seen) in found.each.iter_mut().zip(seen) {
+            client.seen = Some(seen);
+        }
+        found
+    }
+
+    /// Good replies of the client that got the fewest, and of the one that got the most.
+    pub fn spread(&self) -> (u64, u64) {
+        let good = || self.each.iter().map(|client| client.good);
+        (good().min().unwrap_or(0), good().max().unwrap_or(0))
+    }
+
+    fn name(&self, at: usize) -> String {
+        format!("client {} of {}", at + 1, self.each.len())
+    }
+
+    /// Clients that had no CPU to spare, in words.
+    pub fn busy(&self) -> Option<String> {
+        let clients = self.each.iter().enumerate();
+        let busy = clients.filter(|(_, client)| client.busiest_worker_share >= CLIENT_BUSY);
+        let words = busy.map(|(at, client)| {
+            format!("{} ({})", self.name(at), percent(client.busiest_worker_share))
+        });
+        let words: Vec<String> = words.collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// The client that sent its requests latest, in words.
+    pub fn latest(&self) -> Option<String> {
+        let clients = self.each.iter().enumerate();
+        let lags = clients.filter_map(|(at, client)| Some((client.send_lag_ns_mean?, at)));
+        let (lag, at) = lags.max()?;
+        Some(format!("{} the most ({} on average)", self.name(at), duration(lag)))
+    }
+}
