@@ -32,9 +32,11 @@ impl LabError {
     /// Says whom it is about, once.
     #[must_use]
     pub fn named(self, who: &str) -> Self {
-        self.map(|text| match text.starts_with(&format!("{who}: ")) {
-            true => text,
-            false => format!("{who}: {text}"),
+        // A client of a variant is named with it: "a, client 2 of 4".
+        let is_named = |text: &str| text.strip_prefix(who)?.chars().next();
+        self.map(|text| match is_named(&text) {
+            Some(':' | ',') => text,
+            _ => format!("{who}: {text}"),
         })
     }
 

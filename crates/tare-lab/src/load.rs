@@ -174,7 +174,9 @@ impl Load {
             let nobody = || LabError::Bug("a load by nobody".into());
             let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
             all.counts.answered += answered;
-            if late > late_max {
+            // Without a ramp it is no slice, but tells what a ramp costs, or warms a server up: that
+            // need not be at the same instants.
+            if late > late_max && stretch.ramp > DurationNs::ZERO {
                 answered = all.counts.answered;
                 continue;
             }

@@ -52,6 +52,13 @@ pub struct Stop {
     pub metrics: Vec<Metric>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
+    /// Rounds that may be lost to a server, client or place that fails; one more ends the run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost_rounds: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// What is left out is found by the first rounds.

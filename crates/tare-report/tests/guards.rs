@@ -270,6 +270,13 @@ fn four_clients(busiest: f64, lag_ns: u64) -> Together {
 
 fn of_machines() -> Vec<Case> {
     vec![
+        Case {
+            code: "lost-rounds",
+            severity: Warn,
+            says: "2 rounds were lost, and not counted: b, client 2 of 4: it is gone",
+            plan: |facts| facts.lost = (2, Some("b, client 2 of 4: it is gone".into())),
+            round: |_| {},
+        },
         seen("steal", Warn, "took 3.85 % of the CPU time", |r| r.machine.steal_ns = 50_000_000),
         seen("throttled", Warn, "stopped tare in 48 periods", |r| r.machine.throttled_periods = 2),
         seen("throttled", Warn, "slowed CPUs 24 times", |r| r.machine.thermal_throttles = 1),

@@ -25,6 +25,11 @@ pub enum Event<'a> {
         cell: usize,
         digests: &'a [RoundDigest],
     },
+    /// Something failed in it, and it does not count.
+    RoundLost {
+        round: u32,
+        why: &'a str,
+    },
     Ended,
 }
 

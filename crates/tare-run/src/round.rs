@@ -88,7 +88,11 @@ impl<L: World> Runner<'_, L> {
                 sum.add(life);
             }
             if let Err(failure) = measured {
-                self.fail(*cell, place_gone(&up).unwrap_or(failure))?;
+                let failure = place_gone(&up).unwrap_or(failure);
+                if self.may_lose(&failure) {
+                    return Err(failure);
+                }
+                self.fail(*cell, failure)?;
             }
             let took = self.clock().now().since(at);
             round.elapsed_ns += took.as_ns();

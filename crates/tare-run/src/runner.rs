@@ -29,6 +29,7 @@ pub struct Runner<'a, L: World> {
     /// When `max_time` is over.
     pub(crate) deadline: Instant,
     load_noted: bool,
+    lost_rounds: u32,
 }
 
 /// Whom a run reports to, and who stops it.
@@ -53,7 +54,7 @@ impl<'a, L: World> Runner<'a, L> {
             return Err(RunError::Bug("a run of nothing".into()));
         }
         let (load, deadline) = (lab.load(), Instant::FAR);
-        Ok(Self { cells, lab, load, services, deadline, load_noted: false })
+        Ok(Self { cells, lab, load, services, deadline, load_noted: false, lost_rounds: 0 })
     }
 
     /// What all cells have in common: variants, seed, CPUs.
@@ -135,8 +136,16 @@ impl<'a, L: World> Runner<'a, L> {
                 active.iter().for_each(|cell| self.cells[*cell].stopped = Some(Stopped::MaxTime));
                 return Ok(());
             }
-            let Some(rounds) = self.round(index, &active)? else {
-                return Err(RunError::Interrupted);
+            let started_unix_ms = self.clock().unix_ms();
+            let rounds = match self.round(index, &active) {
+                Ok(Some(rounds)) => rounds,
+                Ok(None) => return Err(RunError::Interrupted),
+                Err(failure) if self.may_lose(&failure) => {
+                    self.lose(index, started_unix_ms, &failure)?;
+                    index += 1;
+                    continue;
+                }
+                Err(failure) => return Err(failure),
             };
             index += 1;
             // Time that a cell does not need is the others'.
@@ -151,6 +160,31 @@ impl<'a, L: World> Runner<'a, L> {
                 return Err(RunError::Interrupted);
             }
         }
+    }
+
+    /// Whether the run goes on without the round in which this happened. What fails in the first
+    /// round is a mistake that would come again.
+    pub(crate) fn may_lose(&self, failure: &RunError) -> bool {
+        self.lost_rounds < self.plan().stop.lost_rounds
+            && matches!(failure, RunError::Environment(_) | RunError::Target(_))
+            && self.cells.iter().any(|cell| !cell.digests.is_empty())
+            && !self.interrupted()
+    }
+
+    /// Leaves a round out; what failed in it is started afresh in the next.
+    fn lose(&mut self, index: u32, started_unix_ms: u64, why: &RunError) -> Result<(), RunError> {
+        self.lost_rounds += 1;
+        self.load = self.lab.load();
+        self.lab.end_orphans();
+        let why = why.to_string();
+        self.see(&Event::RoundLost { round: index, why: &why });
+        for cell in self.active() {
+            let run = self.cells[cell].run;
+            let lost = Entry::RoundLost { number: index, started_unix_ms, why: why.clone() };
+            self.write(run, lost)?;
+            self.note(run, format!("round {index} is lost: {why}"))?;
+        }
+        Ok(())
     }
 
     /// Cells that are still measured.

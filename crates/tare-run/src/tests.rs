@@ -16,6 +16,7 @@ use tare_stats::RoundDigest;
 use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
+use crate::error::RunError;
 use crate::outcome::Stopped;
 use crate::runner::{RunServices, Runner, Start};
 use fake::{FakeLab, FakeWorld, Fault, Logger, Phase, Planned, Server};
@@ -36,6 +37,7 @@ fn short(rounds: u32) -> PlanParts {
             max_time: DurationNs::from_secs(120),
             metrics: vec![Metric::Throughput],
             rounds: Some(rounds),
+            lost_rounds: 0,
         },
         slices: Slices {
             cycles: Some(2),
@@ -277,6 +279,36 @@ fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
         let log = logged(&world);
         assert_eq!(log[log.len() - 2..], ["run 1 ended: failed", "close"], "{phase:?}");
     }
+}
+
+#[test]
+fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
+    // A launch listens once a round.
+    let die = |nth: u32| Planned { phase: Phase::Listen, variant: 1, nth, fault: Fault::Die };
+    let lost = |faults: &[u32], parts: PlanParts| {
+        let world = FakeWorld::new(two());
+        world.faults.borrow_mut().extend(faults.iter().copied().map(die));
+        let stopped = run(&world, &[parts], Start::default());
+        let entries = world.entries.borrow();
+        let lost = entries.iter().filter_map(|(_, entry)| match entry {
+            Entry::RoundLost { number, why, .. } => Some((*number, why.clone())),
+            _ => None,
+        });
+        let ended = entries.iter().filter(|(_, entry)| matches!(entry, Entry::RoundEnded { .. }));
+        (stopped, lost.collect::<Vec<_>>(), ended.count())
+    };
+    let why = "b: ended before it was ready (last error: connection refused)".to_owned();
+    let mut parts = short(4);
+    parts.stop.lost_rounds = 1;
+    let (stopped, rounds, ended) = lost(&[2], parts.clone());
+    assert_eq!(stopped, [Stopped::Rounds]);
+    assert_eq!((rounds, ended), (vec![(1, why.clone())], 4));
+    let (stopped, rounds, ended) = lost(&[2, 3], parts.clone());
+    assert_eq!(stopped, [Stopped::Failed(RunError::Environment(why.clone()))]);
+    assert_eq!((rounds, ended), (vec![(1, why.clone())], 1));
+    // What fails before anything was measured is a mistake.
+    let (stopped, rounds, _) = lost(&[1], parts);
+    assert_eq!((stopped, rounds), (vec![Stopped::Failed(RunError::Environment(why))], vec![]));
 }
 
 #[test]

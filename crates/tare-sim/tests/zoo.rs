@@ -126,6 +126,7 @@ fn facts() -> RunFacts {
             max_time: DurationNs::from_secs(60),
             metrics: vec![Metric::Throughput],
             rounds: None,
+            lost_rounds: 0,
         },
         slices: Slices::default(),
         load_cpus: Vec::new(),

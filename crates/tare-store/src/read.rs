@@ -29,6 +29,8 @@ pub struct RunRow {
     /// Rounds that ended, and the time they took.
     pub rounds: u32,
     pub elapsed_ns: u64,
+    /// Rounds that were lost, and why the first of them was.
+    pub lost: (u32, Option<String>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ const EVENTS_MAX: usize = 500_000;
 /// Slices of a round, and what their histograms hold together.
 const SLICES_MAX: usize = 20_000;
 const BUCKETS_MAX: usize = 4_000_000;
+/// A stranger's store may say anything of any length.
+const WHY_CHARS_MAX: usize = 500;
 /// Elements of a JSON value: each takes many times the memory of its text.
 const ELEMENTS_MAX: usize = 500_000;
 
@@ -60,7 +64,9 @@ const RUN_COLUMNS: &str = "id, name, seed, tare_version, started_unix_ms, stoppe
     plan, machine, found,
     (SELECT count(*) FROM round WHERE run = run.id AND elapsed_ns IS NOT NULL),
     (SELECT coalesce(sum(elapsed_ns), 0) FROM round WHERE run = run.id),
-    command, EXISTS (SELECT 1 FROM import WHERE run = run.id)";
+    command, EXISTS (SELECT 1 FROM import WHERE run = run.id),
+    (SELECT count(lost) FROM round WHERE run = run.id),
+    (SELECT lost FROM round WHERE run = run.id AND lost IS NOT NULL ORDER BY number LIMIT 1)";
 
 impl Store {
     /// Newest first, at most [`RUNS_MAX`]; without their plans, machines and findings, which may be
@@ -132,16 +138,24 @@ impl Store {
         query().map_err(|error| self.failed(error))
     }
 
-    /// The numbers of all rounds that were begun.
+    /// The numbers of all rounds that were begun and not lost.
     pub fn round_numbers(&self, run: RunId) -> Result<Vec<u32>, StoreError> {
         let query = || -> rusqlite::Result<Vec<u32>> {
-            let mut statement = self
-                .connection
-                .prepare_cached("SELECT number FROM round WHERE run = ?1 ORDER BY number")?;
+            let mut statement = self.connection.prepare_cached(
+                "SELECT number FROM round WHERE run = ?1 AND lost IS NULL ORDER BY number",
+            )?;
             let rows = statement.query_map(params![run.0], |row| row.get(0))?;
             rows.collect()
         };
         query().map_err(|error| self.failed(error))
+    }
+
+    /// The number that a run's next round is to have.
+    pub fn next_round(&self, run: RunId) -> Result<u32, StoreError> {
+        let query = "SELECT coalesce(max(number) + 1, 0) FROM round WHERE run = ?1";
+        self.connection
+            .query_row(query, params![run.0], |row| row.get(0))
+            .map_err(|error| self.failed(error))
     }
 
     /// One round, whole.
@@ -328,6 +342,10 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         elapsed_ns: row.get::<_, i64>(11)? as u64,
         command: plain::line(&row.get::<_, String>(12)?).into_owned(),
         is_import: row.get(13)?,
+        lost: (
+            row.get(14)?,
+            row.get::<_, Option<String>>(15)?.map(|why| plain::short(&why, WHY_CHARS_MAX)),
+        ),
         variants: Vec::new(),
     })
 }

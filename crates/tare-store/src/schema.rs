@@ -50,6 +50,8 @@ CREATE TABLE round (
     -- Null until it has ended.
     elapsed_ns INTEGER,
     machine TEXT,
+    -- Why it does not count, where something failed in it.
+    lost TEXT,
     PRIMARY KEY (run, number)
 ) WITHOUT ROWID;
 CREATE TABLE launch (

@@ -143,6 +143,25 @@ impl Store {
         insert().map_err(|error| self.failed(error))
     }
 
+    /// What it measured does not count; it may have failed before its first slice.
+    pub fn lose_round(
+        &mut self,
+        run: RunId,
+        number: u32,
+        started_unix_ms: u64,
+        why: &str,
+    ) -> Result<(), StoreError> {
+        self.connection
+            .execute(
+                "INSERT INTO round (run, number, cycles, started_unix_ms, lost)
+                 VALUES (?1, ?2, 0, ?3, ?4)
+                 ON CONFLICT (run, number) DO UPDATE SET lost = excluded.lost",
+                params![run.0, number, started_unix_ms as i64, why],
+            )
+            .map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
     pub fn end_round(
         &mut self,
         run: RunId,

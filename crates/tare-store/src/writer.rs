@@ -16,6 +16,7 @@ pub enum Entry {
     RoundBegan { number: u32, cycles: u32, started_unix_ms: u64 },
     Slice { round: u32, slice: Arc<Slice> },
     RoundEnded { number: u32, elapsed_ns: u64, machine: MachineUse, launches: Vec<Launch> },
+    RoundLost { number: u32, started_unix_ms: u64, why: String },
     Event { unix_ms: u64, who: String, text: String },
     Found(Found),
     RunEnded(RunEnd),
@@ -88,6 +89,9 @@ fn write_all(
                 store.begin_round(run, number, cycles, started_unix_ms)?;
             }
             Entry::Slice { round, slice } => store.add_slice(run, round, &slice, packer)?,
+            Entry::RoundLost { number, started_unix_ms, why } => {
+                store.lose_round(run, number, started_unix_ms, &why)?;
+            }
             Entry::RoundEnded { number, elapsed_ns, machine, launches } => {
                 store.end_round(run, number, elapsed_ns, &machine, &launches)?;
             }

@@ -208,6 +208,22 @@ fn the_database_of_somebody_else_is_left_as_it_is() {
 }
 
 #[test]
+fn a_round_that_is_lost_does_not_count_and_keeps_its_number() {
+    let folder = folder("lost");
+    let mut store = Store::open(&folder.join("tare.db")).unwrap();
+    let run = store.begin_run(&new_run("measured")).unwrap();
+    assert_eq!(store.next_round(run).unwrap(), 0);
+    store.begin_round(run, 0, 2, 5).unwrap();
+    store.begin_round(run, 1, 2, 6).unwrap();
+    // One in its middle, one before its first slice.
+    store.lose_round(run, 1, 6, "b is gone").unwrap();
+    store.lose_round(run, 2, 7, "c is gone").unwrap();
+    assert_eq!((store.round_numbers(run).unwrap(), store.next_round(run).unwrap()), (vec![0], 3));
+    assert_eq!(store.find_run("last").unwrap().lost, (2, Some("b is gone".into())));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn imports_and_findings_are_kept_beside_runs() {
     let folder = folder("found");
     let mut store = Store::open(&folder.join("tare.db")).unwrap();

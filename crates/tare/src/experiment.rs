@@ -56,6 +56,7 @@ struct StopTable {
     max_time: Option<DurationNs>,
     metrics: Vec<Metric>,
     rounds: Option<u32>,
+    lost_rounds: u32,
 }
 
 #[derive(Default, Deserialize)]
@@ -141,6 +142,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
             max_time: file.stop.max_time.unwrap_or(MAX_TIME),
             metrics,
             rounds: file.stop.rounds,
+            lost_rounds: file.stop.lost_rounds,
         },
         slices: file.slices,
         load,

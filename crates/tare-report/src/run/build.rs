@@ -26,6 +26,8 @@ pub struct RunFacts {
     pub plan: PlanParts,
     /// The plan as it is stored: another version's may have other keys.
     pub stored_plan: serde_json::Value,
+    /// Rounds that were lost, and why the first of them was.
+    pub lost: (u32, Option<String>),
 }
 
 impl RunFacts {
@@ -40,6 +42,7 @@ impl RunFacts {
             machine: serde_json::Value::Null,
             plan: plan.clone(),
             stored_plan: serde_json::Value::Null,
+            lost: (0, None),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::run::connections;
 use crate::run::filters;
 use crate::run::places;
 use crate::run::steady::{self, MAY_PASS};
-use crate::units::{bytes, count, duration, percent, rate};
+use crate::units::{bytes, count, counted, duration, percent, rate};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         places::clients,
         filters::unexplained,
     ];
-    let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 6] =
-        [machine, network, few_rounds, launches, shapes, pauses];
+    let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 7] =
+        [machine, network, few_rounds, lost_rounds, launches, shapes, pauses];
     let variants = 0..evidence.plan.variants.len();
     let mut guards: Vec<RunGuard> = variants
         .flat_map(|variant| each.iter().flat_map(move |check| check(evidence, variant)))
@@ -529,6 +529,20 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         tare_stats::verdict::ROUNDS_MIN
     );
     guard("few-rounds", Severity::Note, None, text)
+}
+
+/// Who fails under load is not there to be measured under load: what is left may flatter it.
+fn lost_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let (lost, why) = &evidence.facts.lost;
+    if *lost == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} lost, and not counted: {}",
+        counted(u64::from(*lost), "round was", "rounds were"),
+        why.as_deref().unwrap_or("it is not known why")
+    );
+    guard("lost-rounds", Severity::Warn, None, text)
 }
 
 fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {

@@ -29,6 +29,7 @@ pub fn facts() -> RunFacts {
             max_time: DurationNs::from_secs(60),
             metrics: vec![Metric::Throughput],
             rounds: None,
+            lost_rounds: 0,
         },
         slices: Slices::default(),
         load_cpus: Vec::new(),
@@ -46,6 +47,7 @@ pub fn facts() -> RunFacts {
         machine: serde_json::json!({ "cpus": [0, 1] }),
         plan,
         stored_plan: serde_json::json!({ "name": "x" }),
+        lost: (0, None),
     }
 }
 

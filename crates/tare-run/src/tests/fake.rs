@@ -554,6 +554,7 @@ impl observer::Observer for Logger {
             observer::Event::EstimateChanged { digests, .. } => {
                 format!("{} rounds known", digests.len())
             }
+            observer::Event::RoundLost { round, .. } => format!("round {round} is lost"),
             observer::Event::Ended => "end".into(),
         });
     }

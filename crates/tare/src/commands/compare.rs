@@ -101,6 +101,9 @@ pub struct Choices {
     /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
+    /// Go on without a round in which a server, client or place failed, this many times; default: 0
+    #[arg(long, value_name = "N")]
+    lost_rounds: Option<u32>,
     /// Metrics to resolve: throughput, p50, p99, cpu, … (an invalid name lists them all);
     /// default: throughput, or p50 with --rate
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Metric::parse)]
@@ -194,6 +197,7 @@ impl Choices {
         stop.tolerance = self.tolerance.unwrap_or(stop.tolerance);
         stop.max_time = self.max_time.unwrap_or(stop.max_time);
         stop.rounds = self.rounds.or(stop.rounds);
+        stop.lost_rounds = self.lost_rounds.unwrap_or(stop.lost_rounds);
         if !self.metric.is_empty() {
             stop.metrics.clone_from(&self.metric);
         }
@@ -233,6 +237,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
             max_time: MAX_TIME,
             metrics: default_metrics(&load),
             rounds: None,
+            lost_rounds: 0,
         },
         slices: Slices::default(),
         load,

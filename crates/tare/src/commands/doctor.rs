@@ -253,6 +253,7 @@ fn noise(
             max_time: time,
             metrics: vec![Metric::Throughput],
             rounds: None,
+            lost_rounds: 0,
         },
         // Not chosen by that precision either.
         slices: Slices { cycles: Some(NOISE_CYCLES), ..Slices::default() },

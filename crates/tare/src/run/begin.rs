@@ -60,10 +60,9 @@ pub fn resume(
     // The report is made from the store: it must know what was changed.
     store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
     let row = store.find_run(text)?;
-    let numbers = store.round_numbers(row.id)?;
     let digests = digests_of(&store, &row, &plan)?;
     let start = Start {
-        next_round: numbers.last().map_or(0, |last| last + 1),
+        next_round: store.next_round(row.id)?,
         elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
     };
     let stop = stop_on_interrupt()?;

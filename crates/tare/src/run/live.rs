@@ -91,6 +91,16 @@ impl LiveTable {
         self.next = now + every.max(DurationNs::from_ns(cost));
     }
 
+    /// Says above the table what is left out.
+    fn tell(&mut self, round: u32, why: &str) {
+        if self.style == Style::Silent {
+            return;
+        }
+        let text = format!("tare: round {} is lost: {why}", round + 1);
+        let _ = writeln!(std::io::stderr(), "{}{}", self.erase(), plain::line(&text));
+        self.drawn = 0;
+    }
+
     /// Takes the table away again; the report follows.
     fn end(&mut self) {
         if self.drawn > 0 {
@@ -110,6 +120,7 @@ impl Observer for LiveTable {
         match event {
             Event::Waiting(text) => self.begin(text),
             Event::EstimateChanged { cell, digests } => self.show(*cell, digests),
+            Event::RoundLost { round, why } => self.tell(*round, why),
             Event::Ended => self.end(),
             Event::RoundStarted { .. } | Event::Up { .. } | Event::SliceDone { .. } => {}
         }

@@ -136,5 +136,6 @@ pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
         plan: plan.clone(),
         stored_plan: shown_plan(row),
+        lost: row.lost.clone(),
     }
 }
