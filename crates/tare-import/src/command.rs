@@ -1,13 +1,13 @@
 //! Command lines of load generators: what they asked for.
 
 use crate::numbers::{seconds, si, whole};
-use crate::sample::{Asked, Draft, Tool};
+use crate::sample::{Draft, SampleLoad, Tool};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     pub tool: Tool,
     pub text: String,
-    pub asked: Asked,
+    pub asked: SampleLoad,
     /// Said of several outputs, in prose: not what made one of them to the letter.
     pub in_prose: bool,
 }
@@ -215,8 +215,8 @@ fn without_prompt(text: &str, in_fence: bool) -> Option<&str> {
     Some(if indented_or_fenced { text } else { "" })
 }
 
-fn read(tool: Tool, words: &[&str]) -> Asked {
-    let mut asked = Asked::default();
+fn read(tool: Tool, words: &[&str]) -> SampleLoad {
+    let mut asked = SampleLoad::default();
     let mut at = 0;
     while at < words.len() {
         let word = words[at];
@@ -267,7 +267,7 @@ fn takes_text(flag: &str) -> bool {
     FLAGS.contains(&flag)
 }
 
-fn assign(asked: &mut Asked, set: Set, value: &str) {
+fn assign(asked: &mut SampleLoad, set: Set, value: &str) {
     let count = || si(value).map(|n| n as u64).or_else(|| whole(value));
     match set {
         Set::Threads => asked.threads = count(),

@@ -34,6 +34,8 @@ mod text;
 mod trouble;
 
 pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
-pub use sample::{Asked, Draft, Found, Moments, Percentile, Sample, Seen, Source, Tool, Unread};
+pub use sample::{
+    Draft, Found, Moments, Percentile, Sample, SampleLoad, SampleResult, Source, Tool, Unread,
+};
 pub use source::read;
 pub use trouble::{Trouble, printable};

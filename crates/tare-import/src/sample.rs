@@ -71,8 +71,8 @@ pub struct Sample {
     pub headings: Vec<String>,
     /// The command line that seems to have made it.
     pub command: Option<String>,
-    pub asked: Asked,
-    pub seen: Seen,
+    pub asked: SampleLoad,
+    pub seen: SampleResult,
     /// By metric's key: what the tool says, in tare's units.
     pub values: BTreeMap<String, f64>,
     pub percentiles: Vec<Percentile>,
@@ -111,7 +111,7 @@ pub struct Source {
 /// The load, as far as the output or its command line tells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Asked {
+pub struct SampleLoad {
     pub url: Option<String>,
     pub threads: Option<u64>,
     pub connections: Option<u64>,
@@ -127,7 +127,7 @@ pub struct Asked {
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Seen {
+pub struct SampleResult {
     pub seconds: Option<f64>,
     pub requests: Option<u64>,
     pub bytes: Option<f64>,
@@ -183,8 +183,8 @@ pub struct Draft {
     /// The last line that was typed.
     pub typed: Option<String>,
     pub command: Option<String>,
-    pub asked: Asked,
-    pub seen: Seen,
+    pub asked: SampleLoad,
+    pub seen: SampleResult,
     pub values: BTreeMap<String, f64>,
     pub percentiles: Vec<Percentile>,
     pub repeats: BTreeMap<String, Vec<f64>>,
@@ -231,8 +231,8 @@ impl Draft {
             typed: None,
             command: None,
             // But for multiplexing, a connection has one request at a time.
-            asked: Asked { at_once: Some(1), ..Asked::default() },
-            seen: Seen::default(),
+            asked: SampleLoad { at_once: Some(1), ..SampleLoad::default() },
+            seen: SampleResult::default(),
             values: BTreeMap::new(),
             percentiles: Vec::new(),
             repeats: BTreeMap::new(),

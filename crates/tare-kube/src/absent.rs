@@ -52,6 +52,10 @@ impl Cluster {
         absent()
     }
 
+    pub fn events_for(&self, _: &str) -> Result<Vec<Value>, KubeError> {
+        absent()
+    }
+
     pub fn delete(&self, _: Kind, _: &str, _: &str, _: Option<&str>) -> Result<bool, KubeError> {
         absent()
     }

@@ -9,7 +9,7 @@ use tare_model::places::Limits;
 use crate::error::LabError;
 use crate::journal::Journal;
 use crate::ours::PREFIX;
-use crate::{made, processes};
+use crate::{processes, resources};
 
 /// A control group of tare's own, in which one variant's server runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl Cgroup {
             return Ok(Err("no control groups with CPU accounting are mounted".into()));
         };
         let path = parent.join(format!("{PREFIX}{name}"));
-        journal.about_to_make(made::Cgroup(path.clone()))?;
+        journal.record_before_create(resources::Cgroup(path.clone()))?;
         if let Err(error) = fs::create_dir(&path) {
             return Ok(Err(format!("cannot make {}: {error}", path.display())));
         }
@@ -134,7 +134,7 @@ impl Cgroup {
         })?;
         let path = parent.join(name);
         if path != self.path && !self.limiting.contains(&path) {
-            journal.about_to_make(made::Cgroup(path.clone()))?;
+            journal.record_before_create(resources::Cgroup(path.clone()))?;
             fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
             self.limiting.push(path.clone());
         }
@@ -158,7 +158,7 @@ impl Cgroup {
         })?;
         let name = self.path.file_name().unwrap_or_default();
         let path = below(mount, &own).join(name);
-        journal.about_to_make(made::Cgroup(path.clone()))?;
+        journal.record_before_create(resources::Cgroup(path.clone()))?;
         fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
         self.sockets = Some(path.clone());
         Ok(path)

@@ -42,7 +42,7 @@ const MOMENT: DurationNs = DurationNs::from_ms(300);
 const STOP_CHECK: DurationNs = DurationNs::from_ms(100);
 
 /// Commands end soon once this is set.
-pub fn heed(stop: &Arc<AtomicBool>) {
+pub fn install_stop_flag(stop: &Arc<AtomicBool>) {
     let _ = STOP.set(stop.clone());
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::launch_spec::{CountPage, CountSource};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// A sidecar tells of every server in its mesh.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
 
@@ -33,8 +33,8 @@ pub fn fetch(address: SocketAddr, path: &str) -> Option<String> {
 
 /// The same by another name than its address.
 pub fn fetch_as(address: SocketAddr, host: &str, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut bytes = Vec::new();

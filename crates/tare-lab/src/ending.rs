@@ -3,7 +3,7 @@
 use tare_io::DurationNs;
 use tare_io::process::Watched;
 
-use crate::processes::{self, Birth, Stat};
+use crate::processes::{self, ProcessIdentity, Stat};
 
 /// Attempts to end processes that may be starting others meanwhile.
 pub const ATTEMPTS: u32 = 50;
@@ -22,7 +22,7 @@ pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
 
 /// As long as a group has members its number is not given away; one whose leader has ended is told
 /// from a later one of that number by its session and age.
-fn is_member(leader: &Birth, stat: &Stat) -> bool {
+fn is_member(leader: &ProcessIdentity, stat: &Stat) -> bool {
     stat.group == leader.pid
         && stat.session == leader.session
         && stat.started_ticks >= leader.started_ticks
@@ -30,7 +30,7 @@ fn is_member(leader: &Birth, stat: &Stat) -> bool {
 }
 
 /// The processes of the group that this process leads, or led.
-pub fn members(leader: &Birth) -> Vec<u32> {
+pub fn members(leader: &ProcessIdentity) -> Vec<u32> {
     if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
         return Vec::new();
     }
@@ -39,7 +39,7 @@ pub fn members(leader: &Birth) -> Vec<u32> {
 }
 
 /// Ends the group that this process leads; how many processes it had.
-pub fn end_group(leader: &Birth) -> usize {
+pub fn end_group(leader: &ProcessIdentity) -> usize {
     let found = members(leader);
     let mut left = found.clone();
     for _ in 0..ATTEMPTS {

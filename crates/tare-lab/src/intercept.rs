@@ -27,7 +27,7 @@ pub enum Direction {
 /// Where a server's sidecar connects from, as Istio's: the server sees who asks it.
 pub const SIDECAR: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 6));
 
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 /// Groups that nobody's processes should be in, by their names on one system or another.
 const NO_GROUPS: [&str; 2] = ["nogroup", "nobody"];
 
@@ -82,13 +82,13 @@ impl Namespace {
         std::fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))?;
         let path = path.display().to_string();
         let argv = ["ip", "netns", "exec", &self.name, "iptables-restore", "-w", "5", &path];
-        must(&argv, PATIENCE, "send connections through a sidecar").map(drop)
+        must(&argv, TIMEOUT, "send connections through a sidecar").map(drop)
     }
 
     /// Connections that its rules sent through the sidecar.
     pub fn intercepted(&self) -> Option<u64> {
         let argv = ["ip", "netns", "exec", &self.name, "iptables-save", "-c", "-t", "nat"];
-        let saved = run(&argv, PATIENCE);
+        let saved = run(&argv, TIMEOUT);
         saved.worked.then(|| counted(&saved.out))
     }
 }

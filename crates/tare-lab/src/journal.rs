@@ -4,7 +4,7 @@
 //!
 //! A journal decides what root kills and removes. It is therefore only believed where it is a
 //! regular file of this user that nobody else could have written (`tare_io::owned`), and it holds
-//! data, never a command line: a [thing](crate::made) knows how it is removed.
+//! data, never a command line: a [resource](crate::resources) knows how it is removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use tare_io::owned::{self, Folder, Lock, OwnedError};
 
 use crate::error::LabError;
-use crate::made::{Cgroup, Made, Processes};
 use crate::ours::PREFIX;
-use crate::processes::{Birth, Stat};
+use crate::processes::{ProcessIdentity, Stat};
+use crate::resources::{Cgroup, Processes, Resource};
 
 /// The first line of a journal: where its process numbers mean something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ struct Inner {
     name: OsString,
     /// Locked as long as this process lives.
     file: File,
-    made: Vec<Made>,
+    made: Vec<Resource>,
 }
 
 /// Journals that one process may have at a time.
@@ -167,8 +167,8 @@ impl Journal {
     }
 
     /// Writes down what is about to be made.
-    pub fn about_to_make(&self, made: impl Into<Made>) -> Result<(), LabError> {
-        self.0.about_to_make(made)
+    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), LabError> {
+        self.0.record_before_create(made)
     }
 
     /// Removes everything; complaints about what could not be removed.
@@ -177,7 +177,7 @@ impl Journal {
         let mut complaints = Vec::new();
         let mut left = Vec::new();
         for made in in_order(inner.made.drain(..)) {
-            if let Err(complaint) = made.thing().remove() {
+            if let Err(complaint) = made.removal().remove() {
                 complaints.push(complaint);
                 left.push(made);
             }
@@ -204,7 +204,7 @@ impl Entries {
     }
 
     /// Writes down what is about to be made.
-    pub fn about_to_make(&self, made: impl Into<Made>) -> Result<(), LabError> {
+    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), LabError> {
         let made = made.into();
         let mut inner = self.inner();
         inner.append(&made)?;
@@ -213,7 +213,7 @@ impl Entries {
     }
 
     /// It is gone, and need not be looked for at the end.
-    pub fn is_gone(&self, made: &Made) {
+    pub fn is_gone(&self, made: &Resource) {
         self.inner().made.retain(|other| other != made);
     }
 }
@@ -239,7 +239,7 @@ fn unusable(error: OwnedError) -> LabError {
 /// What `tare clean` found and did.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// In words, one a thing.
+    /// In words, one a resource.
     pub removed: Vec<String>,
     pub complaints: Vec<String>,
     /// Journals of processes that still run.
@@ -345,16 +345,18 @@ fn clean_journal(
     // Where servers have control groups, those find what a leader that is gone has left. Its number
     // may be another group's by now, in the same session. A group that is named may never have been
     // made: where it cannot be, the name stays.
-    let is_group = |made: &Made| matches!(made, Made::Cgroup(Cgroup(path)) if path.is_dir());
+    let is_group =
+        |made: &Resource| matches!(made, Resource::Cgroup(Cgroup(path)) if path.is_dir());
     let has_groups = written.made.iter().any(is_group);
-    let leads = |birth: &Birth| Stat::of(birth.pid).is_some_and(|stat| birth.is_of(&stat));
-    let still_there = |made: &Made| match made {
-        Made::Processes(Processes(birth)) => has_processes && (!has_groups || leads(birth)),
-        made => same_boot || !made.thing().ends_with_the_boot(),
+    let leads =
+        |birth: &ProcessIdentity| Stat::of(birth.pid).is_some_and(|stat| birth.is_of(&stat));
+    let still_there = |made: &Resource| match made {
+        Resource::Processes(Processes(birth)) => has_processes && (!has_groups || leads(birth)),
+        made => same_boot || !made.removal().ends_with_the_boot(),
     };
     let mut left = 0;
     for made in in_order(written.made.into_iter().filter(still_there)) {
-        match made.thing().remove() {
+        match made.removal().remove() {
             Ok(Some(text)) => cleaned.removed.push(text),
             Ok(None) => {}
             Err(text) => {
@@ -371,7 +373,7 @@ fn clean_journal(
 
 struct Written {
     header: Header,
-    made: Vec<Made>,
+    made: Vec<Resource>,
 }
 
 /// Every line, or why one of them is not understood: then none is acted on.
@@ -410,9 +412,9 @@ fn read_journal(file: &File) -> Result<Written, String> {
 }
 
 /// Last made first; but processes before all, for they might make more meanwhile.
-fn in_order(made: impl Iterator<Item = Made>) -> Vec<Made> {
-    let (mut made, mut others): (Vec<Made>, Vec<Made>) =
-        made.partition(|made| matches!(made, Made::Processes(_)));
+fn in_order(made: impl Iterator<Item = Resource>) -> Vec<Resource> {
+    let (mut made, mut others): (Vec<Resource>, Vec<Resource>) =
+        made.partition(|made| matches!(made, Resource::Processes(_)));
     made.reverse();
     others.reverse();
     made.extend(others);

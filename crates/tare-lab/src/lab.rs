@@ -92,7 +92,7 @@ impl Deployment {
                 Some(path) => Endpoint::Unix(path.clone()),
                 None => Endpoint::Tcp(address.unwrap_or(unknown)),
             },
-            fixed: address.filter(|_| server != ServerSpec::Up),
+            fixed: address.filter(|_| server != ServerSpec::External),
             server,
             // A URL that leaves only the port open says where to listen.
             ip: variant.url(1)?.host.parse().ok().filter(|ip: &IpAddr| !ip.is_loopback()),
@@ -162,21 +162,21 @@ fn resources<'a>(
 }
 
 /// A process for good: numbers are used again.
-fn born(pid: u32) -> (u32, u64) {
+fn identity(pid: u32) -> (u32, u64) {
     (pid, Stat::of(pid).map_or(0, |stat| stat.started_ticks))
 }
 
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
-        crate::commands::heed(&plan.stop);
+        crate::commands::install_stop_flag(&plan.stop);
         let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))
         })?;
-        let inherited = processes::children(std::process::id()).into_iter().map(born).collect();
+        let inherited = processes::children(std::process::id()).into_iter().map(identity).collect();
         let folder = temporary::folder(&journal)?;
         // Servers that give up root must still reach what is theirs.
-        open_up(&folder)?;
+        allow_traversal(&folder)?;
         let network = match plan.servers.iter().any(Deployment::needs_network) {
             true => Some(Network::make(&journal)?),
             false => None,
@@ -225,15 +225,15 @@ impl Lab {
     ) -> Result<(), LabError> {
         let folder = self.folder.join(index.to_string());
         std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-        open_up(&folder)?;
+        allow_traversal(&folder)?;
         let name = format!("{}-{index}", unique());
         let limits = placed.place.limits_by_group();
-        let is_up = placed.server == ServerSpec::Up;
+        let is_up = placed.server == ServerSpec::External;
         let mut groups = SocketGroups::of(placed);
         let mut cgroup = if is_up { None } else { self.cgroup(&name, limits, &placed.name)? };
         groups.add(&mut cgroup, &self.journal)?;
         let mut needs = Vec::new();
-        if placed.place.facts().has_our_programs() {
+        if placed.place.facts().shares_host_files() {
             needs.extend(servers::needs(&placed.server)?);
             needs.extend(layers::needs(&placed.layers)?);
         }
@@ -297,7 +297,7 @@ impl Lab {
                 groups.add(&mut cgroup, &self.journal)?;
                 let folder = folder.join(own);
                 std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-                open_up(&folder)?;
+                allow_traversal(&folder)?;
                 hops.push(HopContext { layer, stand: *stand, who, cgroup, folder });
             }
         }
@@ -421,7 +421,7 @@ impl World for Lab {
     fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
         self.begin(Side::Server, round)?;
         let slot = &mut self.slots[variant];
-        if slot.placed.server == ServerSpec::Up {
+        if slot.placed.server == ServerSpec::External {
             return Ok(None);
         }
         let who = slot.placed.name.clone();
@@ -446,7 +446,7 @@ impl World for Lab {
         let own_folder = slot.server.as_ref().and_then(|instance| instance.place.folder());
         let context = LaunchContext {
             folder: own_folder.as_deref().unwrap_or(&slot.folder),
-            our_programs: slot.placed.place.facts().has_our_programs(),
+            our_programs: slot.placed.place.facts().shares_host_files(),
             ip,
             ports: slot.ports,
             port: slot.server.as_ref().and_then(|instance| instance.place.port()),
@@ -587,13 +587,14 @@ impl World for Lab {
             let mut orphans = processes::children(std::process::id());
             let spared = spared();
             // Another user's cannot be ended, by us or by trying again.
-            let is_left =
-                |pid: &u32| self.inherited.contains(&born(*pid)) || tried.contains(&born(*pid));
+            let is_left = |pid: &u32| {
+                self.inherited.contains(&identity(*pid)) || tried.contains(&identity(*pid))
+            };
             orphans.retain(|pid| !is_left(pid) && !spared.contains(pid));
             if orphans.is_empty() {
                 return;
             }
-            tried.extend(orphans.iter().copied().map(born));
+            tried.extend(orphans.iter().copied().map(identity));
             for pid in orphans {
                 if let Ok(watched) = Watched::new(pid) {
                     let _ = watched.signal(libc::SIGKILL);
@@ -674,7 +675,7 @@ fn begin_clients(
 }
 
 /// Lets others through a folder, but not see what is in it.
-fn open_up(folder: &Path) -> Result<(), LabError> {
+fn allow_traversal(folder: &Path) -> Result<(), LabError> {
     let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
     std::fs::set_permissions(folder, through).map_err(|e| LabError::file("open up", folder, e))
 }
@@ -694,6 +695,6 @@ fn both(one: &[usize], other: &[usize]) -> Vec<usize> {
 fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static LABS: AtomicU32 = AtomicU32::new(0);
-    let (pid, started) = born(std::process::id());
+    let (pid, started) = identity(std::process::id());
     format!("{pid}-{}-{}", started % 1_000_000, LABS.fetch_add(1, Ordering::Relaxed))
 }

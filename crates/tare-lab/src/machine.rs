@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn look() -> Self {
+    pub fn probe() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_known() {
-        let machine = Machine::look();
+        let machine = Machine::probe();
         assert!(!machine.cpus.is_empty() && machine.memory_bytes > 0, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
         let first = Reading::take();

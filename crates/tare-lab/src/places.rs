@@ -278,7 +278,7 @@ pub struct Here {
 }
 
 impl Here {
-    pub fn look() -> Self {
+    pub fn probe() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Self {
             kernel_release: read("/proc/sys/kernel/osrelease"),

@@ -46,14 +46,14 @@ pub const TICKS_PER_S: u64 = 100;
 /// A process for good: its number is used again once it has ended, but not together with the time
 /// at which the kernel says that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Birth {
+pub struct ProcessIdentity {
     pub pid: u32,
     /// Since boot.
     pub started_ticks: u64,
     pub session: u32,
 }
 
-impl Birth {
+impl ProcessIdentity {
     pub fn of(pid: u32) -> Option<Self> {
         let Stat { started_ticks, session, .. } = Stat::of(pid)?;
         Some(Self { pid, started_ticks, session })

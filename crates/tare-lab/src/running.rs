@@ -17,9 +17,9 @@ use crate::ending;
 use crate::error::LabError;
 use crate::event::Event;
 use crate::journal::Entries;
-use crate::made::Processes;
-use crate::processes::Birth;
+use crate::processes::ProcessIdentity;
 use crate::programs;
+use crate::resources::Processes;
 
 /// What is started, and where.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Start<'a> {
 pub struct Running {
     child: Child,
     watched: Watched,
-    birth: Option<Birth>,
+    birth: Option<ProcessIdentity>,
     /// In which journal it stands.
     journal: Option<Entries>,
     /// Its number may be another's by now.
@@ -69,7 +69,7 @@ impl Running {
         let mut child = spawn(start)?;
         let watched = Watched::new(child.id())
             .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
-        let birth = Birth::of(child.id());
+        let birth = ProcessIdentity::of(child.id());
         if let Some(journal) = start.journal {
             release(&mut child, &watched, start, journal, birth)?;
         }
@@ -162,11 +162,11 @@ fn release(
     watched: &Watched,
     start: &Start<'_>,
     journal: &Entries,
-    birth: Option<Birth>,
+    birth: Option<ProcessIdentity>,
 ) -> Result<(), LabError> {
     let mut begin = || {
         let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
-        journal.about_to_make(Processes(birth.ok_or_else(gone)?))?;
+        journal.record_before_create(Processes(birth.ok_or_else(gone)?))?;
         let said = child.stdin.as_mut().map(|to| to.write_all(GO));
         said.and_then(Result::ok).ok_or_else(gone)
     };

@@ -39,7 +39,7 @@ pub trait ServerKind {
 /// The registry: a line for each kind that tare starts.
 fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
     Some(match spec {
-        ServerSpec::Up => return None,
+        ServerSpec::External => return None,
         ServerSpec::Command(spec) => spec,
         ServerSpec::Nginx(spec) => spec,
         ServerSpec::Httpd(spec) => spec,

@@ -7,8 +7,8 @@ use tare_io::owned;
 
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::made::Folder;
 use crate::ours::PREFIX;
+use crate::resources::Folder;
 
 /// Makes a folder of mode 0700 below `$TMPDIR` (or /tmp).
 pub fn folder(journal: &Journal) -> Result<PathBuf, LabError> {
@@ -20,7 +20,7 @@ pub fn folder_in(above: &Path, journal: &Journal) -> Result<PathBuf, LabError> {
     let random = owned::random_name()
         .map_err(|error| LabError::Environment(format!("no random name can be made: {error}")))?;
     let path = above.join(format!("{PREFIX}{random}"));
-    journal.about_to_make(Folder(path.clone()))?;
+    journal.record_before_create(Folder(path.clone()))?;
     owned::make_new_folder(&path).map_err(|error| LabError::file("make", &path, error))?;
     Ok(path)
 }

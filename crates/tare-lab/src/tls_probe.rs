@@ -18,7 +18,7 @@ use crate::certificates::{Certified, SERVER_NAME};
 
 /// What answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct TlsAnswer {
     /// Its certificate, in DER.
     pub certificate: Vec<u8>,
     pub version: Option<TlsVersion>,
@@ -26,7 +26,7 @@ pub struct Seen {
     pub resumes: bool,
 }
 
-impl Seen {
+impl TlsAnswer {
     /// `TLSv1.3`.
     pub fn word(&self) -> &'static str {
         self.version.map_or("another version", TlsVersion::word)
@@ -41,16 +41,16 @@ fn version(connection: &ClientConnection) -> Option<TlsVersion> {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// A proxy answers it by itself: what is behind it counts no request.
 const NONSENSE: &[u8] = b"WHO\r\n\r\n";
 /// Of a reply, as much as tells whether it is one.
 const LOOKED_AT: usize = 5;
 
 fn connect(address: SocketAddr) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
-    let limited = stream.set_read_timeout(Some(PATIENCE));
-    limited.and_then(|()| stream.set_write_timeout(Some(PATIENCE))).map_err(|e| e.to_string())?;
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|e| e.to_string())?;
+    let limited = stream.set_read_timeout(Some(TIMEOUT));
+    limited.and_then(|()| stream.set_write_timeout(Some(TIMEOUT))).map_err(|e| e.to_string())?;
     Ok(stream)
 }
 
@@ -75,11 +75,11 @@ fn is_served(stream: &mut (impl Read + Write), address: SocketAddr) -> bool {
 }
 
 /// Who it is, to a client with this certificate.
-pub fn look(address: SocketAddr, own: &Certified) -> Result<Seen, String> {
+pub fn probe(address: SocketAddr, own: &Certified) -> Result<TlsAnswer, String> {
     let config = Arc::new(config(Some(own))?);
     let (certificate, version, _) = ask(address, &config)?;
     let (_, _, resumes) = ask(address, &config)?;
-    Ok(Seen { certificate, version, resumes })
+    Ok(TlsAnswer { certificate, version, resumes })
 }
 
 fn config(own: Option<&Certified>) -> Result<ClientConfig, String> {

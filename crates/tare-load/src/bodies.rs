@@ -9,7 +9,7 @@ use tare_io::DurationNs;
 use tare_model::status::StatusSet;
 
 use crate::protocol::http1::{Capture, Reply, Wanted};
-use crate::source::{Asked, Source};
+use crate::source::{NextRequest, Source};
 
 /// SHA-256 of bodies with the expected status, and how many had each.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ impl Bodies {
 /// What a lane has seen; empty where its source looks at replies itself, or asks for several
 /// things.
 #[derive(Clone, Debug, Default)]
-pub struct Seen(Rc<RefCell<Bodies>>);
+pub struct SeenBodies(Rc<RefCell<Bodies>>);
 
-impl Seen {
+impl SeenBodies {
     pub fn take(&self) -> Vec<(String, u64)> {
         self.0.borrow_mut().take()
     }
@@ -63,7 +63,7 @@ struct LookedAt {
 }
 
 impl Source for LookedAt {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
         self.source.next(scratch)
     }
 

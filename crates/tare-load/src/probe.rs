@@ -14,7 +14,7 @@ use crate::load_plan::{LoadPlan, Part, PlannedSource};
 use crate::protocol::http1::{Capture, Reply, Wanted};
 use crate::session::Session;
 use crate::slice_report::SliceReport;
-use crate::source::{Asked, Source};
+use crate::source::{NextRequest, Source};
 use crate::tally::Tally;
 
 /// Asks on a connection of its own, beside the load's.
@@ -25,7 +25,7 @@ pub struct Prober {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ProbedReply {
     status: u16,
     header_names: Vec<String>,
     body_bytes: u64,
@@ -44,7 +44,7 @@ impl Prober {
 
     /// `None` where no whole reply came, with the reason.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ProbedReply>>> = Arc::default();
         if load.engine.protocol != Protocol::Http {
             return self.echo(load);
         }
@@ -125,7 +125,7 @@ impl Prober {
     }
 }
 
-fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<Seen>>>) -> LoadPlan {
+fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<ProbedReply>>>) -> LoadPlan {
     let request = match &load.source {
         PlannedSource::Fixed(request) => *request,
         // Of several, the first stands for all.
@@ -145,14 +145,14 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
     let mut engine = load.engine.clone();
     engine.connections = 1;
     engine.max_connections = 1;
-    engine.timeout = engine.timeout.min(PATIENCE);
+    engine.timeout = engine.timeout.min(TIMEOUT);
     LoadPlan {
         engine,
         source,
         worker_endpoints: Vec::new(),
         rate: None,
         poisson: false,
-        stretch: Stretch { window: PATIENCE, requests: Some(2), ..Stretch::NONE },
+        stretch: Stretch { window: TIMEOUT, requests: Some(2), ..Stretch::NONE },
         workers: 1,
         cpus: Vec::new(),
         reactor: load.reactor,
@@ -163,16 +163,16 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
 }
 
 /// How long a probe waits for its replies.
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 /// Passes requests through, and looks at the replies.
 struct Watching {
     source: Box<dyn Source>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ProbedReply>>>,
 }
 
 impl Source for Watching {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
         self.source.next(scratch)
     }
 
@@ -188,7 +188,7 @@ impl Source for Watching {
         header_names.sort();
         header_names.dedup();
         let (sha256, body_bytes) = (capture.sha256(), capture.body_bytes());
-        let seen = Seen { status: reply.status, header_names, body_bytes, sha256 };
+        let seen = ProbedReply { status: reply.status, header_names, body_bytes, sha256 };
         self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
     }
 }

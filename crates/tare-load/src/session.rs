@@ -16,7 +16,7 @@ use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::{DurationNs, Instant, Random, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
-use crate::bodies::Seen;
+use crate::bodies::SeenBodies;
 use crate::engine::{Engine, IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
@@ -70,7 +70,7 @@ impl Session {
             let (orders, inbox) = sync_channel(1);
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let (sender, stop) = (sender.clone(), stop.clone());
-            let work = move || obey(index, cpu, &stop, &inbox, &sender);
+            let work = move || worker_loop(index, cpu, &stop, &inbox, &sender);
             let thread = std::thread::Builder::new()
                 .name(format!("load-{index}"))
                 .spawn(work)
@@ -175,7 +175,7 @@ const START_LEAD: DurationNs = DurationNs::from_us(200);
 /// The longest that a slice is waited for.
 const START_MAX: DurationNs = DurationNs::from_secs(5);
 
-fn obey(
+fn worker_loop(
     index: usize,
     cpu: Option<usize>,
     stop: &Arc<AtomicBool>,
@@ -319,13 +319,13 @@ const AWAKE: DurationNs = DurationNs::from_us(200);
 /// Requests and replies.
 struct ExchangeLane {
     exchange: Exchange,
-    seen: Seen,
+    seen: SeenBodies,
 }
 
 impl ExchangeLane {
     fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
         let tuning = tuning(&plan.engine);
-        let seen = Seen::default();
+        let seen = SeenBodies::default();
         let source = seen.of((plan.source)(), &plan.engine.expected);
         let engine = Engine::new(plan.engine, source, plan.pacer);
         let clock = &mut WindowClock::default();

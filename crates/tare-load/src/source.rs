@@ -13,7 +13,7 @@ use crate::protocol::http1::{Capture, Reply, Wanted};
 /// Gives the requests of one worker.
 pub trait Source {
     /// The next request. Its bytes are either immortal, or written to `scratch` (which is empty).
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest;
 
     /// What is kept of replies for [`Source::on_reply`].
     fn wanted(&self) -> Wanted {
@@ -40,7 +40,7 @@ pub trait Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct NextRequest {
     pub bytes: AskedBytes,
     /// Replies that these bytes call for; more than one where requests are pipelined.
     pub replies: u32,
@@ -82,8 +82,8 @@ impl FixedRequest {
         self.bytes
     }
 
-    fn asked(&self) -> Asked {
-        Asked { bytes: AskedBytes::Fixed(self.bytes), replies: 1, to_head: self.to_head }
+    fn asked(&self) -> NextRequest {
+        NextRequest { bytes: AskedBytes::Fixed(self.bytes), replies: 1, to_head: self.to_head }
     }
 }
 
@@ -103,7 +103,7 @@ impl TryFrom<String> for FixedRequest {
 }
 
 impl Source for FixedRequest {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
         self.asked()
     }
 
@@ -131,7 +131,7 @@ impl ListedRequests {
 }
 
 impl Source for ListedRequests {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
         let n = self.requests.len();
         let at = match &mut self.random {
             Some(random) => random.below(n as u64) as usize,

@@ -117,7 +117,7 @@ pub trait PlaceFacts {
     }
 
     /// Its programs are those of this machine.
-    fn has_our_programs(&self) -> bool {
+    fn shares_host_files(&self) -> bool {
         true
     }
 

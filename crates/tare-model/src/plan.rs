@@ -250,7 +250,7 @@ impl PlanParts {
     }
 
     fn all_are_started(&self, wanted: &str) -> Result<(), Invalid> {
-        match self.variants.iter().find(|variant| variant.server == ServerSpec::Up) {
+        match self.variants.iter().find(|variant| variant.server == ServerSpec::External) {
             Some(up) => {
                 Err(Invalid(format!("{wanted}: tare does not start '{}' (--launch)", up.name)))
             }

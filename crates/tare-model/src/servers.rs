@@ -35,7 +35,7 @@ macro_rules! servers {
         #[expect(clippy::large_enum_variant, reason = "a plan has a handful of them")]
         pub enum ServerSpec {
             /// It is up already; tare can neither start nor restart it.
-            Up,
+            External,
             $($name($spec),)*
         }
 
@@ -45,7 +45,7 @@ macro_rules! servers {
 
             pub fn facts(&self) -> &dyn ServerFacts {
                 match self {
-                    Self::Up => &Up,
+                    Self::External => &External,
                     $(Self::$name(spec) => spec,)*
                 }
             }
@@ -53,7 +53,7 @@ macro_rules! servers {
             /// Files that it names; relative to the experiment's until that is read.
             pub fn paths(&mut self) -> Vec<&mut PathBuf> {
                 match self {
-                    Self::Up => Vec::new(),
+                    Self::External => Vec::new(),
                     $(Self::$name(spec) => spec.paths(),)*
                 }
             }
@@ -118,9 +118,9 @@ pub trait ServerFacts {
 }
 
 /// A server that is up already, of which nothing is known.
-struct Up;
+struct External;
 
-impl ServerFacts for Up {
+impl ServerFacts for External {
     fn can_start_elsewhere(&self) -> Result<(), Invalid> {
         Ok(())
     }

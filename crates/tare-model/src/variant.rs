@@ -68,7 +68,7 @@ impl Variant {
 
     /// tare starts and restarts its server.
     pub fn is_launched(&self) -> bool {
-        self.server != ServerSpec::Up
+        self.server != ServerSpec::External
     }
 
     /// Whether tare can see what its server uses.
@@ -123,7 +123,7 @@ impl Variant {
                     .into(),
             );
         }
-        if !is_http && server.speaks_http() && self.server != ServerSpec::Up {
+        if !is_http && server.speaks_http() && self.server != ServerSpec::External {
             return Err("load.test and load.call need a server of kind net".into());
         }
         if !is_http && self.unix_socket.is_some() {
@@ -141,7 +141,7 @@ impl Variant {
                     .into(),
             );
         }
-        if !self.place.facts().has_our_programs() {
+        if !self.place.facts().shares_host_files() {
             server.can_start_elsewhere()?;
         }
         self.place.check()?;
@@ -165,7 +165,7 @@ impl Variant {
     /// Its URL, once its server's port is known.
     pub fn url(&self, port: u16) -> Result<Url, Invalid> {
         let wrong = |why: &str| Invalid(format!("URL '{}': {why}", self.url));
-        if self.server == ServerSpec::Up && self.url.contains("{port}") {
+        if self.server == ServerSpec::External && self.url.contains("{port}") {
             return Err(wrong("{port} needs a server that tare starts (--launch)"));
         }
         Url::parse(&self.url.replace("{port}", &port.to_string())).map_err(|why| wrong(&why))
@@ -178,10 +178,10 @@ impl Variant {
         if self.optional && self.baseline {
             return usage("the baseline cannot be optional");
         }
-        if self.server == ServerSpec::Up && !self.place.is_host() {
+        if self.server == ServerSpec::External && !self.place.is_host() {
             return usage("a server that is up already is where it is: leave out place");
         }
-        if self.unix_socket.is_some() && self.server != ServerSpec::Up {
+        if self.unix_socket.is_some() && self.server != ServerSpec::External {
             return usage("unix_socket goes with a server that is up already");
         }
         if self.unix_socket.is_some() && !self.clients.is_on_host() {

@@ -18,7 +18,7 @@ pub const SCHEMA: &str = "tare.load/1";
 pub struct LoadReport {
     pub schema: String,
     pub tare_version: String,
-    pub asked: Asked,
+    pub asked: LoadAsked,
     /// Of `--stages`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
@@ -44,7 +44,7 @@ pub struct LoadReport {
 /// The load as it was resolved; with `seed`, enough to repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asked {
+pub struct LoadAsked {
     pub url: String,
     pub address: String,
     pub method: String,
@@ -308,7 +308,7 @@ pub(crate) mod tests {
         LoadReport {
             schema: SCHEMA.into(),
             tare_version: "0.1.0".into(),
-            asked: Asked {
+            asked: LoadAsked {
                 url: "http://localhost:8080/".into(),
                 address: "127.0.0.1:8080".into(),
                 method: "GET".into(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::steps::{Repetition, Units};
 use tare_stats::{Estimate, Verdict};
 
-pub use analysis::{Asked, analyse};
+pub use analysis::{StepsAsked, analyse};
 
 use crate::form::{Document, Form};
 use crate::html;

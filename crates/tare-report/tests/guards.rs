@@ -355,7 +355,7 @@ fn of_rounds() -> Vec<Case> {
             code: "single-launch",
             severity: Note,
             says: "let tare start them (--launch =<b>filter</b>='command')",
-            plan: |facts| facts.plan.variants[1].server = ServerSpec::Up,
+            plan: |facts| facts.plan.variants[1].server = ServerSpec::External,
             round: as_made_up,
         },
         Case {

@@ -24,7 +24,7 @@ use tare_report::run::document::RunDocument;
 use tare_report::run::markdown;
 use tare_report::run::text;
 use tare_report::run::{GateResult, RunReport};
-use tare_report::steps::{Asked, StepsReport, analyse};
+use tare_report::steps::{StepsAsked, StepsReport, analyse};
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
@@ -270,7 +270,7 @@ fn steps() -> StepsReport {
         let images = (variant == 0).then_some(images);
         Repetition { variant, round, started_unix_ms: 1_795_239_600_000, steps, cpu_ns, images }
     };
-    let asked = Asked {
+    let asked = StepsAsked {
         name: "What does it take?".into(),
         skipped: vec![("product".into(), "it needs an account".into())],
         tare_version: "0.1.0".into(),

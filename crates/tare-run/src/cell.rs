@@ -139,7 +139,7 @@ impl<'a> Cell<'a> {
     /// Whether more of it would tell what slices cannot. The first is the survey's, the second
     /// comes half-way to the first look, others where it is not clear whether they agree.
     fn wants_check(&self) -> bool {
-        let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::Up);
+        let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
         if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }

@@ -191,7 +191,7 @@ impl<L: World> Runner<'_, L> {
             if self.interrupted() {
                 return Ok(Vec::new());
             }
-            self.see(&Event::Up { variant });
+            self.on_event(&Event::Up { variant });
         }
         Ok(all)
     }

@@ -34,12 +34,12 @@ pub enum Event<'a> {
 }
 
 pub trait Observer {
-    fn see(&mut self, event: &Event<'_>);
+    fn on_event(&mut self, event: &Event<'_>);
 }
 
 /// Nobody watches.
 pub struct Nobody;
 
 impl Observer for Nobody {
-    fn see(&mut self, _: &Event<'_>) {}
+    fn on_event(&mut self, _: &Event<'_>) {}
 }

@@ -34,7 +34,7 @@ pub fn load_from(
 ) -> Result<Once, RunError> {
     let deployment = Deployment {
         name: "load".into(),
-        server: ServerSpec::Up,
+        server: ServerSpec::External,
         endpoint: plan.engine.endpoint.clone(),
         fixed: None,
         ip: None,

@@ -28,7 +28,7 @@ impl<L: World> Runner<'_, L> {
             rounds.push((*cell, Round { index, started_unix_ms, ..Round::default() }));
         }
         let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
-        self.see(&Event::RoundStarted { round: index, order: &order });
+        self.on_event(&Event::RoundStarted { round: index, order: &order });
         let groups: Vec<Vec<usize>> = match self.plan().is_exclusive() {
             true => order.into_iter().map(|variant| vec![variant]).collect(),
             false => vec![order],

@@ -66,8 +66,8 @@ impl<'a, L: World> Runner<'a, L> {
         self.services.clock
     }
 
-    pub(crate) fn see(&mut self, event: &Event<'_>) {
-        self.services.observer.see(event);
+    pub(crate) fn on_event(&mut self, event: &Event<'_>) {
+        self.services.observer.on_event(event);
     }
 
     /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
@@ -79,7 +79,7 @@ impl<'a, L: World> Runner<'a, L> {
             Err(_) if self.interrupted() => Some(Stopped::Interrupted),
             Err(failure) => Some(Stopped::Failed(failure)),
         };
-        self.see(&Event::Ended);
+        self.on_event(&Event::Ended);
         let (of_load, beside) = self.lab.own_cpu();
         let ms = |time: DurationNs| time.as_ns() / 1_000_000;
         let cpu = format!("CPU {} ms in load workers, {} ms beside", ms(of_load), ms(beside));
@@ -155,7 +155,7 @@ impl<'a, L: World> Runner<'a, L> {
             }
             let shown = active[index as usize % active.len()];
             let digests = &self.cells[shown].digests;
-            self.services.observer.see(&Event::EstimateChanged { cell: shown, digests });
+            self.services.observer.on_event(&Event::EstimateChanged { cell: shown, digests });
             if self.interrupted() {
                 return Err(RunError::Interrupted);
             }
@@ -177,7 +177,7 @@ impl<'a, L: World> Runner<'a, L> {
         self.load = self.lab.load();
         self.lab.end_orphans();
         let why = why.to_string();
-        self.see(&Event::RoundLost { round: index, why: &why });
+        self.on_event(&Event::RoundLost { round: index, why: &why });
         for cell in self.active() {
             let run = self.cells[cell].run;
             let lost = Entry::RoundLost { number: index, started_unix_ms, why: why.clone() };
@@ -221,7 +221,7 @@ impl<'a, L: World> Runner<'a, L> {
         waits.sort_unstable();
         waits.dedup();
         if !waits.is_empty() {
-            self.see(&Event::Waiting(&waits.join(", ")));
+            self.on_event(&Event::Waiting(&waits.join(", ")));
         }
     }
 

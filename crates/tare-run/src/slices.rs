@@ -108,7 +108,7 @@ impl<L: World> Runner<'_, L> {
                 let slice = Arc::new(slice);
                 self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
                 round.slices.push(Arc::unwrap_or_clone(slice));
-                self.see(&Event::SliceDone { cell, variant, cycle });
+                self.on_event(&Event::SliceDone { cell, variant, cycle });
             }
         }
         let elapsed_ns = self.clock().now().since(began).as_ns();

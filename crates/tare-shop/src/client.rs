@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::settings::Callee;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: u64 = 16 << 10;
 const BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -47,8 +47,8 @@ impl Client {
 fn connect(host: &str) -> Result<BufReader<TcpStream>, String> {
     let found = host.to_socket_addrs().map_err(|error| error.to_string())?.next();
     let address = found.ok_or("it has no address")?;
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| e.to_string())?;
-    let set = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_nodelay(true));
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|e| e.to_string())?;
+    let set = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_nodelay(true));
     set.map_err(|error| error.to_string())?;
     Ok(BufReader::new(stream))
 }

@@ -54,7 +54,7 @@ impl Limits {
 
 /// What a launch's load showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Seen {
+struct LaunchSurvey {
     warm: WarmUp,
     /// The logarithm of what it cost at last.
     level: Option<f64>,
@@ -62,7 +62,7 @@ struct Seen {
 
 /// By launch, and variant.
 #[derive(Clone, Debug, Default)]
-pub struct Surveys(Vec<Vec<Seen>>);
+pub struct Surveys(Vec<Vec<LaunchSurvey>>);
 
 /// Where a launch stands when its load has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,7 +92,7 @@ impl Surveys {
     fn take(&mut self, loads: &[&Sustained]) {
         let seen = loads.iter().map(|load| {
             let warm = warm_up(load);
-            Seen { warm, level: level(load, warm.ns.max(total(load) / 2)) }
+            LaunchSurvey { warm, level: level(load, warm.ns.max(total(load) / 2)) }
         });
         self.0.push(seen.collect());
     }

@@ -221,7 +221,7 @@ fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
 
 /// What one launch of two variants showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Seen {
+struct LaunchRatio {
     /// Log ratio, and the variance it has from bin to bin.
     log_ratio: f64,
     noise: f64,
@@ -244,7 +244,11 @@ fn warm_parts<'a>(base: &'a Sustained, mine: &'a Sustained) -> Option<(&'a [Bin]
     is_enough.then(|| (&base[..n], &own[..n]))
 }
 
-fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Copy) -> Option<Seen> {
+fn see(
+    base: &Sustained,
+    mine: &Sustained,
+    of: impl Fn(Bin) -> Option<f64> + Copy,
+) -> Option<LaunchRatio> {
     let (base, own) = warm_parts(base, mine)?;
     let n = base.len();
     let ratio = |range: std::ops::Range<usize>| {
@@ -256,7 +260,7 @@ fn see(base: &Sustained, mine: &Sustained, of: impl Fn(Bin) -> Option<f64> + Cop
     let blocks: Vec<f64> = blocks.collect();
     // A pause is in one block of eight; how often pauses come, launches tell.
     let noise = spread(&blocks).powi(2) / blocks.len().max(1) as f64;
-    Some(Seen { log_ratio, noise, ns: sum(own).ns })
+    Some(LaunchRatio { log_ratio, noise, ns: sum(own).ns })
 }
 
 /// By how much (of a logarithm) the cost of one against the other still changes in the last half of
@@ -329,7 +333,7 @@ pub fn check(
         Metric::Throughput => rate_of(digests, [baseline, variant])?,
         _ => return None,
     };
-    let seen: Vec<Seen> = of_rounds(baseline)
+    let seen: Vec<LaunchRatio> = of_rounds(baseline)
         .zip(of_rounds(variant))
         .filter_map(|(base, mine)| see(sustained(base, in_turns)?, sustained(mine, in_turns)?, of))
         .collect();

@@ -14,7 +14,7 @@ use tare_lab::cgroup::Cgroup;
 use tare_lab::error::LabError;
 use tare_lab::journal::Journal;
 use tare_lab::machine;
-use tare_lab::made::{Made, ResetScript};
+use tare_lab::resources::{ResetScript, Resource};
 use tare_lab::temporary;
 use tare_model::plain;
 use tare_model::steps::{Procedure, Repetition, Reset, Step, Timed};
@@ -243,7 +243,7 @@ impl<'a> Desk<'a> {
         procedure: &Procedure,
         shell: &Shell,
         undo: Vec<(String, String)>,
-        written: Option<Made>,
+        written: Option<Resource>,
     ) -> StepsError {
         if self.order.keeps {
             // Neither now nor by `tare clean`.
@@ -273,7 +273,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn is_taken_back(&self, written: &Option<Made>) {
+    fn is_taken_back(&self, written: &Option<Resource>) {
         if let Some(made) = written {
             self.journal.entries().is_gone(made);
         }
@@ -311,7 +311,7 @@ impl<'a> Desk<'a> {
         shell: &Shell,
         round: u32,
         variant: usize,
-    ) -> Result<Made, StepsError> {
+    ) -> Result<Resource, StepsError> {
         let path = self.folder.join(format!("{round}-{variant}.reset"));
         let mut script = String::new();
         for (key, value) in &shell.env {
@@ -324,12 +324,12 @@ impl<'a> Desk<'a> {
         );
         std::fs::write(&path, script).map_err(|error| LabError::file("write", &path, error))?;
         let within = DurationNs::parse(&reset.within).unwrap_or(RESET_WITHIN);
-        let made = Made::from(ResetScript {
+        let made = Resource::from(ResetScript {
             path,
             procedure: procedure.name.clone(),
             within_ns: within.as_ns(),
         });
-        self.journal.about_to_make(made.clone())?;
+        self.journal.record_before_create(made.clone())?;
         Ok(made)
     }
 }

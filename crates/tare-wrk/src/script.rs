@@ -10,7 +10,7 @@ use tare_io::DurationNs;
 use tare_io::files::read_input;
 use tare_load::Tally;
 use tare_load::protocol::http1::{Budget, Capture, Reply, Wanted};
-use tare_load::source::{Asked, AskedBytes, FixedRequest, Source};
+use tare_load::source::{AskedBytes, FixedRequest, NextRequest, Source};
 
 use crate::format::{socket_errors, status_errors};
 use crate::objects::{Address, StatisticObject, Thread, connect, lookup};
@@ -286,9 +286,9 @@ impl ScriptSource {
 }
 
 impl Source for ScriptSource {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
         if let Some(fixed) = &mut self.fixed {
-            return Asked { replies: self.pipelined, ..fixed.next(scratch) };
+            return NextRequest { replies: self.pipelined, ..fixed.next(scratch) };
         }
         match self.request.call::<mlua::String>(()) {
             Ok(bytes) => scratch.extend_from_slice(&bytes.as_bytes()),
@@ -299,7 +299,7 @@ impl Source for ScriptSource {
             }
         }
         let to_head = scratch.starts_with(b"HEAD ");
-        Asked { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
+        NextRequest { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
     }
 
     fn wanted(&self) -> Wanted {

@@ -17,7 +17,7 @@ mod toml_file;
 use std::process::ExitCode;
 
 use failure::Failure;
-use load::outputs::tell;
+use load::outputs::print_stderr;
 
 fn main() -> ExitCode {
     tare_io::owned::tighten();
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             if failure != Failure::Interrupted {
                 // Where standard error is full or gone, the exit code still tells.
-                tell(&format!("tare: {failure}\n"));
+                print_stderr(&format!("tare: {failure}\n"));
             }
             ExitCode::from(match failure {
                 // Nobody is to blame for what was stopped.

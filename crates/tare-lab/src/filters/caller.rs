@@ -45,7 +45,7 @@ pub struct Caller {
 }
 
 /// Calls are short; a filter that hangs is killed after this.
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 /// A process that closed its output ends within this.
 const SOON: DurationNs = DurationNs::from_ms(500);
 
@@ -100,7 +100,7 @@ impl Caller {
 
     /// Its next line; `None` where it has ended, or says nothing for too long.
     fn line(&mut self) -> Option<String> {
-        if self.from.buffer().is_empty() && !readable_within(self.from.get_ref(), PATIENCE) {
+        if self.from.buffer().is_empty() && !readable_within(self.from.get_ref(), TIMEOUT) {
             return None;
         }
         let mut line = String::new();
@@ -116,7 +116,7 @@ impl Caller {
         let name = spec.filter.name();
         LabError::Environment(match ended {
             true => format!("filter {name}: its process ended in a call ({status})"),
-            false => format!("filter {name}: a call did not return within {PATIENCE}"),
+            false => format!("filter {name}: a call did not return within {TIMEOUT}"),
         })
     }
 }

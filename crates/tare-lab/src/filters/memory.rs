@@ -8,11 +8,11 @@ use tare_model::filters::FilterSpec;
 use super::shared::SharedMemory;
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::made;
+use crate::resources;
 
 /// Makes shared memory, and notes that in the journal before.
 pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, LabError> {
-    let note = |path: &Path| journal.about_to_make(made::SharedMemory(path.to_owned()));
+    let note = |path: &Path| journal.record_before_create(resources::SharedMemory(path.to_owned()));
     SharedMemory::create(name, prefix, note)
 }
 

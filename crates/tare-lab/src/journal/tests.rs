@@ -9,17 +9,17 @@ use tare_io::time::monotonic_now;
 use tare_tidy::skips::not_run;
 
 use super::*;
-use crate::{made, processes};
+use crate::{processes, resources};
 
-fn made_folder(path: PathBuf) -> Made {
-    made::Folder(path).into()
+fn made_folder(path: PathBuf) -> Resource {
+    resources::Folder(path).into()
 }
 
-fn made_processes(leader: Birth) -> Made {
+fn made_processes(leader: ProcessIdentity) -> Resource {
     Processes(leader).into()
 }
 
-fn made_cgroup(path: PathBuf) -> Made {
+fn made_cgroup(path: PathBuf) -> Resource {
     Cgroup(path).into()
 }
 
@@ -33,7 +33,7 @@ impl State {
     }
 
     /// A journal that a process which is no more has left: no process has this number and start.
-    fn left_behind(&self, made: &[Made]) -> PathBuf {
+    fn left_behind(&self, made: &[Resource]) -> PathBuf {
         let lines: Vec<_> = made.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
         let header = serde_json::to_string(&Header::here()).unwrap();
         self.written(&(header + "\n" + &lines.join("\n") + "\n"))
@@ -56,18 +56,18 @@ impl Drop for State {
 }
 
 /// A group of two processes.
-fn group() -> (Child, Birth) {
+fn group() -> (Child, ProcessIdentity) {
     process("sleep 1000 & echo; exec sleep 1000")
 }
 
 /// One that says a line when it is ready.
-fn process(script: &str) -> (Child, Birth) {
+fn process(script: &str) -> (Child, ProcessIdentity) {
     let mut command = Command::new("sh");
     command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = [0];
     child.stdout.take().unwrap().read_exact(&mut line).unwrap();
-    let birth = Birth::of(child.id()).unwrap();
+    let birth = ProcessIdentity::of(child.id()).unwrap();
     (child, birth)
 }
 
@@ -87,10 +87,10 @@ fn what_was_made_is_gone_when_the_journal_is_dropped() {
     let state = State::new("drop");
     let made = state.0.join("tare-made");
     let journal = Journal::create(&state.0.join("new/journal")).unwrap();
-    journal.about_to_make(made_folder(made.clone())).unwrap();
+    journal.record_before_create(made_folder(made.clone())).unwrap();
     std::fs::create_dir(&made).unwrap();
     let (mut child, birth) = group();
-    journal.about_to_make(made_processes(birth)).unwrap();
+    journal.record_before_create(made_processes(birth)).unwrap();
     let folder = state.0.join("new/journal");
     let cleaned = clean(&folder);
     assert_eq!((cleaned.running, cleaned.removed.len()), (1, 0), "it is ours, and we live");
@@ -115,8 +115,8 @@ fn processes_end_before_what_they_make_is_removed() {
         format!("echo; while [ -e {} ]; do mkdir -p {}; done", marker.display(), made.display());
     let (mut child, birth) = process(&script);
     let journal = Journal::create(&state.0).unwrap();
-    journal.about_to_make(made_processes(birth)).unwrap();
-    journal.about_to_make(made_folder(made.clone())).unwrap();
+    journal.record_before_create(made_processes(birth)).unwrap();
+    journal.record_before_create(made_folder(made.clone())).unwrap();
     assert_eq!(journal.remove_all(), Vec::<String>::new());
     assert!(!made.exists(), "it was made again");
     std::fs::remove_file(&marker).unwrap();
@@ -133,7 +133,7 @@ fn what_the_dead_left_is_removed_and_nothing_else() {
     // A process that has the number of one of ours, but started at another time: as after a restart
     // of the machine, or once numbers have come round.
     let (mut stranger, other) = group();
-    let other = Birth { started_ticks: other.started_ticks - 1, ..other };
+    let other = ProcessIdentity { started_ticks: other.started_ticks - 1, ..other };
     state.left_behind(&[
         made_folder(theirs.clone()),
         made_folder(ours.clone()),
@@ -155,7 +155,10 @@ fn what_the_dead_left_is_removed_and_nothing_else() {
 fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
     let (mut child, birth) = process("sleep 1000 & echo");
     child.wait().unwrap();
-    assert_eq!(crate::ending::end_group(&Birth { session: birth.session + 1, ..birth }), 0);
+    assert_eq!(
+        crate::ending::end_group(&ProcessIdentity { session: birth.session + 1, ..birth }),
+        0
+    );
     assert_eq!(crate::ending::end_group(&birth), 1);
 }
 

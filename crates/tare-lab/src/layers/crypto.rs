@@ -14,7 +14,7 @@ use crate::server::Server;
 /// Two words of bits, the second (after a colon) of CPUID's leaf 7.
 const VARIABLE: &str = "OPENSSL_ia32cap";
 
-const PATIENCE: DurationNs = DurationNs::from_secs(5);
+const TIMEOUT: DurationNs = DurationNs::from_secs(5);
 
 fn bits(mask: Mask) -> &'static str {
     match mask {
@@ -90,7 +90,7 @@ impl Environment {
 /// cannot be asked.
 fn library_heeds(wanted: &str) -> Option<bool> {
     let ask = |argv: &[&str]| {
-        let told = run(argv, PATIENCE);
+        let told = run(argv, TIMEOUT);
         let words = told.out.split_whitespace().find(|word| word.starts_with(VARIABLE));
         words.map(str::to_owned).filter(|_| told.worked)
     };

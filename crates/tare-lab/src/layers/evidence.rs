@@ -142,7 +142,7 @@ impl HopsProof {
             self.expect_refused(tls_probe::serves_unknown(at), "a client without a certificate");
         }
         let (own, key) = (certificates::of_layer(terms.key)?, terms.key.word());
-        match tls_probe::look(at, own) {
+        match tls_probe::probe(at, own) {
             Err(why) => self.wrong.push(format!("no TLS at {at}: {why}")),
             Ok(seen) if seen.certificate != own.der => {
                 self.wrong.push(format!("its certificate is not the {key} one that was made"));

@@ -16,11 +16,11 @@ use super::{
 use crate::agent::Agent;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::made;
 use crate::programs;
+use crate::resources;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
-const PATIENCE: DurationNs = DurationNs::from_secs(30);
+const TIMEOUT: DurationNs = DurationNs::from_secs(30);
 const ADDRESS_CHECKS: u32 = 30;
 const ADDRESS_CHECK: Duration = Duration::from_millis(100);
 const INSIDE: &str = "/run/tare-agent";
@@ -48,7 +48,7 @@ impl PlaceKind for ContainerSpec {
     fn check_machine(&self) -> Result<String, LabError> {
         let program = program(self)?;
         let program_text = program.display().to_string();
-        let answered = run(&[&program_text, "info"], PATIENCE);
+        let answered = run(&[&program_text, "info"], TIMEOUT);
         if !answered.worked {
             return Err(LabError::Environment(format!(
                 "container: {} does not work here: {}",
@@ -57,7 +57,7 @@ impl PlaceKind for ContainerSpec {
         }
         agent_file::find()?;
         check_runtime(self, &program_text)?;
-        let image = run(&[&program_text, "image", "inspect", &self.image], PATIENCE);
+        let image = run(&[&program_text, "image", "inspect", &self.image], TIMEOUT);
         if !self.image.is_empty() && !image.worked {
             return Err(LabError::Environment(format!(
                 "container: {} has no image '{}': get it first ({} pull {}, or {} load)",
@@ -91,7 +91,7 @@ fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), LabError> {
         return Ok(());
     }
     let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
-    match run(&argv, PATIENCE).out.trim() {
+    match run(&argv, TIMEOUT).out.trim() {
         "crun" => Err(LabError::Environment(
             "container: podman's crun refuses the control groups of this machine (versions 1 \
              and 2 at once): say runtime = \"runc\""
@@ -167,7 +167,7 @@ impl Container {
     fn inspect(&self, format: &str) -> String {
         let name = self.container();
         let argv = [self.program.as_str(), "container", "inspect", "--format", format, &name];
-        run(&argv, PATIENCE).out.trim().to_owned()
+        run(&argv, TIMEOUT).out.trim().to_owned()
     }
 
     /// As the engine says: of its own network, or this machine's.
@@ -212,24 +212,24 @@ impl Place for Container {
             _ => "{{.CgroupDriver}}",
         };
         // By systemd only slices can be named, and those are its own.
-        let manager = run(&[&self.program, "info", "--format", key], PATIENCE).out;
+        let manager = run(&[&self.program, "info", "--format", key], TIMEOUT).out;
         self.groups_are_ours = manager.trim() == "cgroupfs";
         if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    resources.journal.about_to_make(made::Cgroup(path))?;
+                    resources.journal.record_before_create(resources::Cgroup(path))?;
                 }
             }
         }
         let (engine, name) = (self.spec.engine.clone(), self.container());
-        resources.journal.about_to_make(made::EngineContainer { engine, name })?;
+        resources.journal.record_before_create(resources::EngineContainer { engine, name })?;
         let agent = self.context.start_agent(&self.argv()?, HELLO_WITHIN, resources.stop)?;
         self.address = self.find_address()?;
         Ok(agent)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::look());
+        let (hello, here) = (&agent.hello, Here::probe());
         let mut wrong = Vec::new();
         let state = once_running(|| self.inspect("{{.State.Status}}"));
         if state != RUNNING {
@@ -264,12 +264,12 @@ impl Place for Container {
     fn stop(&mut self) {
         let name = self.container();
         let listed =
-            run(&[&self.program, "ps", "-aq", "--filter", &format!("name=^{name}$")], PATIENCE);
+            run(&[&self.program, "ps", "-aq", "--filter", &format!("name=^{name}$")], TIMEOUT);
         if !listed.out.trim().is_empty() {
             let argv = [self.program.as_str(), "rm", "--force", "--time", "0", &name];
             let plain = [self.program.as_str(), "rm", "--force", &name];
             let argv = if self.spec.engine == "podman" { &argv[..] } else { &plain };
-            let _ = must(argv, PATIENCE, "remove a container");
+            let _ = must(argv, TIMEOUT, "remove a container");
         }
     }
 

@@ -33,7 +33,7 @@ const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
 /// Of its folder.
 const NAME: &str = "guest-kernel";
 const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
-const PATIENCE: DurationNs = DurationNs::from_secs(60);
+const TIMEOUT: DurationNs = DurationNs::from_secs(60);
 
 /// Somebody else is at it; bounded by their own limits, and by the user.
 fn wait_for(lock: &fs::File) -> Result<(), LabError> {
@@ -112,7 +112,7 @@ impl GuestKernel {
 
     fn unpack(making: &Path) -> Result<(), LabError> {
         let depends =
-            must(&["apt-cache", "depends", PACKAGE], PATIENCE, &format!("find {PACKAGE}"))?;
+            must(&["apt-cache", "depends", PACKAGE], TIMEOUT, &format!("find {PACKAGE}"))?;
         let name =
             depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
         let name = format!("linux-image-{}", name.unwrap_or("cloud-amd64").trim());
@@ -124,7 +124,7 @@ impl GuestKernel {
         let release = release_in(making).unwrap_or_default();
         must(
             &["depmod", "-b", &making_text, &release],
-            PATIENCE,
+            TIMEOUT,
             "index the kernel's modules (Debian: apt-get install kmod)",
         )?;
         fs::write(making.join(READY), "").map_err(|e| LabError::file("write", making, e))
@@ -140,7 +140,7 @@ impl GuestKernel {
         for (name, must_be) in wanted.chain(optional) {
             let argv =
                 ["modprobe", "-d", &folder_text, "-S", &self.release, "--show-depends", name];
-            let listed = run(&argv, PATIENCE);
+            let listed = run(&argv, TIMEOUT);
             if !listed.worked && must_be {
                 return Err(LabError::Environment(format!(
                     "cannot find the module {name} of the guest's kernel: {} (Debian: apt-get \

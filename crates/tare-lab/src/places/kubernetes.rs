@@ -510,7 +510,7 @@ impl Place for Pod {
 
     /// Where its node is this very machine, and its kernel the node's.
     fn has_our_cpus(&self) -> bool {
-        let here = Here::look();
+        let here = Here::probe();
         self.node == here && !matches!(self.kernel, Kernel::Gvisor | Kernel::Machine)
     }
 }

@@ -54,7 +54,7 @@ impl Place for Netns {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::look());
+        let (hello, here) = (&agent.hello, Here::probe());
         let mut wrong = Vec::new();
         if hello.namespaces.get("net") == own_namespace("net").as_ref() {
             wrong.push("it is in this machine's own network namespace".to_owned());

@@ -12,7 +12,7 @@ use tare_io::DurationNs;
 use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::made::{BlockedRange, Link, NetworkNamespace};
+use crate::resources::{BlockedRange, Link, NetworkNamespace};
 
 #[derive(Debug)]
 pub struct Network {
@@ -30,7 +30,7 @@ const BASES: [[u8; 2]; 3] = [[10, 213], [172, 29], [192, 168]];
 const PREFIX_BITS: u8 = 24;
 /// After any route that the kernel or others make.
 pub const BLOCKED_METRIC: &str = "4000000000";
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 impl Range {
     fn all() -> impl Iterator<Item = Self> {
@@ -77,9 +77,9 @@ impl Network {
             }
             let network = Self { range, owner };
             let mac = network.mac(1, 0);
-            journal.about_to_make(Link { name: bridge.clone(), mac: mac.clone() })?;
+            journal.record_before_create(Link { name: bridge.clone(), mac: mac.clone() })?;
             let made =
-                run(&["ip", "link", "add", &bridge, "address", &mac, "type", "bridge"], PATIENCE);
+                run(&["ip", "link", "add", &bridge, "address", &mac, "type", "bridge"], TIMEOUT);
             if made.worked {
                 network.set_up(journal)?;
                 return Ok(network);
@@ -100,16 +100,16 @@ impl Network {
         let bridge = self.range.bridge();
         // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
         let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
-        journal.about_to_make(BlockedRange {
+        journal.record_before_create(BlockedRange {
             range: range.clone(),
             bridge: bridge.clone(),
             mac: self.mac(1, 0),
         })?;
         let blocked = ["ip", "route", "add", "unreachable", &range, "metric", BLOCKED_METRIC];
-        must(&blocked, PATIENCE, "keep a range of addresses to this machine")?;
+        must(&blocked, TIMEOUT, "keep a range of addresses to this machine")?;
         let own = format!("{}/{PREFIX_BITS}", self.range.address(1));
-        must(&["ip", "addr", "add", &own, "dev", &bridge], PATIENCE, "give the bridge an address")?;
-        must(&["ip", "link", "set", &bridge, "up"], PATIENCE, "start the bridge")?;
+        must(&["ip", "addr", "add", &own, "dev", &bridge], TIMEOUT, "give the bridge an address")?;
+        must(&["ip", "link", "set", &bridge, "up"], TIMEOUT, "start the bridge")?;
         // What comes from places goes no further, whatever this machine does else.
         for (family, key, value) in [("ipv4", "forwarding", "0"), ("ipv6", "disable_ipv6", "1")] {
             let path = format!("/proc/sys/net/{family}/conf/{bridge}/{key}");
@@ -174,11 +174,11 @@ impl Network {
         if Path::new("/run/netns").join(name).exists() {
             self.detach_namespace(index, name);
         } else {
-            journal.about_to_make(NetworkNamespace(name.to_owned()))?;
-            journal.about_to_make(Link { name: link.clone(), mac: mac.clone() })?;
+            journal.record_before_create(NetworkNamespace(name.to_owned()))?;
+            journal.record_before_create(Link { name: link.clone(), mac: mac.clone() })?;
         }
         let what = "make a network namespace";
-        let ip = |argv: &[&str]| must(argv, PATIENCE, what).map(drop);
+        let ip = |argv: &[&str]| must(argv, TIMEOUT, what).map(drop);
         ip(&["ip", "netns", "add", name])?;
         ip(&[
             "ip", "link", "add", &link, "address", &mac, "type", "veth", "peer", "name", "eth0",
@@ -196,8 +196,8 @@ impl Network {
     pub fn detach_namespace(&self, index: u8, name: &str) {
         let link = self.link(index);
         // The link's end in the namespace outlives its name for a moment.
-        run(&["ip", "link", "delete", &link], PATIENCE);
-        run(&["ip", "netns", "delete", name], PATIENCE);
+        run(&["ip", "link", "delete", &link], TIMEOUT);
+        run(&["ip", "netns", "delete", name], TIMEOUT);
     }
 
     /// Both ways: what goes to the place and what comes from it.
@@ -220,7 +220,7 @@ impl Network {
         let there = ["tc", "-n", namespace, "qdisc", "add", "dev", "eth0", "root"];
         for argv in [here.to_vec(), there.to_vec()] {
             let argv: Vec<&str> = argv.into_iter().chain(kind.iter().copied()).collect();
-            let done = run(&argv, PATIENCE);
+            let done = run(&argv, TIMEOUT);
             if !done.worked {
                 let text = not_shaped(&done.said, shape.delay.is_some());
                 return Err(LabError::Environment(text));
@@ -260,8 +260,8 @@ fn owner() -> [u8; 3] {
 
 /// What this machine's links and routes use.
 fn taken() -> Vec<(Ipv4Addr, u8)> {
-    let addresses = run(&["ip", "-o", "-4", "addr", "show"], PATIENCE).out;
-    let routes = run(&["ip", "-4", "route", "show", "table", "all"], PATIENCE).out;
+    let addresses = run(&["ip", "-o", "-4", "addr", "show"], TIMEOUT).out;
+    let routes = run(&["ip", "-4", "route", "show", "table", "all"], TIMEOUT).out;
     let words = addresses.split_whitespace().chain(routes.split_whitespace());
     let ranges = words.filter_map(|word| {
         let (address, bits) = word.split_once('/').unwrap_or((word, "32"));

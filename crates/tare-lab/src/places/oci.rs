@@ -20,8 +20,8 @@ use crate::agent::protocol::Hello;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
 use crate::intercept::Namespace;
-use crate::made;
 use crate::programs;
+use crate::resources;
 
 /// What servers need of root, and no more: to give up root, to end their workers, low ports.
 pub const CAPABILITIES: [&str; 5] =
@@ -31,7 +31,7 @@ pub const CAPABILITY_NUMBERS: [u32; 5] = [0, 5, 10, 6, 7];
 /// What a root must have.
 const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "tmp", "run"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 /// Which kernel a runtime gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl PlaceKind for OciSpec {
             return Err(LabError::Environment(text));
         }
         if kernel(self) == Kernel::Machine {
-            let help = run(&[&program.display().to_string(), "--help"], PATIENCE);
+            let help = run(&[&program.display().to_string(), "--help"], TIMEOUT);
             if !help.out.lines().any(|line| line.trim_start().starts_with("run ")) {
                 return Err(LabError::Environment(format!(
                     "{} is no OCI runtime with a command line (Kata 2 and later are containerd \
@@ -227,7 +227,7 @@ impl Oci {
         let (state, id) = (self.state().display().to_string(), self.id());
         let argv = runtime::command_line(&self.program, &["--root", &state, "state", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let said = run(&argv, PATIENCE);
+        let said = run(&argv, TIMEOUT);
         let told: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
         told["status"].as_str().map_or(said.said, str::to_owned)
     }
@@ -256,7 +256,7 @@ impl Oci {
         if let Some(cgroup) = &self.context.cgroup {
             for path in cgroup.everywhere(&cgroup.name) {
                 if !path.exists() {
-                    resources.journal.about_to_make(made::Cgroup(path))?;
+                    resources.journal.record_before_create(resources::Cgroup(path))?;
                 }
             }
         }
@@ -351,14 +351,14 @@ impl Place for Oci {
         self.starts += 1;
         let network = super::network_of(resources)?;
         let PlaceContext { index, tag, .. } = &self.context;
-        // Made anew each time: gVisor takes a namespace's addresses away.
+        // Resource anew each time: gVisor takes a namespace's addresses away.
         self.address =
             network.attach_namespace(*index, tag, &Shape::default(), resources.journal)?;
         let config = self.config(&format!("/run/netns/{tag}"));
         let path = self.bundle().join("config.json");
         std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
-        resources.journal.about_to_make(made::OciContainer {
+        resources.journal.record_before_create(resources::OciContainer {
             runtime: match self.spec.runtime.contains('/') {
                 true => program.display().to_string(),
                 false => self.spec.runtime.clone(),
@@ -376,7 +376,7 @@ impl Place for Oci {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::look());
+        let (hello, here) = (&agent.hello, Here::probe());
         let mut wrong = Vec::new();
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
         wrong.extend(kernel(&self.spec).complain(hello, &here));
@@ -406,7 +406,7 @@ impl Place for Oci {
         let argv =
             runtime::command_line(&self.program, &["--root", &state, "delete", "--force", &id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let _ = must(&argv, PATIENCE, "delete a container");
+        let _ = must(&argv, TIMEOUT, "delete a container");
     }
 
     fn link(&self, network: &Network) -> Option<String> {

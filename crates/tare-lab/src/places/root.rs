@@ -23,7 +23,7 @@ const PASSWD: &str = "root:x:0:0:root:/:/bin/sh\nwww-data:x:33:33:www-data:/:/bi
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\n";
 const HOSTS: &str = "127.0.0.1 localhost tare\n";
-const PATIENCE: DurationNs = DurationNs::from_secs(10);
+const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 impl Root<'_> {
     /// Fills it with the agent and what servers need.
@@ -100,7 +100,7 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
         if !is_elf(&need) {
             continue;
         }
-        let listed = run(&["ldd", &need.display().to_string()], PATIENCE);
+        let listed = run(&["ldd", &need.display().to_string()], TIMEOUT);
         // Static programs have no libraries, of which ldd complains.
         if listed.worked {
             for line in listed.out.lines() {

@@ -13,12 +13,12 @@ use crate::agent::{Agent, TIMEOUT};
 use crate::clock::Offset;
 use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::made::SshFolder;
 use crate::programs;
 use crate::requests::ReadClocks;
+use crate::resources::SshFolder;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
-const PATIENCE: DurationNs = DurationNs::from_secs(60);
+const COMMAND_TIMEOUT: DurationNs = DurationNs::from_secs(60);
 
 pub fn check_program() -> Result<String, LabError> {
     let program = programs::need(&["ssh"], "openssh-client")?;
@@ -55,7 +55,7 @@ impl PlaceKind for SshSpec {
 fn ask(spec: &SshSpec, remote: &str) -> Result<String, LabError> {
     let argv = ssh_command::command_line(&spec.host, &spec.options, remote);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let done = run(&argv, PATIENCE);
+    let done = run(&argv, COMMAND_TIMEOUT);
     match done.worked {
         true => Ok(done.out),
         false => Err(LabError::Environment(format!(
@@ -81,7 +81,7 @@ impl Ssh {
 
     fn copy(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
         let folder = self.remote_folder();
-        resources.journal.about_to_make(SshFolder {
+        resources.journal.record_before_create(SshFolder {
             host: self.spec.host.clone(),
             options: self.spec.options.clone(),
             path: folder.clone(),
@@ -94,7 +94,7 @@ impl Ssh {
         let mut argv = vec!["sh".to_owned(), "-c".into(), script.into(), agent];
         argv.extend(ssh_command::command_line(&self.spec.host, &self.spec.options, &remote));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        must(&argv, PATIENCE, &format!("copy the agent to {}", self.spec.host)).map(drop)
+        must(&argv, COMMAND_TIMEOUT, &format!("copy the agent to {}", self.spec.host)).map(drop)
     }
 
     /// The address that this machine reaches it by: what ssh connected to.
@@ -135,7 +135,7 @@ impl Place for Ssh {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::look());
+        let (hello, here) = (&agent.hello, Here::probe());
         let whose = match hello.boot_id == here.boot_id {
             true => "this very machine",
             false => "another machine",

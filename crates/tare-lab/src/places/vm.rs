@@ -352,7 +352,7 @@ impl Place for Vm {
     }
 
     fn prove(&self, agent: &Agent) -> Proof {
-        let (hello, here) = (&agent.hello, Here::look());
+        let (hello, here) = (&agent.hello, Here::probe());
         let mut wrong = Vec::new();
         if hello.boot_id == here.boot_id {
             wrong.push("it is this machine itself (the same boot)".to_owned());

@@ -23,7 +23,7 @@ pub struct CallsLane {
 }
 
 /// Beyond the order itself.
-const PATIENCE: DurationNs = DurationNs::from_secs(20);
+const TIMEOUT: DurationNs = DurationNs::from_secs(20);
 
 impl CallsLane {
     pub fn open(
@@ -49,7 +49,7 @@ impl CallsLane {
             if length == DurationNs::ZERO {
                 continue;
             }
-            control.be_patient(length + PATIENCE);
+            control.be_patient(length + TIMEOUT);
             control.say(&Order { call: self.call, length }.bytes())?;
             let mut answer = [0; CALLED_BYTES];
             control.hear(&mut answer)?;

@@ -5,7 +5,7 @@ use tare_io::Endpoint;
 use super::content::{Checker, content};
 use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
 use crate::protocol::http1::{Reply, ReplyDefect};
-use crate::source::{Asked, AskedBytes, Source};
+use crate::source::{AskedBytes, NextRequest, Source};
 
 /// Messages as one engine sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Messages {
 struct Same(&'static [u8]);
 
 impl Source for Same {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
-        Asked { bytes: AskedBytes::Fixed(self.0), replies: 1, to_head: false }
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
+        NextRequest { bytes: AskedBytes::Fixed(self.0), replies: 1, to_head: false }
     }
 }
 
@@ -56,13 +56,13 @@ struct Numbered {
 }
 
 impl Source for Numbered {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
         scratch.extend_from_slice(self.bytes);
         let tag = wire::tag(self.next);
         let length = tag.len().min(scratch.len());
         scratch[..length].copy_from_slice(&tag[..length]);
         self.next += 1;
-        Asked { bytes: AskedBytes::InScratch, replies: 1, to_head: false }
+        NextRequest { bytes: AskedBytes::InScratch, replies: 1, to_head: false }
     }
 }
 

@@ -47,7 +47,7 @@ impl LayerFacts for CryptoSpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         match variant.server {
-            ServerSpec::Up | ServerSpec::Standing(_) => {
+            ServerSpec::External | ServerSpec::Standing(_) => {
                 Err(Invalid(format!("{}: it goes with a server that tare starts", self.name())))
             }
             _ => Ok(()),

@@ -16,7 +16,7 @@ impl LayerFacts for FilterSpec {
         if variant.filters().count() > 1 {
             return Err("one filter can be in its path".into());
         }
-        if !variant.place.facts().has_our_programs() {
+        if !variant.place.facts().shares_host_files() {
             return Err(
                 "its place has an nginx of its own, which tare's filters are not built for".into(),
             );

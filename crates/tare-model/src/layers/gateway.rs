@@ -105,7 +105,7 @@ impl LayerFacts for GatewaySpec {
         if self.tls.provider.is_some() && !writes_it {
             return wrong("tls: provider is of Envoy's, by a configuration that tare writes");
         }
-        if variant.server == ServerSpec::Up || variant.server.facts().tls() {
+        if variant.server == ServerSpec::External || variant.server.facts().tls() {
             return wrong("it stands before a server that tare starts, which speaks no TLS itself");
         }
         if !variant.is_tls() || !variant.url.contains("{port}") {

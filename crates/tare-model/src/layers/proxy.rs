@@ -222,7 +222,7 @@ impl LayerFacts for ProxySpec {
         if !(1..=THREADS_MAX).contains(&self.threads) {
             return wrong(&format!("threads = {}: write 1 to {THREADS_MAX}", self.threads));
         }
-        if variant.server == ServerSpec::Up {
+        if variant.server == ServerSpec::External {
             return wrong("it stands before a server that tare starts");
         }
         if !variant.url.contains("{port}") {

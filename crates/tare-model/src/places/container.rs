@@ -73,7 +73,7 @@ impl PlaceFacts for ContainerSpec {
         self.runtime.as_deref().is_some_and(brings_a_kernel)
     }
 
-    fn has_our_programs(&self) -> bool {
+    fn shares_host_files(&self) -> bool {
         false
     }
 

@@ -357,7 +357,7 @@ impl PlaceFacts for KubernetesSpec {
         })
     }
 
-    fn has_our_programs(&self) -> bool {
+    fn shares_host_files(&self) -> bool {
         false
     }
 

@@ -72,7 +72,7 @@ impl PlaceFacts for OciSpec {
         brings_a_kernel(&self.name())
     }
 
-    fn has_our_programs(&self) -> bool {
+    fn shares_host_files(&self) -> bool {
         self.root.is_none()
     }
 

@@ -34,7 +34,7 @@ impl PlaceFacts for SshSpec {
         Ok(())
     }
 
-    fn has_our_programs(&self) -> bool {
+    fn shares_host_files(&self) -> bool {
         false
     }
 

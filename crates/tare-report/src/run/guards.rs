@@ -24,7 +24,7 @@ use crate::units::{bytes, count, counted, duration, percent, rate};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum LoadKind {
     /// Requests or messages that are answered.
     Replies,
     /// Messages that are not: who sends them is a part of what is measured.
@@ -33,7 +33,7 @@ enum Asked {
     Calls,
 }
 
-impl Asked {
+impl LoadKind {
     fn by(load: &LoadSpec) -> Self {
         match load.protocol() {
             Protocol::Http | Protocol::Messages { .. } => Self::Replies,
@@ -159,7 +159,7 @@ fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let apart = (mine - base).abs() > base.max(mine) * allowed;
     let measured = |v: usize| evidence.totals[v].counts.completed > 0;
     // A stream has no replies whose size could tell.
-    let replies = Asked::by(&evidence.plan.load) == Asked::Replies;
+    let replies = LoadKind::by(&evidence.plan.load) == LoadKind::Replies;
     if apart
         && replies
         && !may("body")
@@ -347,8 +347,8 @@ fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if counts.lost == 0 {
         return Vec::new();
     }
-    let sent = match Asked::by(&evidence.plan.load) {
-        Asked::Streams => counts.answered + counts.lost,
+    let sent = match LoadKind::by(&evidence.plan.load) {
+        LoadKind::Streams => counts.answered + counts.lost,
         _ => counts.started,
     };
     let share = percent(counts.lost as f64 / sent.max(1) as f64);
@@ -357,7 +357,7 @@ fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 }
 
 fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    if Asked::by(&evidence.plan.load) != Asked::Replies {
+    if LoadKind::by(&evidence.plan.load) != LoadKind::Replies {
         return Vec::new();
     }
     let counts = &evidence.totals[variant].counts;

@@ -9,7 +9,7 @@ use super::{SCHEMA, Skipped, StepsReport, StepsStep, StepsVariant};
 
 /// What was asked, beside the procedures.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct StepsAsked {
     pub name: String,
     /// Why procedures were not carried out, by name.
     pub skipped: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Asked {
 
 const LEVEL: f64 = 0.95;
 
-pub fn analyse(asked: Asked, procedures: &[Procedure], done: Vec<Repetition>) -> StepsReport {
+pub fn analyse(asked: StepsAsked, procedures: &[Procedure], done: Vec<Repetition>) -> StepsReport {
     let of = |variant: usize| -> Vec<&Repetition> {
         done.iter().filter(|one| one.variant as usize == variant).collect()
     };
@@ -217,8 +217,8 @@ mod tests {
         Repetition { variant, round, started_unix_ms: 1, steps, cpu_ns, images: None }
     }
 
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> StepsAsked {
+        StepsAsked {
             name: "x".into(),
             skipped: Vec::new(),
             tare_version: "0".into(),

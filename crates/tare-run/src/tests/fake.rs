@@ -542,7 +542,7 @@ impl Record for FakeWorld {
 pub struct Logger(pub Rc<FakeWorld>);
 
 impl observer::Observer for Logger {
-    fn see(&mut self, event: &observer::Event<'_>) {
+    fn on_event(&mut self, event: &observer::Event<'_>) {
         let name = |variant: usize| self.0.servers[variant].name;
         self.0.say(match event {
             observer::Event::Waiting(what) => format!("wait: {what}"),

@@ -261,7 +261,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     let variant = |name: &str, url: &str| Variant {
         may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
-        ..Variant::new(name, url, ServerSpec::Up)
+        ..Variant::new(name, url, ServerSpec::External)
     };
     for text in &args.variants {
         let (name, url) = name_and_url(text);
@@ -279,7 +279,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
             access_log: None,
         });
         match variants.iter_mut().find(|variant| variant.name == name) {
-            Some(known) if known.server == ServerSpec::Up => known.server = server,
+            Some(known) if known.server == ServerSpec::External => known.server = server,
             Some(_) => {
                 let allowed = "this name is launched twice; each needs its own";
                 return Err(Failure::flag("--launch", text, allowed));

@@ -93,7 +93,7 @@ fn cpus_in_words(cpus: &[usize]) -> String {
 }
 
 fn machine() -> Vec<Line> {
-    let machine = Machine::look();
+    let machine = Machine::probe();
     let kind = if machine.virtual_machine { ", a virtual machine" } else { "" };
     let memory = bytes(machine.memory_bytes as f64);
     let cpus = machine.cpus.len();

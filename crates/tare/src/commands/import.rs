@@ -12,7 +12,7 @@ use tare_report::import::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
 use crate::failure::Failure;
-use crate::load::outputs::{FormFiles, Outputs, tell};
+use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::run::command;
 use crate::run::places::store_path;
 
@@ -64,7 +64,7 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         let document = ImportDocument::new(import, 0, wall_unix_ms(), version);
         let told = format!("\n{}nothing was kept (--dry-run)\n", sources(&document));
         if outputs.take_stdout() {
-            tell(&told);
+            print_stderr(&told);
         }
         return outputs.write(&document, Some(&told));
     }

@@ -188,7 +188,7 @@ fn lines(test: Test, with: &Settings, cell: &NetCell) -> Vec<Line> {
 
 fn conf(address: SocketAddr, with: &Settings, stop: &Arc<AtomicBool>) -> Result<String, Failure> {
     remote::is_there(address, stop)?;
-    let machine = Machine::look();
+    let machine = Machine::probe();
     let text = |name, text: String| Line { name, value: Value::Text(text) };
     let lines = [
         text("loc_node", machine.host.clone()),
@@ -200,7 +200,7 @@ fn conf(address: SocketAddr, with: &Settings, stop: &Arc<AtomicBool>) -> Result<
     Ok(block("conf", &lines, &with.show))
 }
 
-fn run_server(asked: &options::Asked) -> Result<(), Failure> {
+fn run_server(asked: &options::Options) -> Result<(), Failure> {
     let ip = asked.listen_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let token = asked.token.as_deref().map(remote::token);
     let plan = EndpointPlan {

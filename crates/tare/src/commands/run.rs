@@ -104,7 +104,7 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(plan).unwrap_or_default();
     let mut text = format!("{json}\n\nin each round:\n");
     for variant in &plan.variants {
-        let what = match variant.place.facts().has_our_programs() {
+        let what = match variant.place.facts().shares_host_files() {
             true => servers::describe(&variant.server)?,
             false => servers::describe_elsewhere(&variant.server)?,
         };

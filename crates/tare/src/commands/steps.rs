@@ -13,13 +13,13 @@ use tare_lab::commands;
 use tare_lab::journal::Journal;
 use tare_model::steps::{Procedure, Repetition, Step};
 use tare_report::form::Document;
-use tare_report::steps::{Asked, analyse};
+use tare_report::steps::{StepsAsked, analyse};
 use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
 
 use crate::args::words::positive_duration;
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::{FormFiles, Outputs, tell};
+use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::load::plan::random_seed;
 use crate::run::choices::percent;
 use crate::run::places::journal_folder;
@@ -107,7 +107,7 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
     let seed = args.seed.unwrap_or_else(random_seed);
     let skipped = if args.count { Vec::new() } else { leave_out(&mut asking)? };
     let procedures: Vec<Procedure> = asking.procedures.iter().map(|(p, _)| p.clone()).collect();
-    let told = |failed: Option<String>, interrupted: bool| Asked {
+    let told = |failed: Option<String>, interrupted: bool| StepsAsked {
         name: asking.name.clone(),
         skipped: skipped.clone(),
         tare_version: env!("CARGO_PKG_VERSION").into(),
@@ -124,7 +124,7 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
     check(args, &asking)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    commands::heed(&stop);
+    commands::install_stop_flag(&stop);
     let once = args.from.is_some() || args.keep;
     let order = Order {
         procedures: asking.procedures.clone(),
@@ -225,7 +225,7 @@ fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
     asking.procedures.retain(|(procedure, home)| match lacks(procedure, home) {
         None => true,
         Some(why) => {
-            tell(&format!("tare: {}: skipped: {why}\n", procedure.name));
+            print_stderr(&format!("tare: {}: skipped: {why}\n", procedure.name));
             skipped.push((procedure.name.clone(), why));
             false
         }
@@ -314,7 +314,7 @@ impl Observer for Teller<'_> {
             Some(name) => format!("write the {name} that it gives"),
             None => "press Enter".to_owned(),
         };
-        tell(&format!("tare: now do '{}', then {then}: ", step.name));
+        print_stderr(&format!("tare: now do '{}', then {then}: ", step.name));
         let mut said = String::new();
         let _ = std::io::stdin().lock().read_line(&mut said);
         said
@@ -324,7 +324,7 @@ impl Observer for Teller<'_> {
 impl Teller<'_> {
     fn say(&self, text: &str) {
         if !self.quiet {
-            tell(&format!("tare: {text}\n"));
+            print_stderr(&format!("tare: {text}\n"));
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
     check_copies(args)?;
-    let mut seen: Vec<Seen> = calls.iter().map(|_| Seen::default()).collect();
+    let mut seen: Vec<CallLaunches> = calls.iter().map(|_| CallLaunches::default()).collect();
     for launch in 0..args.launches {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -148,7 +148,7 @@ const CYCLES_MIN: u64 = 3;
 
 /// What launches found of one call.
 #[derive(Default)]
-struct Seen {
+struct CallLaunches {
     /// Nanoseconds a call: of each launch.
     ns: Vec<f64>,
     /// Calls a second of all copies: of each launch.
@@ -158,7 +158,7 @@ struct Seen {
     failed: Option<String>,
 }
 
-fn described(call: Call, seen: Seen) -> SysCall {
+fn described(call: Call, seen: CallLaunches) -> SysCall {
     SysCall {
         call: call.name().to_owned(),
         what: call.text().to_owned(),
@@ -177,7 +177,7 @@ fn run_launch(
     cycles: u64,
     mut random: Random,
     stop: &AtomicBool,
-    seen: &mut [Seen],
+    seen: &mut [CallLaunches],
 ) -> Result<(), Failure> {
     let mut slices: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); calls.len()];

@@ -23,7 +23,7 @@ use tare_wrk::statistics::{RateSamples, Statistic};
 use crate::args::words::count;
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::{print, tell};
+use crate::load::outputs::{print, print_stderr};
 use crate::load::plan::{random_seed, resolve};
 
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
@@ -231,7 +231,7 @@ fn finish(
         uncorrected: args.u_latency,
     }))?;
     for note in notes(args, script, result) {
-        tell(&format!("tare: {note}\n"));
+        print_stderr(&format!("tare: {note}\n"));
     }
     script.done(total, latency, requests, flavour == Flavour::Wrk2).map_err(script_failure)?;
     if let Some(error) = script.error() {

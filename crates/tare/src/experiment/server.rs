@@ -63,7 +63,7 @@ pub(super) fn spec(
             }
             Ok(spec)
         }
-        (None, _, Some(_)) => Ok(ServerSpec::Up),
+        (None, _, Some(_)) => Ok(ServerSpec::External),
         (None, _, None) => {
             let kinds = ServerSpec::KINDS.join(", ");
             wrong(format!(

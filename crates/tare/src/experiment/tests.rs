@@ -76,7 +76,7 @@ fn a_file_becomes_a_plan_without_gaps() {
     assert!(spec.access_log && spec.body_bytes == 612);
     assert_eq!(mine.headers, ["X-A: b"]);
     assert_eq!(mine.may_differ, [Difference::Body, Difference::Headers]);
-    assert_eq!(other.server, ServerSpec::Up);
+    assert_eq!(other.server, ServerSpec::External);
     let again: PlanParts = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
     assert_eq!(again, plan, "it is stored whole");
 }

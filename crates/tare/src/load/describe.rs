@@ -7,8 +7,8 @@ use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
 use tare_report::clients::ClientsFound;
 use tare_report::load::guards;
 use tare_report::load::{
-    Asked, Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadReport, Requests,
-    SCHEMA, Series, Stage,
+    Bar, Bytes, Client, Connections, ErrorCount, Interval, Latency, LoadAsked, LoadReport,
+    Requests, SCHEMA, Series, Stage,
 };
 
 /// What the plan does not know of itself.
@@ -102,13 +102,13 @@ pub fn describe(
     report
 }
 
-fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> Asked {
+fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> LoadAsked {
     let seconds = found.total.elapsed().as_secs_f64();
     // With --requests the schedule ends when they do; then there is no rate to miss.
     let due = plan.rate.as_ref().filter(|_| plan.stretch.requests.is_none());
     let batched = plan.rate.is_none() && found.reactor == ReactorKind::IoUring.name();
     let batched = batched && plan.engine.wait.batch_max > 1;
-    Asked {
+    LoadAsked {
         url: request.url.to_owned(),
         address: plan.engine.endpoint.to_string(),
         method: request.method.to_owned(),

@@ -101,7 +101,7 @@ pub fn files_of(paths: [&Option<PathBuf>; 4]) -> Vec<(Form, PathBuf)> {
 }
 
 /// Standard error, in the same way; where it is gone, there is nobody to tell.
-pub fn tell(text: &str) {
+pub fn print_stderr(text: &str) {
     let _ = std::io::stderr().write_all(plain::lines(text).as_bytes());
 }
 

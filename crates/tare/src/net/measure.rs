@@ -28,7 +28,7 @@ pub struct Rounds {
 
 /// What a cell saw in each round.
 #[derive(Default)]
-struct Seen {
+struct CellRounds {
     messages_per_s: Vec<f64>,
     bytes_per_s: Vec<f64>,
     mean_ns: Vec<f64>,
@@ -57,7 +57,7 @@ pub fn measure(
     let Some(first) = cells.first() else { return Ok(Vec::new()) };
     let cpus = first.cpus.clone().unwrap_or_default();
     let mut session = Session::start(first.workers(), &cpus, stop)?;
-    let mut seen: Vec<Seen> = cells.iter().map(|_| Seen::default()).collect();
+    let mut seen: Vec<CellRounds> = cells.iter().map(|_| CellRounds::default()).collect();
     for round in 0..rounds.rounds {
         if seen.iter().all(|seen| seen.failed.is_some()) {
             break;
@@ -91,7 +91,7 @@ fn slice(
     session: &mut Session,
     plan: &LoadPlan,
     window: DurationNs,
-    seen: &mut Seen,
+    seen: &mut CellRounds,
 ) -> Result<(), Failure> {
     seen.how = session.open(&[plan])?.how;
     let ramp = DurationNs::from_ns(window.as_ns() / RAMP_SHARE).clamp(RAMP_MIN, RAMP_MAX);
@@ -127,7 +127,7 @@ fn nothing_came(counts: &Counts, timeout: DurationNs) -> String {
     format!("not one message came in a whole round (time limit {timeout}){seen}")
 }
 
-fn cell(spec: &LoadSpec, seen: Seen) -> NetCell {
+fn cell(spec: &LoadSpec, seen: CellRounds) -> NetCell {
     let counts = &seen.counts;
     let exchanges = spec.test.is_some_and(|test| !test.is_stream());
     let quantile = |q: f64| seen.latency.quantile(q);

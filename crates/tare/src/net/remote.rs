@@ -11,7 +11,7 @@ use tare_load::protocol::wire::{Greeting, Purpose};
 
 use crate::failure::Failure;
 
-const PATIENCE: DurationNs = DurationNs::from_secs(5);
+const TIMEOUT: DurationNs = DurationNs::from_secs(5);
 
 /// The endpoint, once it serves on that port.
 pub fn on_port(
@@ -43,7 +43,7 @@ pub fn token(word: &str) -> u64 {
 /// An endpoint answers there.
 pub fn is_there(address: SocketAddr, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let greeting = Greeting { purpose: Purpose::Count, session: 0 };
-    Control::reach(address, None, PATIENCE, greeting, stop)?.count()?;
+    Control::reach(address, None, TIMEOUT, greeting, stop)?.count()?;
     Ok(())
 }
 
@@ -55,7 +55,7 @@ fn ask(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let greeting = Greeting { purpose, session };
-    let mut control = Control::reach(address, None, PATIENCE, greeting, stop)?;
+    let mut control = Control::reach(address, None, TIMEOUT, greeting, stop)?;
     control.hear(&mut [0; 1]).map_err(|error| {
         let what = match purpose {
             Purpose::Listen { port } => {

@@ -8,7 +8,7 @@ use crate::net::sizes;
 
 /// What was asked for.
 #[derive(Debug, PartialEq)]
-pub struct Asked {
+pub struct Options {
     /// Without one it is the server.
     pub host: Option<String>,
     pub listen_port: u16,
@@ -315,7 +315,7 @@ const NOT_HERE: [(&[&str], &str); 5] = [
 ];
 
 /// Reads the words after the program's name.
-pub fn parse(words: &[String]) -> Result<Asked, String> {
+pub fn parse(words: &[String]) -> Result<Options, String> {
     let mut state = State::default();
     let mut tests = Vec::new();
     let mut words = words.iter();
@@ -343,7 +343,7 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
     if state.host.is_some() && tests.is_empty() {
         return Err(format!("say which tests: {}", TESTS.map(|(name, _)| name).join(", ")));
     }
-    Ok(Asked {
+    Ok(Options {
         host: state.host,
         listen_port: state.listen_port.unwrap_or(LISTEN_PORT),
         listen_address: state.listen_address,
@@ -425,7 +425,7 @@ fn looped(text: &str) -> Result<Loop, String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Asked, String> {
+    fn parsed(text: &str) -> Result<Options, String> {
         parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

@@ -73,7 +73,7 @@ pub fn resume(
 
 /// Enters a new run in the store.
 pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
-    let machine = serde_json::to_string(&Machine::look()).unwrap_or_default();
+    let machine = serde_json::to_string(&Machine::probe()).unwrap_or_default();
     let id = store.begin_run(&NewRun {
         name: plan.name.clone(),
         seed: plan.seed,

@@ -12,7 +12,7 @@ use tare_store::RunRow;
 use super::measure::Measured;
 use super::{RunOptions, gate};
 use crate::failure::Failure;
-use crate::load::outputs::{Outputs, tell};
+use crate::load::outputs::{Outputs, print_stderr};
 
 /// Tells what a run found, and judges it.
 pub(super) fn conclude(
@@ -32,7 +32,7 @@ pub(super) fn conclude(
         outputs.write(document, Some(&kept(row, &options.store)))?;
     } else if !matches!(stopped, Stopped::Failed(_)) {
         let kept = kept(row, &options.store);
-        tell(&format!("tare: no round was finished, so there is no result; {kept}"));
+        print_stderr(&format!("tare: no round was finished, so there is no result; {kept}"));
     }
     written?;
     match stopped {

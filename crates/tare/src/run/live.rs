@@ -13,7 +13,7 @@ use tare_report::run::{Comparison, RunReport};
 use tare_run::observer::{Event, Observer};
 use tare_stats::{RoundDigest, Verdict};
 
-use crate::load::outputs::tell;
+use crate::load::outputs::print_stderr;
 
 pub struct LiveTable {
     /// Of each cell.
@@ -50,7 +50,7 @@ impl LiveTable {
     /// What there is to wait for before the first round.
     fn begin(&mut self, text: &str) {
         if self.style != Style::Silent {
-            tell(&format!("tare: {text} …\n"));
+            print_stderr(&format!("tare: {text} …\n"));
             // The table takes its place.
             self.drawn = usize::from(self.style == Style::Table);
         }
@@ -92,7 +92,7 @@ impl LiveTable {
     }
 
     /// Says above the table what is left out.
-    fn tell(&mut self, round: u32, why: &str) {
+    fn show_loss(&mut self, round: u32, why: &str) {
         if self.style == Style::Silent {
             return;
         }
@@ -116,11 +116,11 @@ impl LiveTable {
 }
 
 impl Observer for LiveTable {
-    fn see(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Waiting(text) => self.begin(text),
             Event::EstimateChanged { cell, digests } => self.show(*cell, digests),
-            Event::RoundLost { round, why } => self.tell(*round, why),
+            Event::RoundLost { round, why } => self.show_loss(*round, why),
             Event::Ended => self.end(),
             Event::RoundStarted { .. } | Event::Up { .. } | Event::SliceDone { .. } => {}
         }

@@ -17,7 +17,7 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
         return Err(Failure::Usage(text));
     }
     for variant in &plan.variants {
-        match variant.place.facts().has_our_programs() {
+        match variant.place.facts().shares_host_files() {
             true => servers::describe(&variant.server)?,
             false => servers::describe_elsewhere(&variant.server)?,
         };

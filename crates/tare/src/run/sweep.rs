@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn launches_differ_by_what_is_started_and_where_it_listens() {
-        let of = |url: &str| Variant::new("a", url, ServerSpec::Up);
+        let of = |url: &str| Variant::new("a", url, ServerSpec::External);
         let one = launched(&of("http://h:1/x"));
         assert_eq!(one, launched(&of("http://h:1/yyy?z")), "another path is another load");
         assert_eq!(one, launched(&Variant { headers: vec!["A: b".into()], ..of("http://h:1/") }));

@@ -13,8 +13,8 @@ use tare_model::plain;
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::made::ClusterObject;
 use crate::ours::OURS;
+use crate::resources::ClusterObject;
 
 /// Which of a run's places an object belongs to.
 pub const PLACE: &str = "tare/place";
@@ -104,7 +104,7 @@ impl Clusters {
             }
             None => {
                 let namespace = self.name.clone();
-                journal.about_to_make(ClusterObject::new(
+                journal.record_before_create(ClusterObject::new(
                     &cluster,
                     Kind::Namespace,
                     "",
@@ -137,7 +137,7 @@ impl Ground {
     ) -> Result<Value, LabError> {
         // What is in a namespace of tare's own goes with that.
         if self.is_given {
-            journal.about_to_make(ClusterObject::new(
+            journal.record_before_create(ClusterObject::new(
                 &self.cluster,
                 kind,
                 &self.namespace,

@@ -17,7 +17,7 @@ use tare_model::filters::{FilterKind, check_prefix};
 
 use crate::failure::Failure;
 use crate::load::interrupt;
-use crate::load::outputs::{print, tell};
+use crate::load::outputs::{print, print_stderr};
 use crate::run::places::journal_folder;
 
 /// Create the shared memory of the filters shm and ebpf, and control them through it
@@ -88,7 +88,7 @@ fn watch(mut memory: SharedMemory, args: &Control, stop: &AtomicBool) -> Result<
                         memory.set_prefix(prefix)?;
                         say(&format!("prefix {prefix}"))?;
                     }
-                    Err(why) => tell(&format!("tare: {why}\n")),
+                    Err(why) => print_stderr(&format!("tare: {why}\n")),
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -48,7 +48,7 @@ pub(super) fn is_parameter(plan: &PlanParts, key: &str) -> bool {
 
 /// Whether its server has a setting of that name.
 fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, String> {
-    if matches!(variant.server, ServerSpec::Up) {
+    if matches!(variant.server, ServerSpec::External) {
         return Ok(false);
     }
     let scheme = variant.server.facts().tls();

@@ -23,7 +23,7 @@ pub enum Theme {
 /// In pixels of CSS, without margins.
 const A4_WIDTH: u32 = 718;
 /// A browser that takes longer has hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Browser {
     /// With a profile in this folder.
@@ -182,7 +182,7 @@ impl Browser {
 
     fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Value> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let length = body.len();
         write!(
             stream,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::thing::{PATIENCE, Removed, Thing, removed};
+use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::commands::run;
 use crate::ours::is_ours;
 
@@ -13,14 +13,14 @@ pub struct Link {
     pub mac: String,
 }
 
-impl Thing for Link {
+impl Removal for Link {
     fn remove(&self) -> Removed {
         let Self { name, mac } = self;
         let address = std::fs::read_to_string(format!("/sys/class/net/{name}/address"));
         if !is_ours(name) || !address.is_ok_and(|address| address.trim() == mac) {
             return Ok(None);
         }
-        removed(run(&["ip", "link", "delete", name], PATIENCE), format!("link {name}"))
+        removed(run(&["ip", "link", "delete", name], TIMEOUT), format!("link {name}"))
     }
 
     fn ends_with_the_boot(&self) -> bool {

@@ -1,7 +1,7 @@
-//! Things that tare makes outside its memory: what the journal writes of each, and how each is
+//! What tare makes outside its memory: what the journal writes of each, and how each is
 //! removed. They are data, never a command line: a journal decides what root kills and removes.
 //!
-//! A new kind is a file here, and a line in `made!`.
+//! A new kind is a file here, and a line in `resources!`.
 
 mod blocked_range;
 mod cgroup;
@@ -12,10 +12,10 @@ mod link;
 mod network_namespace;
 mod oci_container;
 mod processes;
+mod removal;
 mod reset_script;
 mod shared_memory;
 mod ssh_folder;
-mod thing;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,25 +28,25 @@ pub use link::Link;
 pub use network_namespace::NetworkNamespace;
 pub use oci_container::OciContainer;
 pub use processes::Processes;
+pub use removal::Removal;
 pub use reset_script::ResetScript;
 pub use shared_memory::SharedMemory;
 pub use ssh_folder::SshFolder;
-pub use thing::Thing;
 
-macro_rules! made {
+macro_rules! resources {
     ($($kind:ident;)*) => {
         /// Something to remove.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Made { $($kind($kind),)* }
+        pub enum Resource { $($kind($kind),)* }
 
-        impl Made {
-            pub fn thing(&self) -> &dyn Thing {
+        impl Resource {
+            pub fn removal(&self) -> &dyn Removal {
                 match self { $(Self::$kind(thing) => thing,)* }
             }
         }
 
-        $(impl From<$kind> for Made {
+        $(impl From<$kind> for Resource {
             fn from(thing: $kind) -> Self {
                 Self::$kind(thing)
             }
@@ -54,7 +54,7 @@ macro_rules! made {
     };
 }
 
-made! {
+resources! {
     Folder;
     Cgroup;
     SharedMemory;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned;
 
-use super::thing::{PATIENCE, Removed, Thing};
+use super::removal::{Removal, Removed, TIMEOUT};
 use crate::commands::{Outcome, run};
 use crate::ours::is_ours;
 use crate::places::runtime;
@@ -19,7 +19,7 @@ pub struct OciContainer {
     pub id: String,
 }
 
-impl Thing for OciContainer {
+impl Removal for OciContainer {
     fn remove(&self) -> Removed {
         let Self { runtime, state, id } = self;
         // Its state goes with the folder it is in; what counts is that nothing runs.
@@ -32,13 +32,13 @@ impl Thing for OciContainer {
         let root = state.display().to_string();
         let argv = runtime::command_line(&program, &["--root", &root, "delete", "--force", id]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        match run(&argv, PATIENCE) {
+        match run(&argv, TIMEOUT) {
             Outcome { worked: true, .. } => Ok(Some(format!("container {id}"))),
             // Runtimes differ in how they say that there is none.
             Outcome { said, .. } => {
                 let argv = runtime::command_line(&program, &["--root", &root, "state", id]);
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-                match run(&argv, PATIENCE).worked {
+                match run(&argv, TIMEOUT).worked {
                     true => Err(format!("cannot remove container {id}: {said}")),
                     false => Ok(None),
                 }

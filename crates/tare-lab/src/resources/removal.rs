@@ -1,4 +1,4 @@
-//! What each kind of thing must tell of itself.
+//! What each kind of resource must tell of itself.
 
 use tare_io::DurationNs;
 
@@ -7,7 +7,7 @@ use crate::commands::Outcome;
 /// What was done in words, `None` where it was gone already, or a complaint.
 pub type Removed = Result<Option<String>, String>;
 
-pub trait Thing {
+pub trait Removal {
     /// Removes it, if it bears tare's prefix.
     fn remove(&self) -> Removed;
 
@@ -16,7 +16,7 @@ pub trait Thing {
 }
 
 /// How long a command that removes something may take.
-pub(super) const PATIENCE: DurationNs = DurationNs::from_secs(20);
+pub(super) const TIMEOUT: DurationNs = DurationNs::from_secs(20);
 
 pub(super) fn removed(outcome: Outcome, what: String) -> Removed {
     match outcome {

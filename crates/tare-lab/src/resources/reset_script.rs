@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 use tare_io::owned;
 
-use super::thing::{Removed, Thing};
+use super::removal::{Removal, Removed};
 use crate::commands::run;
 use crate::ours::has_our_name;
 
@@ -19,7 +19,7 @@ pub struct ResetScript {
     pub within_ns: u64,
 }
 
-impl Thing for ResetScript {
+impl Removal for ResetScript {
     fn remove(&self) -> Removed {
         let Self { path, procedure, within_ns } = self;
         if !path.parent().is_some_and(has_our_name) || !path.exists() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tare_model::places::ENGINES;
 
-use super::thing::{PATIENCE, Removed, Thing, removed};
+use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::commands::{self, run};
 use crate::ours::is_ours;
 use crate::programs;
@@ -16,7 +16,7 @@ pub struct EngineContainer {
     pub name: String,
 }
 
-impl Thing for EngineContainer {
+impl Removal for EngineContainer {
     fn remove(&self) -> Removed {
         let Self { engine, name } = self;
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -46,9 +46,9 @@ const BUSY_CHECKS: u32 = 10;
 const BUSY_CHECK: Duration = Duration::from_millis(200);
 
 fn remove_once(program: &str, name: &str) -> Removed {
-    let listed = run(&[program, "ps", "-aq", "--filter", &format!("name=^{name}$")], PATIENCE);
+    let listed = run(&[program, "ps", "-aq", "--filter", &format!("name=^{name}$")], TIMEOUT);
     if listed.worked && listed.out.trim().is_empty() {
         return Ok(None);
     }
-    removed(run(&[program, "rm", "--force", name], PATIENCE), format!("container {name}"))
+    removed(run(&[program, "rm", "--force", name], TIMEOUT), format!("container {name}"))
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned::{self, TreeError};
 
-use super::thing::{PATIENCE, Removed, Thing};
+use super::removal::{Removal, Removed, TIMEOUT};
 use crate::commands::run;
 use crate::ours::has_our_name;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folder(pub PathBuf);
 
-impl Thing for Folder {
+impl Removal for Folder {
     fn remove(&self) -> Removed {
         let path = &self.0;
         if !has_our_name(path) {
@@ -38,7 +38,7 @@ fn unmount_below(folder: &Path) -> Result<(), String> {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(unescaped);
     let below: Vec<String> = points.filter(|point| Path::new(point).starts_with(folder)).collect();
     for point in below.into_iter().rev() {
-        let done = run(&["umount", "--no-canonicalize", "--", &point], PATIENCE);
+        let done = run(&["umount", "--no-canonicalize", "--", &point], TIMEOUT);
         if !done.worked {
             return Err(format!("cannot unmount {point}: {}", done.said));
         }

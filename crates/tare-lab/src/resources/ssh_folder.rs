@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::thing::{PATIENCE, Removed, Thing, removed};
+use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::commands::run;
 use crate::ours::is_ours;
 use crate::places::ssh_command;
@@ -16,7 +16,7 @@ pub struct SshFolder {
     pub path: String,
 }
 
-impl Thing for SshFolder {
+impl Removal for SshFolder {
     fn remove(&self) -> Removed {
         let Self { host, options, path } = self;
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -26,7 +26,7 @@ impl Thing for SshFolder {
         }
         let argv = ssh_command::command_line(host, options, &format!("rm -rf {path}"));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        removed(run(&argv, PATIENCE), format!("folder {path} on {host}"))
+        removed(run(&argv, TIMEOUT), format!("folder {path} on {host}"))
     }
 
     fn ends_with_the_boot(&self) -> bool {

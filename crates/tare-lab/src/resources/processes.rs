@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::thing::{Removed, Thing};
+use super::removal::{Removal, Removed};
 use crate::ending;
-use crate::processes::Birth;
+use crate::processes::ProcessIdentity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Processes(pub Birth);
+pub struct Processes(pub ProcessIdentity);
 
-impl Thing for Processes {
+impl Removal for Processes {
     fn remove(&self) -> Removed {
         let leader = &self.0;
         let ended = ending::end_group(leader);

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_io::owned;
 
-use super::thing::{Removed, Thing};
+use super::removal::{Removal, Removed};
 use crate::ours::has_our_name;
 use crate::{ending, processes};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup(pub PathBuf);
 
-impl Thing for Cgroup {
+impl Removal for Cgroup {
     fn remove(&self) -> Removed {
         let path = &self.0;
         if !path.exists() || !has_our_name(path) {

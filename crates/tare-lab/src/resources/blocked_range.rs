@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::thing::{PATIENCE, Removed, Thing, removed};
+use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::commands::run;
 
 /// Behind any other route for the range.
@@ -15,7 +15,7 @@ pub struct BlockedRange {
     pub mac: String,
 }
 
-impl Thing for BlockedRange {
+impl Removal for BlockedRange {
     fn remove(&self) -> Removed {
         let Self { range, bridge, mac } = self;
         // The range is its bridge's: one that is somebody's by now has its own route.
@@ -23,12 +23,12 @@ impl Thing for BlockedRange {
         if address.is_ok_and(|address| address.trim() != mac) {
             return Ok(None);
         }
-        let shown = run(&["ip", "route", "show", "type", "unreachable", range], PATIENCE);
+        let shown = run(&["ip", "route", "show", "type", "unreachable", range], TIMEOUT);
         if shown.worked && shown.out.trim().is_empty() {
             return Ok(None);
         }
         let argv = ["ip", "route", "del", "unreachable", range, "metric", BLOCKED_METRIC];
-        removed(run(&argv, PATIENCE), format!("route for {range}"))
+        removed(run(&argv, TIMEOUT), format!("route for {range}"))
     }
 
     fn ends_with_the_boot(&self) -> bool {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::thing::{Removed, Thing};
+use super::removal::{Removal, Removed};
 use crate::filters::shared;
 use crate::ours::has_our_name;
 use crate::processes::Stat;
@@ -13,7 +13,7 @@ use crate::processes::Stat;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedMemory(pub PathBuf);
 
-impl Thing for SharedMemory {
+impl Removal for SharedMemory {
     fn remove(&self) -> Removed {
         let path = &self.0;
         if path.parent() != Some(Path::new("/dev/shm")) || !has_our_name(path) {

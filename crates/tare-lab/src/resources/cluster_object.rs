@@ -8,7 +8,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, owned};
 use tare_kube::{Cluster, Kind, Which};
 
-use super::thing::{Removed, Thing};
+use super::removal::{Removal, Removed};
 use crate::commands;
 use crate::ours::{OURS, is_ours};
 
@@ -45,7 +45,7 @@ impl ClusterObject {
     }
 }
 
-impl Thing for ClusterObject {
+impl Removal for ClusterObject {
     fn remove(&self) -> Removed {
         let Self { which, kind, namespace, name } = self;
         let Some(kind) = Kind::parse(kind).filter(|_| is_ours(name)) else { return Ok(None) };
