@@ -1,5 +1,5 @@
 //! Certificates of tare's own: of servers, and of sidecars that prove to each other who they are.
-//! Resource once a process, and never more than its memory and the folders of its launches.
+//! Made once a process, and never more than its memory and the folders of its launches.
 
 use std::sync::OnceLock;
 

@@ -142,7 +142,7 @@ impl Server {
         self.site.gone(timeout).map(|error| error.named(&self.who))
     }
 
-    /// Its counters. Resource when the server has given a reply: its processes are then all there.
+    /// Its counters. Made when the server has given a reply: its processes are then all there.
     pub fn meter(&self) -> Metering {
         // Connections are open when it is made anew, after warm-up.
         if self.site.agent().is_some()

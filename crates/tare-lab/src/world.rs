@@ -146,7 +146,7 @@ pub trait Launch {
     /// Lines and bytes that it wrote.
     fn logged(&self) -> (u64, u64);
 
-    /// Resource when the server has given a reply: its processes are then all there.
+    /// Made when the server has given a reply: its processes are then all there.
     fn meter(&self) -> Self::Meter;
 
     /// Asks it to end; [`Launch::stop`] then waits.

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use tare_model::samples::{ClientPart, Counts, Together};
+use tare_stats::rules::CLIENT_BUSY;
 
 use crate::units::{duration, percent};
-use tare_stats::rules::CLIENT_BUSY;
 
 /// What each client did, and how well they kept together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,6 @@ impl ClientsFound {
         let clients = self.each.iter().enumerate();
         let lags = clients.filter_map(|(at, client)| Some((client.send_lag_ns_mean?, at)));
         let (lag, at) = lags.max()?;
-        Some(format!("{} the most ({} on average)", self.name(at), duration(lag)))
+        Some(format!("latest on average: {}, {}", self.name(at), duration(lag)))
     }
 }

@@ -234,6 +234,20 @@ fn of_load() -> Vec<Case> {
             },
         },
         Case {
+            code: "client-bound",
+            severity: Warn,
+            says: "(lag p99 2.00ms; latest on average: client 3 of 4, 3.00ms)",
+            plan: |facts| facts.plan.load.rate = Some(95_000.0),
+            round: |r| {
+                for slice in of_second(r) {
+                    slice.counts.due = Some(9_500.0);
+                    let late = Distribution::new(vec![(2_000_000, 100)], 200_000_000);
+                    slice.latencies.push((Series::SendLag, late));
+                    slice.counts.together = Some(four_clients(0.5, 3_000_000));
+                }
+            },
+        },
+        Case {
             code: "resumed",
             severity: Warn,
             says: "100.0 % of its handshakes were full though sessions were to be resumed",

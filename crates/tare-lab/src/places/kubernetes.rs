@@ -376,6 +376,10 @@ impl Place for Pod {
     }
 
     fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+        if self.begun {
+            // A round that was lost before it was waited for has asked already.
+            return Ok(());
+        }
         let ground = self.prepare(resources)?;
         let is_told = self.spec.same_node_as.or(self.spec.other_node_than).is_some();
         if is_told && self.server_node(resources.clusters).is_none() {

@@ -351,7 +351,7 @@ impl Place for Oci {
         self.starts += 1;
         let network = super::network_of(resources)?;
         let PlaceContext { index, tag, .. } = &self.context;
-        // Resource anew each time: gVisor takes a namespace's addresses away.
+        // Made anew each time: gVisor takes a namespace's addresses away.
         self.address =
             network.attach_namespace(*index, tag, &Shape::default(), resources.journal)?;
         let config = self.config(&format!("/run/netns/{tag}"));

@@ -155,7 +155,7 @@ fn client_bound(report: &LoadReport) -> Option<Guard> {
 
 /// What a client without CPU to spare does to an open loop.
 pub fn sent_late(lag_ns_p99: u64, latest: Option<String>) -> String {
-    let latest = latest.map_or(String::new(), |latest| format!(", by {latest}"));
+    let latest = latest.map_or(String::new(), |latest| format!("; {latest}"));
     format!(
         "requests were sent late (lag p99 {}{latest}) though connections were free: the client is \
          short of CPU",

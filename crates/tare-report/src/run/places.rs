@@ -54,8 +54,8 @@ pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let late = found.each.iter().map(|client| client.late_ns_max).max().unwrap_or(0);
     let text = format!(
         "its load came from {} clients, which began 99 of 100 slices within {} of each other, by \
-         clocks known to ± {}, and none later than {}; the busiest got {} more replies than the \
-         least busy",
+         clocks known to ± {}; a client began at most {} late; the busiest got {} more replies than \
+         the least busy",
         found.each.len(),
         duration(found.start_skew_ns_p99),
         duration(found.clock_error_ns),
