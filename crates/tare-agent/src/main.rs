@@ -6,21 +6,26 @@
 
 mod endpoint;
 mod guest;
+mod left;
 mod pod;
 mod seen;
 mod target;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tare_lab::agent::serve::{self, Served};
 use tare_lab::groups::Group;
+use tare_lab::journal::Journal;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";
 /// It is in a pod: that ends with it, and it with tare, whose end a cluster may not tell.
 const POD: &str = "--pod";
+/// It is on a machine that goes on without it: what it starts is written down in that folder.
+const JOURNAL: &str = "--journal";
 
 fn main() -> ExitCode {
     tare_io::owned::tighten();
@@ -28,28 +33,50 @@ fn main() -> ExitCode {
     if let Some((word, rest)) = arguments.split_first() {
         match word.as_str() {
             endpoint::WORD => return endpoint::run(rest),
+            left::WORD => return left::clean(rest),
             target::WORD => return target::run(rest),
             pod::INSTALL => return pod::install(rest),
             pod::HOLD if rest.is_empty() => return pod::hold(),
             _ => {}
         }
     }
-    let is = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    if arguments.iter().any(|argument| argument != DROP && argument != POD) {
+    let Some(flags) = Flags::parse(&arguments) else {
         eprintln!(
             "tare-agent {}: runs inside the places of tare, which starts it and speaks with it on \
-             its standard streams; its only flags are {DROP} and {POD}",
+             its standard streams; its only flags are {DROP}, {POD} and {JOURNAL} FOLDER",
             tare_lab::agent::VERSION
         );
         return ExitCode::from(2);
-    }
-    match serve(is(DROP), is(POD)) {
+    };
+    match serve(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("tare-agent: {why}");
             guest::power_off();
             ExitCode::from(3)
         }
+    }
+}
+
+#[derive(Default)]
+struct Flags {
+    drop_capabilities: bool,
+    in_pod: bool,
+    journal: Option<PathBuf>,
+}
+
+impl Flags {
+    fn parse(arguments: &[String]) -> Option<Self> {
+        let (mut flags, mut arguments) = (Self::default(), arguments.iter());
+        while let Some(flag) = arguments.next() {
+            match flag.as_str() {
+                DROP => flags.drop_capabilities = true,
+                POD => flags.in_pod = true,
+                JOURNAL => flags.journal = Some(PathBuf::from(arguments.next()?)),
+                _ => return None,
+            }
+        }
+        Some(flags)
     }
 }
 
@@ -62,17 +89,20 @@ fn standard() -> (serve::From, serve::To) {
 }
 
 /// Until the stream ends.
-fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
+fn serve(flags: &Flags) -> Result<(), String> {
+    let in_pod = flags.in_pod;
     let _in_use = in_pod.then(pod::here).transpose()?;
     let is_guest = guest::is_one();
     let (from, to) = if is_guest { guest::set_up()? } else { standard() };
     // In a guest of its own there is nobody to keep rights from but the host, who gave them.
-    if drop_capabilities || is_guest {
+    if flags.drop_capabilities || is_guest {
         tare_io::process::keep_capabilities(&tare_lab::places::oci::CAPABILITY_NUMBERS)
             .map_err(|error| format!("cannot give up capabilities: {error}"))?;
     }
     // Orphans of servers become this process's children, to be ended with them.
     let _ = tare_io::process::adopt_orphans();
+    let journal = flags.journal.as_deref().map(Journal::create);
+    let journal = journal.transpose().map_err(|error| error.to_string())?;
     let ended = serve::serve(
         from,
         to,
@@ -81,6 +111,7 @@ fn serve(drop_capabilities: bool, in_pod: bool) -> Result<(), String> {
             own_group: if in_pod { Group::own() } else { None },
             ends_orphans: true,
             lonely_after: if in_pod { pod::LONELY } else { FOR_EVER },
+            journal,
         },
     );
     guest::power_off();

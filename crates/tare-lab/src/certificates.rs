@@ -25,7 +25,7 @@ const IDENTITY: &str = "spiffe://cluster.local/ns/default/sa/default";
 /// What a client's sidecar asks the server's for.
 pub const SERVER_NAME: &str = "localhost";
 
-/// For localhost: what a server shows that nobody checks.
+/// Made for localhost: a server shows it, and nobody checks it.
 pub fn of_server() -> Result<&'static Certified, LabError> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
     told(MADE.get_or_init(|| {
@@ -36,7 +36,7 @@ pub fn of_server() -> Result<&'static Certified, LabError> {
     }))
 }
 
-/// Of a sidecar or gateway, signed by [`authority`].
+/// A sidecar or gateway shows it; [`authority`] signs it.
 pub fn of_layer(kind: KeyKind) -> Result<&'static Certified, LabError> {
     static MADE: [OnceLock<Result<Certified, String>>; 2] = [OnceLock::new(), OnceLock::new()];
     let authority = authority()?;

@@ -39,7 +39,7 @@ pub enum CpuFiles {
     V2 { stat: PathBuf },
 }
 
-/// Of CPU quotas; the kernel's own default.
+/// CPU quotas are of this period, the kernel's own default.
 const PERIOD_US: u64 = 100_000;
 
 impl Cgroup {

@@ -52,7 +52,7 @@ impl LaunchContext<'_> {
         }
     }
 
-    /// For pages that only tare asks for.
+    /// Where only tare asks, for pages about the server itself.
     pub(crate) fn status_address(&self) -> Result<SocketAddr, LabError> {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Ok(SocketAddr::new(ip, self.ports.next(ip)?))

@@ -18,7 +18,7 @@ use tare_load::measured::Measured;
 use tare_load::plan::provide_files;
 use tare_load::probe::Prober;
 use tare_load::session::Session;
-use tare_load::{LoadPlan, Stretch};
+use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::cgroup::Cgroup;
@@ -177,7 +177,7 @@ pub struct Opened {
 pub struct LaneLife {
     pub sent: u64,
     pub closed_by_server: u64,
-    /// Of each connection that was kept.
+    /// How many each connection got that was kept.
     pub replies: Vec<u64>,
 }
 
@@ -403,10 +403,10 @@ impl Executor {
         }
     }
 
-    pub(crate) fn slice(&self, load: LoadId, lane: usize, stretch: Stretch) -> Answer<Measured> {
+    pub(crate) fn slice(&self, load: LoadId, lane: LaneId, stretch: Stretch) -> Answer<Measured> {
         let load = self.loads.get(load)?;
         let Load { session, lanes } = &mut *locked(&load);
-        let plan = lanes.get(lane).ok_or_else(|| LabError::Usage("no such lane".into()))?;
+        let plan = lanes.get(lane.0).ok_or_else(|| LabError::Usage("no such lane".into()))?;
         Ok(Measured::of(plan, &session.slice(lane, stretch)?))
     }
 

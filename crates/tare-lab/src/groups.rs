@@ -120,7 +120,7 @@ fn is_id(text: &str) -> bool {
 }
 
 const ID_CHARS_MIN: usize = 8;
-/// Of a node's tree: slices of the kubelet, of classes of service, of pods.
+/// A node's tree has slices of the kubelet, of classes of service, of pods.
 const DEPTH_MAX: u32 = 6;
 const FOLDERS_MAX: u32 = 50_000;
 

@@ -17,7 +17,7 @@ use crate::site::Site;
 
 /// As Istio's: inside of the pod alone.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_000);
-/// For whoever asks whether it is ready: kubelets have no certificate.
+/// Whoever asks whether it is ready asks there: kubelets have no certificate.
 const STATUS_PORT: u16 = 15_021;
 const STATUS_PATH: &str = "/healthz/ready";
 /// Where its counts are for Prometheus.

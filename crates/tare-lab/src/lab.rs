@@ -13,6 +13,7 @@ use tare_load::measured::Measured;
 use tare_model::clients::{ClientSpec, Clients};
 use tare_model::layers::LayerSpec;
 use tare_model::places::{Limits, PlaceFacts, PlaceSpec};
+use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
@@ -217,6 +218,11 @@ impl Lab {
         Ok(lab)
     }
 
+    /// What this process's own executor would do is asked of another.
+    pub fn carried_out_by(self, site: Site) -> Self {
+        Self { here: site, ..self }
+    }
+
     fn add_slot(
         &mut self,
         index: usize,
@@ -418,9 +424,9 @@ impl World for Lab {
     type Clients = Vec<Site>;
     type Load = Load;
 
-    fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Launched>, LabError> {
+    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Launched>, LabError> {
         self.begin(Side::Server, round)?;
-        let slot = &mut self.slots[variant];
+        let slot = &mut self.slots[variant.0];
         if slot.placed.server == ServerSpec::External {
             return Ok(None);
         }
@@ -460,11 +466,11 @@ impl World for Lab {
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
         let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
-        // Beside a client in the same place it would carry nothing.
+        // It would carry nothing where the client is in the same place.
         let place = slot.server.as_ref().filter(|_| !inside);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
         let numbered = slot.server.as_ref().is_none_or(|s| s.place.has_our_cpus());
-        // Of a place that holds the load too, only its agent can tell what the server used.
+        // Where a place holds the load too, only its agent can tell what the server used.
         let shared = slot.placed.clients.has_one_beside_server();
         let cgroup = slot.cgroup.clone().filter(|_| metered && !shared);
         let from_here = |agent: &Agent| {
@@ -498,15 +504,15 @@ impl World for Lab {
         if slot.has_hop_beside_client() {
             self.clients(variant, round)?;
         }
-        let hops = self.slots[variant].start_hops(&mut launched, &self.here, self.connections);
+        let hops = self.slots[variant.0].start_hops(&mut launched, &self.here, self.connections);
         hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }
 
-    fn clients(&mut self, variant: usize, round: u32) -> Result<Vec<Site>, LabError> {
+    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Vec<Site>, LabError> {
         self.begin(Side::Client, round)?;
         let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
-        let slot = &mut self.slots[variant];
+        let slot = &mut self.slots[variant.0];
         if self.exclusive {
             begin_clients(slot, round, &mut resources)?;
         }
@@ -534,8 +540,8 @@ impl World for Lab {
         Ok(sites)
     }
 
-    fn clients_have_our_cpus(&self, variant: usize) -> bool {
-        let slot = &self.slots[variant];
+    fn clients_have_our_cpus(&self, variant: VariantId) -> bool {
+        let slot = &self.slots[variant.0];
         slot.clients.iter().all(|seat| {
             let instance = match seat {
                 ClientSeat::Here => None,
@@ -546,8 +552,8 @@ impl World for Lab {
         })
     }
 
-    fn placement(&self, variant: usize) -> Placement {
-        let slot = &self.slots[variant];
+    fn placement(&self, variant: VariantId) -> Placement {
+        let slot = &self.slots[variant.0];
         let server = slot.server.as_ref().and_then(PlaceInstance::proof).cloned();
         let clients = slot.clients.iter().enumerate().filter_map(|(at, seat)| {
             let proof = seat.instance()?.proof()?;
@@ -561,8 +567,8 @@ impl World for Lab {
         }
     }
 
-    fn make_way(&mut self, variant: usize) {
-        if let Some(instance) = &mut self.slots[variant].server {
+    fn make_way(&mut self, variant: VariantId) {
+        if let Some(instance) = &mut self.slots[variant.0].server {
             instance.make_way();
         }
     }
@@ -628,12 +634,12 @@ impl World for Lab {
         metering::quiesce(meters, quiet)
     }
 
-    fn endpoint(&self, variant: usize) -> Endpoint {
-        self.slots[variant].placed.endpoint.clone()
+    fn endpoint(&self, variant: VariantId) -> Endpoint {
+        self.slots[variant.0].placed.endpoint.clone()
     }
 
-    fn machine(&self) -> machine::Reading {
-        machine::Reading::take()
+    fn machine(&self) -> machine::Counters {
+        machine::Counters::take()
     }
 
     fn ports_used(&self) -> Option<f64> {

@@ -42,7 +42,7 @@ pub struct Launched {
     /// Layers that are processes, from the client's side on: they end before the server.
     hops: Vec<Hop>,
     pub server: Server,
-    /// Of this launch's layers, from before load on.
+    /// What shows that its layers are in the path, collected from before load on.
     proofs: Vec<Box<dyn LayerProof>>,
     call_ns: Option<f64>,
     needs: Arc<LaunchNeeds>,
@@ -64,7 +64,7 @@ pub struct Entry {
     pub address: SocketAddr,
     /// What they ask for there.
     pub host: String,
-    /// Of what stands between there and the server.
+    /// They meter what stands between there and the server.
     pub meters: Vec<MeterSource>,
 }
 

@@ -50,7 +50,7 @@ pub struct PlacedFile {
     pub path: PathBuf,
     /// Its bytes, in base64.
     pub base64: String,
-    /// For the server's own user alone: a key.
+    /// Only the server's own user may read it: it is a key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }

@@ -129,7 +129,7 @@ impl Stand {
 #[derive(Debug)]
 pub struct Seat<'a> {
     pub stand: Stand,
-    /// Of those beside client or server.
+    /// It is known of those that stand beside client or server.
     pub namespace: Option<&'a Namespace>,
 }
 

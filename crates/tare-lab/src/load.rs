@@ -5,17 +5,17 @@ use tare_io::DurationNs;
 use tare_io::Instant;
 use tare_io::time::monotonic_now;
 use tare_load::measured::Measured;
-use tare_load::{LoadPlan, Stretch};
+use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::plain;
 use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::agent::TIMEOUT;
 use crate::error::LabError;
-use crate::executor::{LaneLife, LoadId};
+use crate::executor::{LaneLife, LoadId, Opened};
 use crate::meter::Reading;
 use crate::metering::{Metering, sample};
 use crate::requests::{self, Close, Open, Slice};
-use crate::site::{Site, ask_all};
+use crate::site::{Site, ask_all, ask_each};
 use crate::world::{MadeBy, MakeLoad};
 
 /// Lanes of load, one a variant.
@@ -32,7 +32,7 @@ pub struct Load {
 #[derive(Debug)]
 struct Lane {
     /// Where each is among the opened, and which of its lanes.
-    clients: Vec<(usize, usize)>,
+    clients: Vec<(usize, LaneId)>,
     timeout: DurationNs,
 }
 
@@ -51,8 +51,7 @@ impl MakeLoad for Load {
 
     fn open(&mut self, lanes: &[(&Vec<Site>, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
         let mut sites: Vec<(&Site, Vec<LoadPlan>)> = Vec::new();
-        self.opened.clear();
-        self.lanes.clear();
+        self.give_up();
         for (clients, plan) in lanes {
             let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
             let mut lane = Lane { clients: Vec::new(), timeout: plan.engine.timeout };
@@ -62,7 +61,7 @@ impl MakeLoad for Load {
                     sites.push((site, Vec::new()));
                     sites.len() - 1
                 });
-                lane.clients.push((at, sites[at].1.len()));
+                lane.clients.push((at, LaneId(sites[at].1.len())));
                 sites[at].1.push(part);
             }
             self.lanes.push(lane);
@@ -70,8 +69,13 @@ impl MakeLoad for Load {
         let known: Vec<Site> = sites.iter().map(|(site, _)| (*site).clone()).collect();
         known.iter().try_for_each(Site::set_clock)?;
         let asked = sites.into_iter().map(|(site, lanes)| (site, Open { lanes }));
-        let opened = ask_all(asked, TIMEOUT)?;
-        self.opened = known.into_iter().zip(opened.iter().map(|opened| opened.load)).collect();
+        let replies = ask_each(asked, TIMEOUT);
+        // Where one fails the others are open, and are closed when this is given up.
+        let of_site = |(site, reply): (Site, &Result<Opened, LabError>)| {
+            reply.as_ref().ok().map(|opened| (site, opened.load))
+        };
+        self.opened = known.into_iter().zip(&replies).filter_map(of_site).collect();
+        let opened: Vec<Opened> = replies.into_iter().collect::<Result<_, _>>()?;
         let made_by = |(lane, (_, plan)): (&Lane, &(&Vec<Site>, &LoadPlan))| {
             let first = lane.clients.first().map(|(site, _)| &opened[*site]);
             MadeBy {
@@ -85,8 +89,8 @@ impl MakeLoad for Load {
         Ok(self.lanes.iter().zip(lanes).map(made_by).collect())
     }
 
-    fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError> {
-        let lane = &self.lanes[lane];
+    fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Measured, LabError> {
+        let lane = &self.lanes[lane.0];
         match &lane.clients[..] {
             [(site, index)] => self.slice_by(*site, *index, stretch, lane.timeout),
             _ => self.slice_alongside(lane, stretch),
@@ -96,7 +100,7 @@ impl MakeLoad for Load {
     fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
         let asked = self.opened.iter().map(|(site, load)| (site, Close { load: *load }));
         let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
-        let life = |(site, lane): &(usize, usize)| lives.get(*site)?.get(*lane);
+        let life = |(site, lane): &(usize, LaneId)| lives.get(*site)?.get(lane.0);
         let of_lane = |lane: Lane| LaneLife::of(lane.clients.iter().filter_map(life));
         let all = self.lanes.drain(..).map(of_lane).collect();
         self.opened.clear();
@@ -126,10 +130,18 @@ impl MakeLoad for Load {
 }
 
 impl Load {
+    /// An agent keeps what nobody closes.
+    fn give_up(&mut self) {
+        self.lanes.clear();
+        for (site, load) in self.opened.drain(..) {
+            let _ = site.ask(Close { load });
+        }
+    }
+
     fn slice_by(
         &self,
         at: usize,
-        lane: usize,
+        lane: LaneId,
         stretch: Stretch,
         timeout: DurationNs,
     ) -> Result<Measured, LabError> {
@@ -150,7 +162,7 @@ impl Load {
         let limit = stretch.ramp + stretch.window + lane.timeout + GRACE;
         let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
         let clients = lane.clients.iter().map(|(at, index)| (&self.opened[*at], *index));
-        let clients: Vec<(&(Site, LoadId), usize)> = clients.collect();
+        let clients: Vec<(&(Site, LoadId), LaneId)> = clients.collect();
         let mut late = DurationNs::ZERO;
         // What slices that do not count cost the server is part of what it used meanwhile.
         let mut answered = 0;
@@ -200,11 +212,8 @@ impl Load {
 }
 
 impl Drop for Load {
-    /// An agent keeps what nobody closes.
     fn drop(&mut self) {
-        for (site, load) in self.opened.drain(..) {
-            let _ = site.ask(Close { load });
-        }
+        self.give_up();
     }
 }
 
@@ -224,7 +233,8 @@ pub fn at_once(
     let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
     std::thread::scope(|scope| {
         let readings = scope.spawn(|| sample(meters, start, stretch.interval, times));
-        let loads = loads.iter_mut().map(|load| scope.spawn(move || load.slice(0, stretch)));
+        let loads =
+            loads.iter_mut().map(|load| scope.spawn(move || load.slice(LaneId(0), stretch)));
         let loads: Vec<_> = loads.collect();
         let lost = || LabError::Bug("a load thread panicked".into());
         let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| Err(lost())));

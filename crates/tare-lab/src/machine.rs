@@ -56,7 +56,7 @@ impl Machine {
 
 /// Counters of the whole machine at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Reading {
+pub struct Counters {
     at: Instant,
     busy_ns: u64,
     steal_ns: u64,
@@ -68,7 +68,7 @@ pub struct Reading {
     listen_drops: u64,
 }
 
-impl Reading {
+impl Counters {
     pub fn take() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let (busy_ticks, steal_ticks) = allowed_ticks(&stat);
@@ -124,7 +124,7 @@ fn allowed_ticks(stat: &str) -> (u64, u64) {
     lines.map(cpu_ticks).fold((0, 0), |(busy, steal), (b, s)| (busy + b, steal + s))
 }
 
-/// Of one line of `/proc/stat`.
+/// Reads a line of `/proc/stat`: ticks in use, and all of them.
 fn cpu_ticks(line: &str) -> (u64, u64) {
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
@@ -230,8 +230,8 @@ mod tests {
         let machine = Machine::probe();
         assert!(!machine.cpus.is_empty() && machine.memory_bytes > 0, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
-        let first = Reading::take();
-        let used = Reading::take().since(&first);
+        let first = Counters::take();
+        let used = Counters::take().since(&first);
         assert!(used.capacity_ns > 0);
         assert!(local_ports().is_some_and(|(low, high)| low < high));
     }

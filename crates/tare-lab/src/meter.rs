@@ -50,8 +50,8 @@ enum Source {
 #[serde(deny_unknown_fields)]
 pub struct Used {
     pub server: Option<ServerUse>,
-    /// Of each thread that was there when its counters were opened: nanoseconds on a CPU, and ready
-    /// and waiting for one. Zeros where it has ended.
+    /// Nanoseconds on a CPU, and ready and waiting for one, for each thread that was there when its
+    /// counters were opened. Zeros where it has ended.
     pub threads: Vec<[u64; 2]>,
 }
 
@@ -130,7 +130,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// For so long …
+    /// They stand still when for so long …
     pub time: DurationNs,
     /// … they used no more CPU time than this.
     pub cpu_ns: u64,
@@ -163,7 +163,7 @@ pub fn until_quiet(
 }
 
 impl Meter {
-    /// Of a server of this process; where that is in a container with it, of all in there.
+    /// Meters a server of this process; where both are in a container, all that is in there.
     pub fn of_server(server: &LocalServer, container: Option<&Group>) -> Self {
         let Some(pid) = server.pid() else { return Self::of_nothing() };
         let meter = Self::new(server.cgroup(), pid);
@@ -173,7 +173,7 @@ impl Meter {
         }
     }
 
-    /// Of the server whose first process is `leader`.
+    /// Meters the server whose first process is `leader`.
     pub fn new(cgroup: Option<&Cgroup>, leader: u32) -> Self {
         let pids = match cgroup {
             Some(cgroup) => cgroup.processes(),
@@ -196,7 +196,7 @@ impl Meter {
         }
     }
 
-    /// Of a pod of this node, or one container of it.
+    /// Meters a pod of this node, or one container of it.
     pub fn of_pod(uid: &str, container: Option<&str>) -> Self {
         match Group::of_pod(uid, container) {
             Some(group) => Self { source: Source::Group(group), ..Self::of_nothing() },

@@ -54,7 +54,7 @@ impl Metering {
         self
     }
 
-    /// Of both.
+    /// Adds another's parts.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);

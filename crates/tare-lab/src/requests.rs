@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Instant};
 use tare_load::measured::Measured;
-use tare_load::{LoadPlan, Stretch};
+use tare_load::{LaneId, LoadPlan, Stretch};
 
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
@@ -114,7 +114,7 @@ requests! {
     /// Opens connections: a lane for each plan.
     Open { lanes: Vec<LoadPlan> } -> Opened = open;
     /// Makes load on one lane: ramp, window, drain.
-    Slice { load: LoadId, lane: usize, stretch: Stretch } -> Measured = slice;
+    Slice { load: LoadId, lane: LaneId, stretch: Stretch } -> Measured = slice;
     /// Closes all lanes of a load; tells what each did in its life.
     Close { load: LoadId } -> Vec<LaneLife> = close;
     /// Asks a server twice on a connection of its own.

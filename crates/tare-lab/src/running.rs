@@ -28,8 +28,8 @@ pub struct Start<'a> {
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
     pub cpus: &'a [usize],
-    /// Where its process is written down before it becomes what it is to be; left out by agents,
-    /// whose end ends everything.
+    /// Where its process is written down before it becomes what it is to be; left out by agents
+    /// whose place ends everything.
     pub journal: Option<&'a Entries>,
     /// Files that take a process into its control groups.
     pub entrances: &'a [PathBuf],
@@ -70,8 +70,8 @@ impl Running {
         let watched = Watched::new(child.id())
             .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
         let birth = ProcessIdentity::of(child.id());
-        if let Some(journal) = start.journal {
-            release(&mut child, &watched, start, journal, birth)?;
+        if start.is_held() {
+            release(&mut child, &watched, start, birth)?;
         }
         let journal = start.journal.cloned();
         let written = Arc::new(Written::default());
@@ -110,7 +110,7 @@ impl Running {
         }
     }
 
-    /// Of a process that has ended.
+    /// How it ended; it has.
     pub fn status(&mut self) -> Option<ExitStatus> {
         self.reaped = true;
         self.child.wait().ok()
@@ -156,17 +156,24 @@ impl Running {
     }
 }
 
+impl Start<'_> {
+    /// Whether its process waits for a word before it becomes what it is to be.
+    fn is_held(&self) -> bool {
+        self.journal.is_some() || !self.entrances.is_empty()
+    }
+}
+
 /// Writes a new process down, and gives it the word that it waits for.
 fn release(
     child: &mut Child,
     watched: &Watched,
     start: &Start<'_>,
-    journal: &Entries,
     birth: Option<ProcessIdentity>,
 ) -> Result<(), LabError> {
     let mut begin = || {
         let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
-        journal.record_before_create(Processes(birth.ok_or_else(gone)?))?;
+        let born = Processes(birth.ok_or_else(gone)?);
+        start.journal.map_or(Ok(()), |journal| journal.record_before_create(born))?;
         let said = child.stdin.as_mut().map(|to| to.write_all(GO));
         said.and_then(Result::ok).ok_or_else(gone)
     };
@@ -190,8 +197,7 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
         false => programs::need(&[named], named)?,
     };
     let (program, mut command);
-    let waits = start.journal.is_some();
-    if waits {
+    if start.is_held() {
         program = PathBuf::from("/bin/sh");
         command = Command::new(&program);
         command.args(["-c", BIRTH, if start.talks { "talks" } else { "reads nothing" }]);
@@ -203,7 +209,7 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     }
     command
         .envs(start.env.iter().cloned())
-        .stdin(if start.talks || waits { Stdio::piped() } else { Stdio::null() })
+        .stdin(if start.talks || start.is_held() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);

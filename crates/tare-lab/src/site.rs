@@ -67,17 +67,25 @@ impl Site {
     }
 }
 
-/// Asks several at the same time, and waits for all; the first complaint, if there is one. A single
-/// one is asked by this thread.
+/// Asks several at the same time, and waits for all; the first complaint, if there is one.
 pub fn ask_all<'a, A: Ask>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
 ) -> Result<Vec<A::Reply>, LabError> {
+    ask_each(asked, timeout).into_iter().collect()
+}
+
+/// Asks several at the same time, and waits for all: what each said. A single one is asked by this
+/// thread.
+pub fn ask_each<'a, A: Ask>(
+    asked: impl IntoIterator<Item = (&'a Site, A)>,
+    timeout: DurationNs,
+) -> Vec<Result<A::Reply, LabError>> {
     let mut asked: Vec<(&Site, A)> = asked.into_iter().collect();
     if asked.len() == 1
         && let Some((site, request)) = asked.pop()
     {
-        return Ok(vec![site.ask_within(request, timeout)?]);
+        return vec![site.ask_within(request, timeout)];
     }
     std::thread::scope(|scope| {
         let ask =

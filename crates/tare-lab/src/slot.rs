@@ -26,10 +26,10 @@ use crate::world::Launch as _;
 #[derive(Debug)]
 pub struct VariantSlot {
     pub placed: Deployment,
-    /// Of servers on this machine as it is.
+    /// Servers that have no place of their own run in it.
     pub cgroup: Option<Cgroup>,
     pub needs: Arc<LaunchNeeds>,
-    /// Of its layers' processes, with their layers' places among the variant's, and their folders.
+    /// What its layers' processes are started with.
     pub hops: Vec<HopContext>,
     /// Where its servers keep their files, here or in their place.
     pub folder: PathBuf,

@@ -44,7 +44,7 @@ fn version(connection: &ClientConnection) -> Option<TlsVersion> {
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// A proxy answers it by itself: what is behind it counts no request.
 const NONSENSE: &[u8] = b"WHO\r\n\r\n";
-/// Of a reply, as much as tells whether it is one.
+/// The first bytes tell whether something is a reply.
 const LOOKED_AT: usize = 5;
 
 fn connect(address: SocketAddr) -> Result<TcpStream, String> {

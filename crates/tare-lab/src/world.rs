@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_load::measured::Measured;
-use tare_load::{LoadPlan, Stretch};
+use tare_load::{LaneId, LoadPlan, Stretch};
+use tare_model::plan::VariantId;
 use tare_model::samples::{Probe, Proof};
 
 use crate::error::LabError;
@@ -24,16 +25,16 @@ pub trait World {
     type Load: MakeLoad<Clients = Self::Clients>;
 
     /// Ends a variant's place, if it is up: that is not in the time of its next start.
-    fn make_way(&mut self, variant: usize);
+    fn make_way(&mut self, variant: VariantId);
 
     /// Starts a variant's server, in its place; `None` where it is up already.
-    fn launch(&mut self, variant: usize, round: u32) -> Result<Option<Self::Launch>, LabError>;
+    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Self::Launch>, LabError>;
 
     /// The clients of a variant, whose server is up.
-    fn clients(&mut self, variant: usize, round: u32) -> Result<Self::Clients, LabError>;
+    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Self::Clients, LabError>;
 
     /// Whether CPUs have the numbers for a variant's clients that they have here.
-    fn clients_have_our_cpus(&self, variant: usize) -> bool;
+    fn clients_have_our_cpus(&self, variant: VariantId) -> bool;
 
     /// Connections to servers, none of which is open yet.
     fn load(&self) -> Self::Load;
@@ -51,15 +52,15 @@ pub trait World {
     fn quiesce(&self, meters: &[&Self::Meter], quiet: Quiet) -> bool;
 
     /// Where a variant that is up already listens.
-    fn endpoint(&self, variant: usize) -> Endpoint;
+    fn endpoint(&self, variant: VariantId) -> Endpoint;
 
     /// How a variant's server and client are placed, and what shows it.
-    fn placement(&self, variant: usize) -> Placement;
+    fn placement(&self, variant: VariantId) -> Placement;
 
     /// CPU time of all that runs in places, ever: servers, clients, runtimes, machines.
     fn cpu_of_places(&self) -> u64;
 
-    fn machine(&self) -> machine::Reading;
+    fn machine(&self) -> machine::Counters;
 
     /// The share of local ports in use.
     fn ports_used(&self) -> Option<f64>;
@@ -209,7 +210,7 @@ pub trait MakeLoad {
     /// Opens a lane for each plan; how its load is made.
     fn open(&mut self, lanes: &[(&Self::Clients, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError>;
 
-    fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError>;
+    fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Measured, LabError>;
 
     /// Closes all lanes; what each did in its life.
     fn close(&mut self) -> Result<Vec<LaneLife>, LabError>;

@@ -3,20 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod there;
+
 use std::collections::BTreeSet;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_lab::LabError;
-use tare_lab::agent::protocol::Hello;
-use tare_lab::agent::serve::{Served, serve};
-use tare_lab::agent::{Agent, VERSION};
 use tare_lab::executor::{Executor, ExecutorPlan, Target as Metered};
 use tare_lab::launch_spec::LaunchSpec;
 use tare_lab::load::Load;
@@ -30,7 +26,7 @@ use tare_lab::world::MakeLoad as _;
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::plan::plan;
-use tare_load::{Edges, LoadPlan, Stretch};
+use tare_load::{Edges, LaneId, LoadPlan, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::NetTest;
 use tare_model::samples::Counts;
@@ -39,6 +35,8 @@ use tare_target::behaviour::Behaviour;
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
+
+use there::There;
 
 const LOCALHOST: [u8; 4] = [127, 0, 0, 1];
 
@@ -52,40 +50,6 @@ fn here() -> Site {
         own_group: None,
         ends_orphans: false,
     })))
-}
-
-/// An agent on a thread of this process, at the end of a byte stream.
-struct There {
-    site: Site,
-    /// The stream, for whoever breaks it.
-    stream: UnixStream,
-    thread: Option<JoinHandle<Result<(), String>>>,
-}
-
-impl There {
-    fn new(name: &str) -> Self {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let stream = theirs.try_clone().unwrap();
-        let served = Served {
-            hello: Hello { version: VERSION.into(), ..Hello::default() },
-            own_group: None,
-            ends_orphans: false,
-            lonely_after: Duration::from_secs(60),
-        };
-        let far = (Box::new(theirs.try_clone().unwrap()), Box::new(theirs));
-        let thread = std::thread::spawn(move || serve(far.0, far.1, served));
-        let near = (Box::new(ours.try_clone().unwrap()) as _, Box::new(ours) as _);
-        let (events, _unheard) = channel();
-        let limit = DurationNs::from_secs(10);
-        let agent = Agent::over(name, near, None, &events, limit, &Arc::default()).unwrap();
-        Self { site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
-    }
-
-    /// The end of the stream is the end of the agent.
-    fn end(mut self) {
-        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
-        self.thread.take().unwrap().join().unwrap().unwrap();
-    }
 }
 
 fn target(tls: Option<TlsServer>) -> Target {
@@ -385,7 +349,7 @@ fn slice(site: &Site, row: &Row, to: std::net::SocketAddr) -> (Measured, bool) {
     let mut load = Load::default();
     let made_by = load.open(&[(&vec![site.clone()], &planned(row, to))]).unwrap();
     assert_eq!(made_by[0].polls, row.spec.idle == Some(Idle::Poll), "{}", row.name);
-    let measured = load.slice(0, stretch).unwrap();
+    let measured = load.slice(LaneId(0), stretch).unwrap();
     let lives = load.close().unwrap();
     assert!(lives[0].sent >= measured.counts.completed, "{}: {lives:?}", row.name);
     (measured, by_requests)
@@ -523,7 +487,7 @@ fn requests_of_different_handles_do_not_wait_for_each_other() {
     let mut load = Load::default();
     load.open(&[(&client, &plan)]).unwrap();
     std::thread::scope(|scope| {
-        let slice = scope.spawn(|| load.slice(0, stretch));
+        let slice = scope.spawn(|| load.slice(LaneId(0), stretch));
         // All of that while a slice of 20 s is under way.
         let meter = there.site.ask(Read { meter: 77.into() });
         assert!(meter.unwrap_err().to_string().contains("nothing of that number"));
@@ -560,7 +524,7 @@ fn several_clients_make_one_load() {
                 requests: Some(REQUESTS + 3),
                 ..Stretch::NONE
             };
-            let measured = load.slice(0, stretch).unwrap();
+            let measured = load.slice(LaneId(0), stretch).unwrap();
             let counts = &measured.counts;
             assert_eq!((counts.started, counts.good), (REQUESTS + 3, REQUESTS + 3));
             assert_eq!(measured.latencies[0].1.count(), REQUESTS + 3, "all samples are in it");
@@ -587,7 +551,7 @@ fn a_client_that_dies_in_its_slice_is_named() {
     load.open(&[(&clients, &plan)]).unwrap();
     let stretch = Stretch { window: DurationNs::from_ms(500), ..Stretch::NONE };
     let error = std::thread::scope(|scope| {
-        let slice = scope.spawn(|| load.slice(0, stretch));
+        let slice = scope.spawn(|| load.slice(LaneId(0), stretch));
         // It is under way once the other can be asked beside it.
         all[0].site.ask(ReadClocks {}).unwrap();
         all[1].stream.shutdown(std::net::Shutdown::Both).unwrap();

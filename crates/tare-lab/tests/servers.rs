@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use tare_lab::world::World as _;
 use tare_lab::{Event, LabError, processes};
+use tare_model::plan::VariantId;
 
 use bench::{Bench, command};
 
@@ -50,7 +51,7 @@ fn whatever_a_server_started_ends_with_it() {
 
 fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> String {
     let mut bench = Bench::new(name, vec![command(text)], fixed);
-    let outcome = bench.lab.launch(0, 0).and_then(|launched| {
+    let outcome = bench.lab.launch(VariantId(0), 0).and_then(|launched| {
         let launched = launched.unwrap();
         launched.server.wait_until_listening(&Default::default())
     });

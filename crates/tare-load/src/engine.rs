@@ -46,7 +46,7 @@ pub struct EngineConfig {
     pub max_connections: u32,
     pub lifetime: Lifetime,
     pub tls: Option<TlsClient>,
-    /// For a request, from when it is sent (or its connection started) to the end of its reply.
+    /// The most time from when a request is sent (or its connection started) to its reply's end.
     pub timeout: DurationNs,
     /// Statuses that count as good throughput.
     pub expected: StatusSet,
@@ -202,7 +202,7 @@ pub struct Life {
     pub closed_by_server: u64,
     /// Version and cipher of the first TLS connection.
     pub tls: Option<String>,
-    /// Of each connection that was kept; told when all have ended.
+    /// How many each connection got that was kept; told when all have ended.
     pub replies: Vec<u64>,
 }
 

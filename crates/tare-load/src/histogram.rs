@@ -28,7 +28,7 @@ impl Histogram {
         Self { hdr: Some(new_hdr()), ..Self::default() }
     }
 
-    /// Of counted values, whose sum is exact.
+    /// Holds counted values, whose sum is exact.
     pub fn of(distribution: &Distribution) -> Self {
         let mut histogram = Self::default();
         for (value, n) in distribution.counts() {

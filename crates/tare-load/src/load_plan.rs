@@ -11,6 +11,11 @@ use crate::pacer::{Arrivals, Pacer, RateProfile, Spacing};
 use crate::source::{FixedRequest, ListedRequests, Source};
 use crate::tls::TlsClient;
 
+/// Where a lane, the connections to one server, stands among those opened together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LaneId(pub usize);
+
 /// A load with every default resolved, here or in another place.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,7 +56,7 @@ impl Part {
         share(total, self.index, self.of)
     }
 
-    /// Of this client's part, that of one of its workers.
+    /// One worker's share of what is this client's part.
     pub(crate) fn of_worker(self, total: u64, index: u32, workers: u32) -> u64 {
         share(self.share(total), index, workers)
     }

@@ -188,7 +188,7 @@ impl Measured {
     }
 }
 
-/// Of all workers together.
+/// Bodies that all workers together saw.
 fn bodies(reports: &[SliceReport]) -> Vec<(String, u64)> {
     let mut sum = Counts::default();
     for report in reports {

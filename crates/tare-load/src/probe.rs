@@ -8,6 +8,7 @@ use tare_io::DurationNs;
 use tare_model::net::Protocol;
 use tare_model::samples::Probe;
 
+use crate::LaneId;
 use crate::engine::{Lifetime, Stretch};
 use crate::error::LoadError;
 use crate::load_plan::{LoadPlan, Part, PlannedSource};
@@ -84,7 +85,7 @@ impl Prober {
         plan: &LoadPlan,
     ) -> Result<Result<Vec<SliceReport>, String>, LoadError> {
         match self.session.open(&[plan]) {
-            Ok(_) => Ok(Ok(self.session.slice(0, plan.stretch)?)),
+            Ok(_) => Ok(Ok(self.session.slice(LaneId(0), plan.stretch)?)),
             Err(LoadError::NoConnection { why, .. }) => Ok(Err(why)),
             Err(error) => Err(error),
         }
@@ -128,7 +129,7 @@ impl Prober {
 fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<ProbedReply>>>) -> LoadPlan {
     let request = match &load.source {
         PlannedSource::Fixed(request) => *request,
-        // Of several, the first stands for all.
+        // The first of several stands for all.
         PlannedSource::Listed { requests, .. } => requests[0],
         PlannedSource::Made(_) | PlannedSource::Messages => {
             unreachable!("a run's requests are known before it")

@@ -16,6 +16,7 @@ use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::{DurationNs, Instant, Random, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
+use crate::LaneId;
 use crate::bodies::SeenBodies;
 use crate::engine::{Engine, IntervalSink, Life, Stretch};
 use crate::error::LoadError;
@@ -30,7 +31,7 @@ use crate::tally::Tally;
 pub struct Session {
     workers: Vec<Worker>,
     cpus: Vec<usize>,
-    /// Of each lane: what this client makes of its load.
+    /// What this client makes of each lane's load.
     parts: Vec<Part>,
     answers: Receiver<(usize, Result<Answer, LoadError>)>,
 }
@@ -42,7 +43,7 @@ struct Worker {
 
 enum Order {
     Open(Vec<(WorkerPlan, u64)>),
-    Slice { lane: usize, stretch: Stretch, start: Instant },
+    Slice { lane: LaneId, stretch: Stretch, start: Instant },
     Close,
 }
 
@@ -109,12 +110,13 @@ impl Session {
     }
 
     /// A slice of load on one lane; returns when its last reply is there, one report a worker.
-    pub fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Vec<SliceReport>, LoadError> {
+    pub fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Vec<SliceReport>, LoadError> {
         // One start for all workers, so that their windows are the same. An instant that is far off
         // was meant for another clock.
         let soon = monotonic_now() + START_LEAD;
         let start = stretch.start_at.map_or(soon, |at| at.min(soon + START_MAX));
-        let (part, workers) = (*self.parts.get(lane).ok_or(LoadError::WorkerLost)?, self.workers());
+        let (part, workers) =
+            (*self.parts.get(lane.0).ok_or(LoadError::WorkerLost)?, self.workers());
         let answers = self.order(|index| {
             let requests = stretch.requests.map(|all| part.of_worker(all, index, workers));
             Order::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
@@ -218,7 +220,7 @@ fn carry_out(
             Ok(Answer::Opened { how: first.how(), note: first.note() })
         }
         Order::Slice { lane, stretch, start } => {
-            let lane = lanes.get_mut(lane).ok_or(LoadError::WorkerLost)?;
+            let lane = lanes.get_mut(lane.0).ok_or(LoadError::WorkerLost)?;
             Ok(Answer::Slice(Box::new(lane.slice(stretch, start, stop)?)))
         }
         Order::Close => {
@@ -385,7 +387,7 @@ struct WindowClock {
     marks: Vec<(u64, u64)>,
 }
 
-/// Of a window; more are not kept.
+/// A window keeps so many.
 const MARKS_MAX: usize = 10_000;
 
 impl IntervalSink for WindowClock {

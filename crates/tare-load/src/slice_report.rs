@@ -26,7 +26,7 @@ pub struct SliceReport {
     pub answered: u64,
     pub sent: u64,
     pub closed_by_server: u64,
-    /// Of streams: segments sent again, and datagrams that came after a later one.
+    /// Segments that streams sent again, and datagrams that came after a later one.
     pub retransmits: u64,
     pub disordered: u64,
     /// At the end of each interval of the stretch: nanoseconds since the window opened, and what

@@ -22,7 +22,7 @@ pub struct Tally {
     /// Replies whose status was the expected one: the only ones that count as throughput.
     pub good: u64,
     pub failed: u64,
-    /// Of the good: their end came a delayed acknowledgement's time after their beginning.
+    /// Good ones whose end came a delayed acknowledgement's time after their beginning.
     pub held: u64,
     /// Open loop: of the started, those that had to wait for a connection to be free.
     pub waited: u64,

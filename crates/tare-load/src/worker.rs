@@ -32,7 +32,7 @@ pub struct WorkerReport {
     pub opening: Tally,
     /// The last interval, and what the drain added to it.
     pub last: Tally,
-    /// Of the window: neither warm-up nor drain.
+    /// What the window took: neither warm-up nor drain.
     pub cpu: CpuTime,
     pub elapsed: DurationNs,
 }
@@ -81,7 +81,7 @@ struct ChannelSink {
     returns: SyncSender<Box<Tally>>,
     spares: Receiver<Box<Tally>>,
     opened: Instant,
-    /// Of the window, once it is closed.
+    /// What the window took, once it is closed.
     elapsed: DurationNs,
     cpu: CpuTime,
 }

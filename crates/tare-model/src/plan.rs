@@ -12,6 +12,17 @@ use crate::servers::ServerSpec;
 use crate::variant::{Skipped, Variant};
 use crate::{Invalid, Metric, text};
 
+/// Where a variant stands among a plan's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariantId(pub usize);
+
+impl VariantId {
+    /// As samples name it.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 /// What a [`Plan`] is made of; it may contradict itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,8 +198,8 @@ impl PlanParts {
     }
 
     /// The load on one variant, with what is its own.
-    pub fn load_of(&self, variant: usize) -> LoadSpec {
-        let own = &self.variants[variant];
+    pub fn load_of(&self, variant: VariantId) -> LoadSpec {
+        let own = &self.variants[variant.0];
         let mut load = self.load.clone();
         load.headers.extend(own.headers.iter().cloned());
         // tare made the certificate itself, a moment ago.

@@ -39,7 +39,7 @@ pub struct Cell<'a> {
     /// A look found every interval as narrow as asked.
     is_precise: bool,
     pub digests: Vec<RoundDigest>,
-    /// Of its next round.
+    /// Its next round has so many.
     pub cycles: u32,
     /// Why it is measured no further.
     pub stopped: Option<Stopped>,

@@ -1,5 +1,7 @@
 //! Launches: servers started, asked until they answer, and stopped.
 
+use std::collections::BTreeMap;
+
 use tare_io::{DurationNs, Endpoint, Instant, Random};
 use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
@@ -9,24 +11,25 @@ use tare_lab::world::{Asker, Expected, Launch as _, MakeLoad as _, Meter as _, P
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource};
 use tare_model::load::{Idle, LoadSpec};
-use tare_model::plan::Plan;
+use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Launch, LaunchLoad, Probe};
 use tare_model::url::Url;
 
 use crate::error::RunError;
 use crate::observer::Event;
 use crate::runner::Runner;
+use crate::schedule::CellId;
 
 /// A server that is late says so itself within this, with its last words.
 const LATE: DurationNs = DurationNs::from_secs(2);
 
 /// One variant while it is up.
 pub(crate) struct RunningVariant<L: World> {
-    pub variant: usize,
+    pub variant: VariantId,
     pub launched: Option<L::Launch>,
     pub clients: L::Clients,
-    /// Of each cell that is measured: what is asked, and what it answered.
-    pub lanes: Vec<LanePlan>,
+    /// What each cell that is measured asks, and what it was answered.
+    pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
     ready: DurationNs,
     /// With its place, where that is asked.
@@ -40,7 +43,7 @@ pub(crate) struct RunningVariant<L: World> {
 /// What it took from nothing to the first good reply.
 struct Startup {
     took: DurationNs,
-    /// Of the whole machine.
+    /// The whole machine used this meanwhile.
     cpu_ns: u64,
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct LanePlan {
     pub cpu_ns: u64,
     /// What it saw and did beside slices.
     pub load: LaunchLoad,
-    /// Of load that was not the lane's own.
+    /// What load that was not the lane's own did.
     pub beside: LaneLife,
 }
 
@@ -64,6 +67,18 @@ impl LanePlan {
 }
 
 impl<L: World> RunningVariant<L> {
+    pub fn lane(&self, cell: CellId) -> &LanePlan {
+        &self.lanes[&cell]
+    }
+
+    pub fn lane_mut(&mut self, cell: CellId) -> &mut LanePlan {
+        match self.lanes.get_mut(&cell) {
+            Some(lane) => lane,
+            // Every cell that is measured is asked once when a variant is launched.
+            None => panic!("a cell without a lane: {cell:?}"),
+        }
+    }
+
     pub fn used(&self) -> Used {
         self.meter.as_ref().map_or_else(Used::default, L::Meter::used)
     }
@@ -92,7 +107,7 @@ impl<L: World> RunningVariant<L> {
         let (footprint, layers_rss_bytes) = self.footprint();
         let own = self.launched.as_mut().map(|launched| launched.end_proofs(sent));
         Launch {
-            variant: self.variant as u32,
+            variant: self.variant.number(),
             fresh: self.launched.is_some(),
             started_unix_ms: self.started_unix_ms,
             ready_ns: self.ready.as_ns(),
@@ -122,9 +137,9 @@ impl<L: World> Runner<'_, L> {
     /// Starts them all, then waits for each until it gives a good reply.
     pub(crate) fn launch_all(
         &mut self,
-        group: &[usize],
+        group: &[VariantId],
         round: u32,
-        active: &[usize],
+        active: &[CellId],
     ) -> Result<Vec<RunningVariant<L>>, RunError> {
         let from_nothing = self.plan().measures_startup();
         let mut started = Vec::new();
@@ -154,12 +169,12 @@ impl<L: World> Runner<'_, L> {
             }
             let clients = self.lab.clients(variant, round)?;
             self.load.take_sent();
-            let mut lanes = Vec::new();
+            let mut lanes = BTreeMap::new();
             for cell in active {
                 let mut plan = self.lane_plan(*cell, variant, launched.as_ref())?;
                 begin_list_anywhere(&mut plan, round);
                 let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
-                lanes.push(LanePlan::new(plan, probe));
+                lanes.insert(*cell, LanePlan::new(plan, probe));
                 if self.interrupted() {
                     return Ok(Vec::new());
                 }
@@ -199,12 +214,12 @@ impl<L: World> Runner<'_, L> {
     /// Evidence about a variant's layers, as far as it can be had before load.
     fn begin_proofs(
         &mut self,
-        cell: usize,
-        variant: usize,
+        cell: CellId,
+        variant: VariantId,
         launched: &mut L::Launch,
         clients: &L::Clients,
     ) -> Result<(), RunError> {
-        let plan = self.cells[cell].plan;
+        let plan = self.cells[cell.0].plan;
         let address = launched.address();
         let url = url_of(plan, variant, launched)?;
         let path = url.target.split('?').next().unwrap_or_default().to_owned();
@@ -220,11 +235,11 @@ impl<L: World> Runner<'_, L> {
     /// Where the load of a variant goes, and what it asks.
     fn lane_plan(
         &self,
-        cell: usize,
-        variant: usize,
+        cell: CellId,
+        variant: VariantId,
         launched: Option<&L::Launch>,
     ) -> Result<LoadPlan, RunError> {
-        let plan = self.cells[cell].plan;
+        let plan = self.cells[cell.0].plan;
         let mut load = plan.load_of(variant);
         if !self.lab.clients_have_our_cpus(variant) {
             load.cpus = None;
@@ -234,10 +249,10 @@ impl<L: World> Runner<'_, L> {
                 let endpoint = Endpoint::Tcp(launched.address());
                 (url_of(plan, variant, launched)?, endpoint)
             }
-            None => (plan.variants[variant].url(1)?, self.lab.endpoint(variant)),
+            None => (plan.variants[variant.0].url(1)?, self.lab.endpoint(variant)),
         };
         let are_shared = plan.load_cpus.iter().any(|cpu| plan.server_cpus.contains(cpu));
-        let is_limited = plan.variants[variant].client_is_limited();
+        let is_limited = plan.variants[variant.0].client_is_limited();
         if (are_shared || is_limited) && load.idle.is_none() {
             load.idle = Some(Idle::Sleep);
         }
@@ -248,12 +263,12 @@ impl<L: World> Runner<'_, L> {
     /// Probes until there is a reply that is not the server's "not yet".
     fn first_reply(
         &mut self,
-        variant: usize,
+        variant: VariantId,
         launched: Option<&mut L::Launch>,
         clients: &L::Clients,
         plan: &LoadPlan,
     ) -> Result<Option<Probe>, RunError> {
-        let name = &self.plan().variants[variant].name;
+        let name = &self.plan().variants[variant.0].name;
         let Some(launched) = launched else {
             return match self.load.ask(clients, plan)? {
                 Ok(probe) => Ok(Some(probe)),
@@ -301,7 +316,7 @@ impl<L: World> Runner<'_, L> {
         if let Some(gone) = launched.place_gone(DurationNs::ZERO) {
             return Err(gone.into());
         }
-        let name = &self.plan().variants[up.variant].name;
+        let name = &self.plan().variants[up.variant.0].name;
         let (who, how) = launched.what_ended();
         let how = how.map_or(String::new(), |how| format!(" ({how})"));
         Err(RunError::Target(format!("{name}: {who} ended under load{how}")))
@@ -322,9 +337,9 @@ impl<L: World> Runner<'_, L> {
 
 /// What a launch is asked. Behind a Service it is asked for by that: meshes and gateways go by the
 /// name, and know no localhost. With TLS the name is the certificate's.
-fn url_of(plan: &Plan, variant: usize, launched: &impl world::Launch) -> Result<Url, RunError> {
+fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Result<Url, RunError> {
     let address = launched.address();
-    let mut url = plan.variants[variant].url(address.port())?;
+    let mut url = plan.variants[variant.0].url(address.port())?;
     if let Some(host) = launched.entry_host().filter(|_| !url.tls && url.is_loopback()) {
         url.host = host.to_owned();
     }
@@ -343,7 +358,7 @@ fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
 /// Asks for other paths of a variant, as its load would.
 struct VariantAsker<'a, L: World> {
     plan: &'a Plan,
-    variant: usize,
+    variant: VariantId,
     url: Url,
     endpoint: Endpoint,
     clients: &'a L::Clients,

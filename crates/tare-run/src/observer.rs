@@ -1,6 +1,9 @@
 //! Who watches a run: the live table, plain progress lines, a test's log.
 
+use tare_model::plan::VariantId;
 use tare_stats::RoundDigest;
+
+use crate::schedule::CellId;
 
 /// Something that happened.
 pub enum Event<'a> {
@@ -9,20 +12,20 @@ pub enum Event<'a> {
     /// A round began; its variants are launched in this order.
     RoundStarted {
         round: u32,
-        order: &'a [usize],
+        order: &'a [VariantId],
     },
     /// A variant is up, and answered.
     Up {
-        variant: usize,
+        variant: VariantId,
     },
     SliceDone {
-        cell: usize,
-        variant: usize,
+        cell: CellId,
+        variant: VariantId,
         cycle: u32,
     },
     /// What a cell found so far; after a round.
     EstimateChanged {
-        cell: usize,
+        cell: CellId,
         digests: &'a [RoundDigest],
     },
     /// Something failed in it, and it does not count.

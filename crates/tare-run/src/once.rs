@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
 use tare_lab::{Lab, LabPlan};
-use tare_load::LoadPlan;
 use tare_load::measured::Measured;
+use tare_load::{LaneId, LoadPlan};
 use tare_model::clients::Clients;
 use tare_model::places::PlaceSpec;
+use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
@@ -53,7 +54,7 @@ pub fn load_from(
         stop: Arc::clone(stop),
     })?;
     let loaded = load(&mut lab, plan);
-    let proofs = lab.placement(0).proofs;
+    let proofs = lab.placement(VariantId(0)).proofs;
     let left = lab.close();
     match loaded {
         Err(_) if stop.load(Ordering::Relaxed) => Err(RunError::Interrupted),
@@ -63,10 +64,10 @@ pub fn load_from(
 }
 
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<(Measured, MadeBy), RunError> {
-    let clients = lab.clients(0, 1)?;
+    let clients = lab.clients(VariantId(0), 1)?;
     let mut load = lab.load();
     let made_by = load.open(&[(&clients, plan)])?.into_iter().next().unwrap_or_default();
-    let measured = load.slice(0, plan.stretch)?;
+    let measured = load.slice(LaneId(0), plan.stretch)?;
     load.close()?;
     Ok((measured, made_by))
 }

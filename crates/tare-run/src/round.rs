@@ -3,6 +3,7 @@
 use tare_io::DurationNs;
 use tare_lab::executor::LaneLife;
 use tare_lab::world::{Launch as _, MakeLoad as _, World};
+use tare_model::plan::VariantId;
 use tare_model::samples::{Favoured, Launch, MachineUse, Round, ServerUse};
 use tare_store::Entry;
 
@@ -12,7 +13,7 @@ use crate::launches::{LanePlan, RunningVariant};
 use crate::observer::Event;
 use crate::outcome::Stopped;
 use crate::runner::Runner;
-use crate::schedule;
+use crate::schedule::{self, CellId};
 
 impl<L: World> Runner<'_, L> {
     /// Runs a round of these cells; `None` where the user interrupted it: what it measured is in
@@ -20,8 +21,8 @@ impl<L: World> Runner<'_, L> {
     pub(crate) fn round(
         &mut self,
         index: u32,
-        active: &[usize],
-    ) -> Result<Option<Vec<(usize, Round)>>, RunError> {
+        active: &[CellId],
+    ) -> Result<Option<Vec<(CellId, Round)>>, RunError> {
         let started_unix_ms = self.clock().unix_ms();
         let mut rounds = Vec::new();
         for cell in active {
@@ -29,7 +30,7 @@ impl<L: World> Runner<'_, L> {
         }
         let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
         self.on_event(&Event::RoundStarted { round: index, order: &order });
-        let groups: Vec<Vec<usize>> = match self.plan().is_exclusive() {
+        let groups: Vec<Vec<VariantId>> = match self.plan().is_exclusive() {
             true => order.into_iter().map(|variant| vec![variant]).collect(),
             false => vec![order],
         };
@@ -39,11 +40,11 @@ impl<L: World> Runner<'_, L> {
                 return Ok(None);
             }
         }
-        rounds.retain(|(cell, _)| self.cells[*cell].stopped.is_none());
+        rounds.retain(|(cell, _)| self.cells[cell.0].stopped.is_none());
         for (cell, round) in &mut rounds {
             round.launches.sort_by_key(|launch| launch.variant);
             self.write(
-                self.cells[*cell].run,
+                self.cells[cell.0].run,
                 Entry::RoundEnded {
                     number: index,
                     elapsed_ns: round.elapsed_ns,
@@ -58,29 +59,29 @@ impl<L: World> Runner<'_, L> {
     /// Variants that are up at the same time; each cell is measured on them.
     fn run_group(
         &mut self,
-        group: &[usize],
-        rounds: &mut [(usize, Round)],
+        group: &[VariantId],
+        rounds: &mut [(CellId, Round)],
     ) -> Result<(), RunError> {
         let began = self.clock().now();
         let seed = self.plan().seed;
         let (index, cells) = (rounds[0].1.index, rounds.len());
-        let active: Vec<usize> = rounds.iter().map(|(cell, _)| *cell).collect();
+        let active: Vec<CellId> = rounds.iter().map(|(cell, _)| *cell).collect();
         let mut up = self.launch_all(group, index, &active)?;
         if self.interrupted() {
             return Ok(());
         }
         let mut lives = vec![LaneLife::default(); up.len()];
         let mut measuring = DurationNs::ZERO;
-        for lane in schedule::cells(seed, index, cells) {
-            let (cell, round) = &mut rounds[lane];
+        for turn in schedule::turns(seed, index, cells) {
+            let (cell, round) = &mut rounds[turn];
             let at = self.clock().now();
             // In a sweep the deadline can pass during the first round.
             if at > self.deadline && measuring > DurationNs::ZERO {
-                self.cells[*cell].stopped.get_or_insert(Stopped::MaxTime);
+                self.cells[cell.0].stopped.get_or_insert(Stopped::MaxTime);
                 continue;
             }
             let is_first = measuring == DurationNs::ZERO;
-            let (own, measured) = self.measure_cell(*cell, (lane, is_first), &mut up, round);
+            let (own, measured) = self.measure_cell(*cell, is_first, &mut up, round);
             if self.interrupted() {
                 return measured;
             }
@@ -104,7 +105,8 @@ impl<L: World> Runner<'_, L> {
         }
         for (up, life) in up.iter_mut().zip(lives) {
             let launch = up.end(life, self.lab.placement(up.variant));
-            for ((_, round), lane) in rounds.iter_mut().zip(&mut up.lanes) {
+            for (cell, round) in rounds.iter_mut() {
+                let lane = up.lane_mut(*cell);
                 let probe = lane.probe.take();
                 let load = std::mem::take(&mut lane.load);
                 round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, load, ..launch.clone() });
@@ -120,11 +122,11 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// A cell's first slice of a round is about to come: how many there are is known now.
-    fn begin(&self, cell: usize, round: &mut Round) -> Result<(), RunError> {
+    fn begin(&self, cell: CellId, round: &mut Round) -> Result<(), RunError> {
         if !round.launches.is_empty() {
             return Ok(());
         }
-        let Cell { run, cycles, .. } = self.cells[cell];
+        let Cell { run, cycles, .. } = self.cells[cell.0];
         round.cycles = cycles;
         let (number, started_unix_ms) = (round.index, round.started_unix_ms);
         self.write(run, Entry::RoundBegan { number, cycles, started_unix_ms })
@@ -133,8 +135,8 @@ impl<L: World> Runner<'_, L> {
     /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
     fn measure_cell(
         &mut self,
-        cell: usize,
-        (lane, is_first): (usize, bool),
+        cell: CellId,
+        is_first: bool,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> (Vec<LaneLife>, Result<(), RunError>) {
@@ -144,33 +146,33 @@ impl<L: World> Runner<'_, L> {
         if is_first {
             self.watch_rest(up);
         }
-        let surveyed = if is_first { self.survey(cell, lane, up) } else { Ok(()) };
+        let surveyed = if is_first { self.survey(cell, up) } else { Ok(()) };
         let begun = surveyed.and_then(|()| self.begin(cell, round));
-        let measured = begun.and_then(|()| self.measure(cell, lane, up, round));
+        let measured = begun.and_then(|()| self.measure(cell, up, round));
         let lives = self.load.close();
         // The lanes' connections are closed: the others are alone.
-        let measured = measured.and_then(|()| self.check_sustained(cell, lane, up));
+        let measured = measured.and_then(|()| self.check_sustained(cell, up));
         for (up, before) in up.iter_mut().zip(used) {
             let used =
                 up.used().server.zip(before).map(|(after, before)| after.since(before).cpu_ns);
-            up.lanes[lane].cpu_ns = used.unwrap_or(0);
+            up.lane_mut(cell).cpu_ns = used.unwrap_or(0);
         }
         let mut machine = self.lab.machine().since(&before);
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         // Clients and runtimes in places are ours as well as servers are.
         let placed = up.iter().filter(|up| self.lab.placement(up.variant).starts > 0);
-        let of_servers: u64 = placed.map(|up| up.lanes[lane].cpu_ns).sum();
+        let of_servers: u64 = placed.map(|up| up.lane(cell).cpu_ns).sum();
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
         add_use(&mut round.machine, machine);
-        if self.cells[cell].plan.load.new_connections {
+        if self.cells[cell.0].plan.load.new_connections {
             let used = [round.machine.ports_used, self.lab.ports_used()].into_iter().flatten();
             round.machine.ports_used = used.reduce(f64::max);
         }
         match lives {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
-                    let LanePlan { load, beside, .. } = &mut up.lanes[lane];
-                    // Of the connections that slices were on.
+                    let LanePlan { load, beside, .. } = up.lane_mut(cell);
+                    // It is asked of the connections that slices were on.
                     load.favoured = Favoured::of(&life.replies);
                     life.add(beside);
                 }

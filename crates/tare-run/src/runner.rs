@@ -17,6 +17,7 @@ use crate::error::RunError;
 use crate::observer::{Event, Observer};
 use crate::outcome::Stopped;
 use crate::record::Record;
+use crate::schedule::CellId;
 
 /// Everything that a run holds while it runs.
 pub struct Runner<'a, L: World> {
@@ -85,10 +86,10 @@ impl<'a, L: World> Runner<'a, L> {
         let cpu = format!("CPU {} ms in load workers, {} ms beside", ms(of_load), ms(beside));
         let _ = self.write_events();
         let mut all = Vec::new();
-        for cell in 0..self.cells.len() {
-            let own = self.cells[cell].stopped.take();
+        for cell in (0..self.cells.len()).map(CellId) {
+            let own = self.cells[cell.0].stopped.take();
             let stopped = own.or(of_all.clone()).unwrap_or(Stopped::Interrupted);
-            let run = self.cells[cell].run;
+            let run = self.cells[cell.0].run;
             let _ = self.note(run, format!("ended: {}; {cpu}", stopped.word()));
             let end = RunEnd { stopped_by: stopped.word().into() };
             let _ = self.write(run, Entry::RunEnded(end));
@@ -112,8 +113,8 @@ impl<'a, L: World> Runner<'a, L> {
         let left = |runner: &Self| runner.deadline.since(runner.clock().now());
         self.see_what_is_waited_for();
         if self.plan().is_exclusive() && left(self) > DurationNs::ZERO {
-            for cell in 0..self.cells.len() {
-                if self.cells[cell].window.is_none()
+            for cell in (0..self.cells.len()).map(CellId) {
+                if self.cells[cell.0].window.is_none()
                     && let Err(failure) = self.fit_alone(cell)
                 {
                     self.fail(cell, failure)?;
@@ -121,10 +122,10 @@ impl<'a, L: World> Runner<'a, L> {
             }
         }
         let words = self.first_words();
-        for cell in 0..self.cells.len() {
+        for cell in (0..self.cells.len()).map(CellId) {
             let left = left(self);
-            self.cells[cell].choose_cycles(left);
-            self.note(self.cells[cell].run, words.clone())?;
+            self.cells[cell.0].choose_cycles(left);
+            self.note(self.cells[cell.0].run, words.clone())?;
         }
         let mut index = start.next_round;
         loop {
@@ -133,7 +134,7 @@ impl<'a, L: World> Runner<'a, L> {
                 return Ok(());
             }
             if left(self) == DurationNs::ZERO {
-                active.iter().for_each(|cell| self.cells[*cell].stopped = Some(Stopped::MaxTime));
+                active.iter().for_each(|cell| self.cells[cell.0].stopped = Some(Stopped::MaxTime));
                 return Ok(());
             }
             let started_unix_ms = self.clock().unix_ms();
@@ -154,7 +155,7 @@ impl<'a, L: World> Runner<'a, L> {
                 self.take(cell, &round, share)?;
             }
             let shown = active[index as usize % active.len()];
-            let digests = &self.cells[shown].digests;
+            let digests = &self.cells[shown.0].digests;
             self.services.observer.on_event(&Event::EstimateChanged { cell: shown, digests });
             if self.interrupted() {
                 return Err(RunError::Interrupted);
@@ -179,7 +180,7 @@ impl<'a, L: World> Runner<'a, L> {
         let why = why.to_string();
         self.on_event(&Event::RoundLost { round: index, why: &why });
         for cell in self.active() {
-            let run = self.cells[cell].run;
+            let run = self.cells[cell.0].run;
             let lost = Entry::RoundLost { number: index, started_unix_ms, why: why.clone() };
             self.write(run, lost)?;
             self.note(run, format!("round {index} is lost: {why}"))?;
@@ -188,30 +189,33 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// Cells that are still measured.
-    pub(crate) fn active(&self) -> Vec<usize> {
-        (0..self.cells.len()).filter(|cell| self.cells[*cell].stopped.is_none()).collect()
+    pub(crate) fn active(&self) -> Vec<CellId> {
+        (0..self.cells.len())
+            .map(CellId)
+            .filter(|cell| self.cells[cell.0].stopped.is_none())
+            .collect()
     }
 
     /// The first cell that is still measured.
-    pub(crate) fn active_first(&self) -> usize {
-        self.active().first().copied().unwrap_or(0)
+    pub(crate) fn active_first(&self) -> CellId {
+        self.active().first().copied().unwrap_or(CellId(0))
     }
 
-    fn take(&mut self, cell: usize, round: &Round, left: DurationNs) -> Result<(), RunError> {
+    fn take(&mut self, cell: CellId, round: &Round, left: DurationNs) -> Result<(), RunError> {
         if round.slices.iter().any(|slice| slice.counts.good > 0) {
-            self.cells[cell].take(round, left);
+            self.cells[cell.0].take(round, left);
             return Ok(());
         }
         self.fail(cell, nothing_good(round))
     }
 
     /// A value that cannot be measured does not end a sweep: the others can.
-    pub(crate) fn fail(&mut self, cell: usize, failure: RunError) -> Result<(), RunError> {
+    pub(crate) fn fail(&mut self, cell: CellId, failure: RunError) -> Result<(), RunError> {
         if self.cells.len() == 1 || self.interrupted() {
             return Err(failure);
         }
-        self.note(self.cells[cell].run, failure.to_string())?;
-        self.cells[cell].stopped = Some(Stopped::Failed(failure));
+        self.note(self.cells[cell.0].run, failure.to_string())?;
+        self.cells[cell.0].stopped = Some(Stopped::Failed(failure));
         Ok(())
     }
 

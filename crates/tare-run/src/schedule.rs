@@ -1,26 +1,34 @@
 //! The order of launches and slices: a value, computed from the seed before the round.
 
 use tare_io::Random;
+use tare_load::LaneId;
+use tare_model::plan::VariantId;
+
+/// Where a cell stands among a run's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CellId(pub usize);
 
 /// The order in which variants are launched in a round.
-pub fn launches(seed: u64, round: u32, variants: usize) -> Vec<usize> {
-    shuffled(&mut Random::stream(seed, "launch order", u64::from(round)), variants)
+pub fn launches(seed: u64, round: u32, variants: usize) -> Vec<VariantId> {
+    let mut random = Random::stream(seed, "launch order", u64::from(round));
+    shuffled(&mut random, variants).into_iter().map(VariantId).collect()
 }
 
-/// The order of variants in each cycle of a round.
-pub fn cycles(seed: u64, round: u32, variants: usize, cycles: u32) -> Vec<Vec<usize>> {
+/// The order of lanes, one a variant that is up, in each cycle of a round.
+pub fn cycles(seed: u64, round: u32, lanes: usize, cycles: u32) -> Vec<Vec<LaneId>> {
     let mut random = Random::stream(seed, "slice order", u64::from(round));
-    (0..cycles).map(|_| shuffled(&mut random, variants)).collect()
+    let mut cycle = || shuffled(&mut random, lanes).into_iter().map(LaneId).collect();
+    (0..cycles).map(|_| cycle()).collect()
 }
 
-/// The order of a sweep's cells in a round.
-pub fn cells(seed: u64, round: u32, cells: usize) -> Vec<usize> {
+/// The order in which so many cells of a sweep have their turns in a round.
+pub fn turns(seed: u64, round: u32, cells: usize) -> Vec<usize> {
     shuffled(&mut Random::stream(seed, "cell order", u64::from(round)), cells)
 }
 
 /// A cell's own seed for what follows: the first one's is the run's.
-pub fn seed_of(seed: u64, cell: usize) -> u64 {
-    match cell {
+pub fn seed_of(seed: u64, cell: CellId) -> u64 {
+    match cell.0 {
         0 => seed,
         cell => Random::stream(seed, "cell", cell as u64).next_u64(),
     }
@@ -38,7 +46,7 @@ pub struct Shape {
 
 /// Slices of one length would look at a server that has a rhythm always at the same phases.
 pub const LONGER_MAX: f64 = 3.0;
-/// Of lengths drawn evenly on a logarithmic scale.
+/// The mean of lengths that are drawn evenly on a logarithmic scale.
 pub const LONGER_MEAN: f64 = 1.82;
 
 /// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a
@@ -74,7 +82,7 @@ mod tests {
             for cycle in &order {
                 let mut sorted = cycle.clone();
                 sorted.sort_unstable();
-                assert_eq!(sorted, [0, 1, 2, 3, 4]);
+                assert_eq!(sorted, [0, 1, 2, 3, 4].map(LaneId));
             }
             assert_eq!(order, cycles(7, round, 5, 8));
             assert_ne!(order, cycles(8, round, 5, 8));
@@ -87,8 +95,8 @@ mod tests {
         let mut follows = [[0u32; 3]; 3];
         for round in 0..1000 {
             for cycle in cycles(1, round, 3, 3) {
-                first[cycle[0]] += 1;
-                follows[cycle[0]][cycle[1]] += 1;
+                first[cycle[0].0] += 1;
+                follows[cycle[0].0][cycle[1].0] += 1;
             }
             assert_eq!(launches(1, round, 3).len(), 3);
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tare_io::DurationNs;
 use tare_lab::meter::{Quiet, Used};
 use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, World};
+use tare_load::LaneId;
 use tare_model::cold::Cold;
 use tare_model::found::Found;
-use tare_model::plan::ReconnectEach;
+use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
 use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_store::Entry;
@@ -17,7 +18,7 @@ use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::observer::Event;
 use crate::runner::Runner;
-use crate::schedule;
+use crate::schedule::{self, CellId};
 use crate::window::{Window, edges};
 
 /// Trials that find how long slices must be, and how many of each variant.
@@ -41,30 +42,29 @@ const BUSY_SHARE: f64 = 0.3;
 impl<L: World> Runner<'_, L> {
     pub(crate) fn open_lanes(
         &mut self,
-        lane: usize,
+        cell: CellId,
         up: &[RunningVariant<L>],
     ) -> Result<Vec<MadeBy>, RunError> {
-        let lanes: Vec<_> = up.iter().map(|up| (&up.clients, &up.lanes[lane].plan)).collect();
+        let lanes: Vec<_> = up.iter().map(|up| (&up.clients, &up.lane(cell).plan)).collect();
         Ok(self.load.open(&lanes)?)
     }
 
     /// Connections, warm-up, cycles.
     pub(crate) fn measure(
         &mut self,
-        cell: usize,
-        lane: usize,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> Result<(), RunError> {
-        let run = self.cells[cell].run;
+        let run = self.cells[cell.0].run;
         let made_by: Vec<String> =
-            self.open_lanes(lane, up)?.iter().map(MadeBy::to_string).collect();
+            self.open_lanes(cell, up)?.iter().map(MadeBy::to_string).collect();
         for (up, by) in up.iter_mut().zip(&made_by) {
-            up.lanes[lane].load.by = Some(by.clone());
+            up.lane_mut(cell).load.by = Some(by.clone());
         }
         self.note_load(run, made_by)?;
-        let cold = self.cells[cell].plan.slices.cold;
-        let window = match (cold, self.cells[cell].window) {
+        let cold = self.cells[cell.0].plan.slices.cold;
+        let window = match (cold, self.cells[cell.0].window) {
             (Some(cold), _) => self.cold_window(cell, cold),
             (None, Some(window)) => window,
             (None, None) => {
@@ -77,7 +77,7 @@ impl<L: World> Runner<'_, L> {
         };
         for (at, up) in up.iter_mut().enumerate() {
             if cold.is_none() {
-                self.warm(cell, lane, at, up, window)?;
+                self.warm(cell, LaneId(at), up, window)?;
             }
             // Threads and processes that load brought to life are there now.
             up.meter = up.launched.as_ref().map(L::Launch::meter);
@@ -85,8 +85,9 @@ impl<L: World> Runner<'_, L> {
         let seed = schedule::seed_of(self.plan().seed, cell);
         let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
         let shapes = schedule::shapes(seed, round.index, round.cycles);
-        let is_fixed = self.cells[cell].plan.slices.window.is_some();
-        let draws_anew = self.cells[cell].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
+        let is_fixed = self.cells[cell.0].plan.slices.window.is_some();
+        let draws_anew =
+            self.cells[cell.0].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
         self.quiesce(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let began = self.clock().now();
@@ -94,17 +95,17 @@ impl<L: World> Runner<'_, L> {
         for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
             let window = if cold.is_some() { window } else { window.shaped(&shape, is_fixed) };
             if cycle > 0 && draws_anew {
-                self.open_anew(lane, up)?;
+                self.open_anew(cell, up)?;
             }
             for (position, at) in variants.into_iter().enumerate() {
-                let variant = up[at].variant;
-                let Some(slice) = self.slice(at, up, lane, window)? else {
+                let variant = up[at.0].variant;
+                let Some(slice) = self.slice(at, cell, up, window)? else {
                     return Ok(());
                 };
-                own[at] += slice.server.map_or(0, |server| server.cpu_ns);
-                windows_ns[at] += slice.counts.window_ns;
+                own[at.0] += slice.server.map_or(0, |server| server.cpu_ns);
+                windows_ns[at.0] += slice.counts.window_ns;
                 let (cycle, position) = (cycle as u32, position as u32);
-                let slice = Slice { variant: variant as u32, cycle, position, ..slice };
+                let slice = Slice { variant: variant.number(), cycle, position, ..slice };
                 let slice = Arc::new(slice);
                 self.write(run, Entry::Slice { round: round.index, slice: slice.clone() })?;
                 round.slices.push(Arc::unwrap_or_clone(slice));
@@ -114,10 +115,10 @@ impl<L: World> Runner<'_, L> {
         let elapsed_ns = self.clock().now().since(began).as_ns();
         for (at, before) in before.into_iter().enumerate() {
             if cold.is_none() {
-                own[at] += self.ramp(at, up, lane, window)?;
+                own[at] += self.ramp(LaneId(at), cell, up, window)?;
             }
             let after = Alone::of(&up[at]);
-            let load = &mut up[at].lanes[lane].load;
+            let load = &mut up[at].lane_mut(cell).load;
             load.idle_cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns).saturating_sub(own[at]);
             load.idle_ns = elapsed_ns.saturating_sub(windows_ns[at]);
             (load.busy_threads, load.delay_ns) = after.threads_since(&before);
@@ -127,12 +128,12 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Other connections to the same servers.
-    fn open_anew(&mut self, lane: usize, up: &mut [RunningVariant<L>]) -> Result<(), RunError> {
+    fn open_anew(&mut self, cell: CellId, up: &mut [RunningVariant<L>]) -> Result<(), RunError> {
         let lives = self.load.close()?;
         for (up, life) in up.iter_mut().zip(&lives) {
-            up.lanes[lane].beside.add(life);
+            up.lane_mut(cell).beside.add(life);
         }
-        self.open_lanes(lane, up)?;
+        self.open_lanes(cell, up)?;
         // What accepting them takes is over before the slices.
         self.quiesce(up);
         Ok(())
@@ -141,9 +142,9 @@ impl<L: World> Runner<'_, L> {
     /// What servers use that nobody asks anything: where they were found to use CPU time beside
     /// their slices, that is no work put off.
     pub(crate) fn watch_rest(&self, up: &mut [RunningVariant<L>]) {
-        let is_cold = |cell: &usize| self.cells[*cell].plan.slices.cold.is_some();
+        let is_cold = |cell: &CellId| self.cells[cell.0].plan.slices.cold.is_some();
         let active = self.active();
-        if active.iter().any(is_cold) || !active.iter().any(|c| self.cells[*c].watches_rest()) {
+        if active.iter().any(is_cold) || !active.iter().any(|c| self.cells[c.0].watches_rest()) {
             return;
         }
         up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
@@ -160,45 +161,44 @@ impl<L: World> Runner<'_, L> {
             let used: Vec<u64> = used.collect();
             for (up, cpu_ns) in up.iter_mut().zip(&used) {
                 let at_rest = AtRest { cpu_ns: *cpu_ns, ns: now.since(began).as_ns() };
-                up.lanes.iter_mut().for_each(|lane| lane.load.at_rest = Some(at_rest));
+                up.lanes.values_mut().for_each(|lane| lane.load.at_rest = Some(at_rest));
             }
             stretches.push(used);
             (before, began) = (after, now);
         }
     }
 
-    fn cold_window(&mut self, cell: usize, cold: Cold) -> Window {
+    fn cold_window(&mut self, cell: CellId, cold: Cold) -> Window {
         let window = Window::of_cold(cold);
-        self.cells[cell].window = Some(window);
+        self.cells[cell.0].window = Some(window);
         window
     }
 
     /// Loads a launch until it has had the warm-up that its variant needs.
     fn warm(
         &mut self,
-        cell: usize,
-        lane: usize,
-        at: usize,
+        cell: CellId,
+        at: LaneId,
         up: &mut RunningVariant<L>,
         window: Window,
     ) -> Result<(), RunError> {
-        let Cell { plan, warm, .. } = &self.cells[cell];
+        let Cell { plan, warm, .. } = &self.cells[cell.0];
         let mut needed = match (plan.slices.warmup, warm) {
             // A stored plan may say anything.
             (None, Some(warm)) if up.launched.is_some() => {
-                warm.get(up.variant).copied().unwrap_or_default()
+                warm.get(up.variant.0).copied().unwrap_or_default()
             }
             _ => Default::default(),
         };
         // Another cell of a sweep has loaded the same launch before.
-        let others = up.lanes.iter().enumerate().filter(|(other, _)| *other != lane);
+        let others = up.lanes.iter().filter(|(other, _)| **other != cell);
         for (_, other) in others {
             needed.ns = needed.ns.saturating_sub(other.load.warmup.ns);
             needed.requests = needed.requests.saturating_sub(other.load.warmup.requests);
         }
         let most = plan.slices.warmup_max(plan.stop.max_time);
         let mut left = window.warmup;
-        let load = &mut up.lanes[lane].load;
+        let load = &mut up.lane_mut(cell).load;
         loop {
             let ns = needed.ns.saturating_sub(load.warmup.ns);
             let room = most.as_ns().saturating_sub(load.warmup.ns);
@@ -219,31 +219,31 @@ impl<L: World> Runner<'_, L> {
     /// the user cut it short.
     fn slice(
         &mut self,
-        at: usize,
+        at: LaneId,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
-        lane: usize,
         window: Window,
     ) -> Result<Option<Slice>, RunError> {
-        let before = up[at].used().server;
+        let before = up[at.0].used().server;
         let measured = self.load.slice(at, window.stretch())?;
         let still = self.quiesce(up);
-        let load = &mut up[at].lanes[lane].load;
+        let load = &mut up[at.0].lane_mut(cell).load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
-        let after = up[at].used().server;
+        let after = up[at.0].used().server;
         if self.interrupted() {
             return Ok(None);
         }
         let server = after.zip(before).map(|(after, before)| after.since(before));
         if let Some(gone) =
-            up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
+            up[at.0].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
         {
             return Err(gone.into());
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, server, latencies, ..Slice::default() };
         if slice.counts.answered == 0 {
-            self.check_alive(&mut up[at])?;
+            self.check_alive(&mut up[at.0])?;
         }
         Ok(Some(slice))
     }
@@ -251,18 +251,18 @@ impl<L: World> Runner<'_, L> {
     /// Load that is as short as a slice's ramp, so that what ramps cost can be taken out; CPU time.
     fn ramp(
         &mut self,
-        at: usize,
+        at: LaneId,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
-        lane: usize,
         window: Window,
     ) -> Result<u64, RunError> {
-        let before = up[at].used().server;
+        let before = up[at.0].used().server;
         let measured = self.load.slice(at, window.only_ramp())?;
         self.quiesce(up);
-        let Some((after, before)) = up[at].used().server.zip(before) else { return Ok(0) };
+        let Some((after, before)) = up[at.0].used().server.zip(before) else { return Ok(0) };
         let (server, answered) = (after.since(before), measured.counts.answered);
         if answered > 0 {
-            up[at].lanes[lane].load.ramps = Some(Ramps { ramps: 1, answered, server });
+            up[at.0].lane_mut(cell).load.ramps = Some(Ramps { ramps: 1, answered, server });
         }
         Ok(server.cpu_ns)
     }
@@ -275,18 +275,18 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Where variants run alone, all of them are tried once before the first round.
-    pub(crate) fn fit_alone(&mut self, cell: usize) -> Result<(), RunError> {
-        if self.cells[cell].plan.slices.cold.is_some() {
+    pub(crate) fn fit_alone(&mut self, cell: CellId) -> Result<(), RunError> {
+        if self.cells[cell.0].plan.slices.cold.is_some() {
             return Ok(());
         }
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for variant in 0..self.plan().variants.len() {
-            let up = self.launch_all(&[variant], 0, &[cell])?;
+            let up = self.launch_all(&[VariantId(variant)], 0, &[cell])?;
             if self.interrupted() {
                 return Ok(());
             }
-            self.open_lanes(0, &up)?;
+            self.open_lanes(cell, &up)?;
             let (per_s, mean) = self.trial(cell, up.len())?;
             if self.interrupted() {
                 return Ok(());
@@ -301,16 +301,16 @@ impl<L: World> Runner<'_, L> {
 
     /// The fewest replies a second of any lane, and the longest mean latency: medians of a few
     /// trials, for one that was disturbed would settle the whole run.
-    fn trial(&mut self, cell: usize, lanes: usize) -> Result<(f64, DurationNs), RunError> {
+    fn trial(&mut self, cell: CellId, lanes: usize) -> Result<(f64, DurationNs), RunError> {
         let mut slowest = f64::INFINITY;
         let mut longest = DurationNs::ZERO;
         for at in 0..lanes {
-            let edges = edges(self.cells[cell].plan);
+            let edges = edges(self.cells[cell.0].plan);
             let mut trial =
                 Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, requests: None, edges };
             let mut seen = Vec::new();
             while seen.len() < TRIALS {
-                let measured = self.load.slice(at, trial.stretch())?;
+                let measured = self.load.slice(LaneId(at), trial.stretch())?;
                 let (per_s, mean) = measured.rate_and_mean();
                 let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
                 if enough {
@@ -337,14 +337,14 @@ impl<L: World> Runner<'_, L> {
     /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that.
     fn settle_window(
         &mut self,
-        cell: usize,
+        cell: CellId,
         slowest: f64,
         longest: DurationNs,
     ) -> Result<Window, RunError> {
-        let Cell { plan, run, .. } = self.cells[cell];
+        let Cell { plan, run, .. } = self.cells[cell.0];
         let mut window = Window::first(plan);
         window.fit(slowest, longest, plan);
-        self.cells[cell].window = Some(window);
+        self.cells[cell.0].window = Some(window);
         self.write_found(cell)?;
         self.note(
             run,
@@ -357,8 +357,8 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Kept from now on, so that a resumed run goes on with the same.
-    pub(crate) fn write_found(&mut self, cell: usize) -> Result<(), RunError> {
-        let Cell { run, window, warm, .. } = &self.cells[cell];
+    pub(crate) fn write_found(&mut self, cell: CellId) -> Result<(), RunError> {
+        let Cell { run, window, warm, .. } = &self.cells[cell.0];
         let Some(window) = window else { return Ok(()) };
         self.write(
             *run,

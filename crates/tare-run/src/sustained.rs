@@ -14,6 +14,7 @@ use crate::cell::{Cell, sustained_length};
 use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::runner::Runner;
+use crate::schedule::CellId;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
@@ -25,14 +26,14 @@ const TURN: DurationNs = DurationNs::from_secs(1);
 
 impl<L: World> Runner<'_, L> {
     /// How long the load is that shows when launches are warm, where there is any.
-    fn survey_limits(&self, cell: usize) -> Option<Limits> {
-        let plan = self.cells[cell].plan;
+    fn survey_limits(&self, cell: CellId) -> Option<Limits> {
+        let plan = self.cells[cell.0].plan;
         let least = sustained_length(plan)?;
         if plan.slices.warmup.is_some() {
             return None;
         }
-        let Cell { surveys, warm, .. } = &self.cells[self.active_first()];
-        // Of a run that is resumed, another cell may have seen it.
+        let Cell { surveys, warm, .. } = &self.cells[self.active_first().0];
+        // Where a run was resumed, another cell may have seen it.
         let is_known = surveys.slowest_ns().is_none() && warm.is_some();
         let most = plan.slices.warmup_max(plan.stop.max_time);
         (!is_known).then_some(Limits { least_ns: least.as_ns(), most_ns: most.as_ns() })
@@ -42,35 +43,34 @@ impl<L: World> Runner<'_, L> {
     /// or is not known yet.
     pub(crate) fn survey(
         &mut self,
-        cell: usize,
-        lane: usize,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
         let Some(limits) = self.survey_limits(cell) else { return Ok(()) };
         let first = self.active_first();
-        let mut next = self.cells[first].surveys.first_stretch(&limits);
+        let mut next = self.cells[first.0].surveys.first_stretch(&limits);
         // One variant alone has nobody to share the weather with.
         if next.is_none() || up.len() < 2 {
             return Ok(());
         }
         while let Some(ns) = next {
-            self.together(lane, up, DurationNs::from_ns(ns), true)?;
+            self.together(cell, up, DurationNs::from_ns(ns), true)?;
             if self.interrupted() {
                 return Ok(());
             }
-            let further = self.cells[first].surveys.further(&loads(up, lane), &limits);
+            let further = self.cells[first.0].surveys.further(&loads(up, cell), &limits);
             next = further.filter(|_| self.clock().now() < self.deadline);
         }
-        // Of a sweep, all cells are measured on the same launches.
-        let surveys = &mut self.cells[first].surveys;
-        let standing = surveys.add(&loads(up, lane), &limits);
+        // All cells of a sweep are measured on the same launches.
+        let surveys = &mut self.cells[first.0].surveys;
+        let standing = surveys.add(&loads(up, cell), &limits);
         let (found, given) = (surveys.found(), surveys.warm());
         for up in up.iter_mut() {
-            let load = &mut up.lanes[lane].load;
+            let Standing { is_moving, behind } = standing[up.variant.0];
+            let load = &mut up.lane_mut(cell).load;
             let bins = load.sustained.as_ref().map_or(&[][..], |sustained| &sustained.bins);
             let all = bins.iter().copied().fold(Bin::default(), Bin::plus);
             load.warmup = WarmUp { ns: all.ns, requests: all.answered };
-            let Standing { is_moving, behind } = standing[up.variant];
             (load.not_warm, load.behind) = (is_moving, behind);
         }
         let names = self.plan().variants.iter().map(|variant| &variant.name);
@@ -81,10 +81,10 @@ impl<L: World> Runner<'_, L> {
                 format!("{name} warm after {ns} and {} requests", warm.requests)
             })
             .collect();
-        self.note(self.cells[cell].run, words.join(", "))?;
+        self.note(self.cells[cell.0].run, words.join(", "))?;
         for cell in self.active() {
-            self.cells[cell].warm = Some(given.clone());
-            self.cells[cell].use_first(given.iter().map(|warm| warm.ns).max().unwrap_or(0));
+            self.cells[cell.0].warm = Some(given.clone());
+            self.cells[cell.0].use_first(given.iter().map(|warm| warm.ns).max().unwrap_or(0));
             self.write_found(cell)?;
         }
         Ok(())
@@ -93,31 +93,30 @@ impl<L: World> Runner<'_, L> {
     /// Loads all warm variants at once, where this round is to.
     pub(crate) fn check_sustained(
         &mut self,
-        cell: usize,
-        lane: usize,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
-        let Some(length) = sustained_length(self.cells[cell].plan) else { return Ok(()) };
-        let in_turns = self.cells[cell].checks_in_turns();
-        let mut loads = up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref());
+        let Some(length) = sustained_length(self.cells[cell.0].plan) else { return Ok(()) };
+        let in_turns = self.cells[cell.0].checks_in_turns();
+        let mut loads = up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref());
         let has = loads.any(|load| load.in_turns == in_turns);
-        if has || !self.cells[cell].check_due || self.interrupted() || up.len() < 2 {
+        if has || !self.cells[cell.0].check_due || self.interrupted() || up.len() < 2 {
             return Ok(());
         }
         if !in_turns {
-            return self.together(lane, up, length, false);
+            return self.together(cell, up, length, false);
         }
         // Its warm-up has said what it had to: other launches' are kept.
-        up.iter_mut().for_each(|up| up.lanes[lane].load.sustained = None);
+        up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
         let turns = (length.as_ns() / TURN.as_ns()).max(1);
         for _ in 0..turns {
             for up in up.iter_mut() {
                 let turn = DurationNs::from_ns(length.as_ns() / turns);
-                self.together(lane, std::slice::from_mut(up), turn, false)?;
+                self.together(cell, std::slice::from_mut(up), turn, false)?;
             }
         }
         for up in up.iter_mut() {
-            up.lanes[lane].load.sustained.iter_mut().for_each(|load| load.in_turns = true);
+            up.lane_mut(cell).load.sustained.iter_mut().for_each(|load| load.in_turns = true);
         }
         Ok(())
     }
@@ -125,7 +124,7 @@ impl<L: World> Runner<'_, L> {
     /// Load on all of these at the same time.
     fn together(
         &mut self,
-        lane: usize,
+        cell: CellId,
         up: &mut [RunningVariant<L>],
         length: DurationNs,
         cold: bool,
@@ -133,7 +132,7 @@ impl<L: World> Runner<'_, L> {
         let mut loads = Vec::new();
         for up in up.iter_mut() {
             let mut own = self.lab.load();
-            own.open(&[(&up.clients, &up.lanes[lane].plan)])?;
+            own.open(&[(&up.clients, &up.lane(cell).plan)])?;
             loads.push(own);
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
@@ -143,7 +142,7 @@ impl<L: World> Runner<'_, L> {
         let meters: Vec<Option<&L::Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
         let measured = self.lab.load_at_once(&mut loads, stretch, &meters)?;
         for ((up, mut own), (measured, readings)) in up.iter_mut().zip(loads).zip(measured) {
-            let lane = &mut up.lanes[lane];
+            let lane = up.lane_mut(cell);
             let life = LaneLife::of(own.close()?.first());
             lane.beside.add(&life);
             let mut more = sustained(&measured, &readings, cold);
@@ -158,10 +157,10 @@ impl<L: World> Runner<'_, L> {
 }
 
 /// What all variants showed under load at once, in their order.
-fn loads<L: World>(up: &[RunningVariant<L>], lane: usize) -> Vec<&Sustained> {
+fn loads<L: World>(up: &[RunningVariant<L>], cell: CellId) -> Vec<&Sustained> {
     let mut up: Vec<&RunningVariant<L>> = up.iter().collect();
     up.sort_by_key(|up| up.variant);
-    up.iter().filter_map(|up| up.lanes[lane].load.sustained.as_ref()).collect()
+    up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref()).collect()
 }
 
 /// What a server's load and its meter saw; no CPU time where nobody meters it.

@@ -156,12 +156,12 @@ fn a_round_launches_measures_and_stops_in_the_order_of_its_seed() {
     let world = FakeWorld::new(two());
     assert_eq!(run(&world, &[short(1)], Start::default()), [Stopped::Rounds]);
     let launches = crate::schedule::launches(7, 0, 2);
-    let name = |at: usize| ["a", "b"][launches[at]];
+    let name = |at: usize| ["a", "b"][launches[at].0];
     let mut expected = vec!["round 0".to_owned()];
     expected.extend([0, 1].map(|at| format!("launch {}", name(at))));
     expected.extend([0, 1].map(|at| format!("{} is up", name(at))));
     for (cycle, order) in crate::schedule::cycles(7, 0, 2, 2).into_iter().enumerate() {
-        let slices = order.into_iter().map(|at| format!("cell 0, cycle {cycle}: {}", name(at)));
+        let slices = order.into_iter().map(|at| format!("cell 0, cycle {cycle}: {}", name(at.0)));
         expected.extend(slices);
     }
     expected.extend([0, 1].map(|at| format!("stop {}", name(at))));
@@ -427,7 +427,7 @@ fn cells_of_a_sweep_share_launches() {
 #[test]
 fn a_cell_that_fails_leaves_the_others_theirs() {
     let world = FakeWorld::new(two());
-    // Of each variant's first lane: a warm-up and two slices.
+    // Each variant's first lane has a warm-up and two slices.
     let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: Fault::Fail };
     world.faults.borrow_mut().push(planned);
     let stopped = run(&world, &sweep(), Start::default());

@@ -36,7 +36,7 @@ impl Window {
         Self { length, ramp: Self::SHORTEST_RAMP, warmup, requests: None, edges: edges(plan) }
     }
 
-    /// For a slowest variant of so many replies a second, and a longest mean latency.
+    /// Fits it to the slowest variant's replies a second, and the longest mean latency.
     pub fn fit(&mut self, slowest_per_s: f64, longest: DurationNs, plan: &Plan) {
         let ms = (Self::REPLIES / slowest_per_s.max(1e-3) * 1000.0).ceil();
         let needed = DurationNs::from_ms(ms as u64).clamp(Self::SHORTEST, Self::LONGEST);
@@ -59,7 +59,7 @@ impl Window {
         Self { length, requests, ramp, warmup, edges: Edges::Clock }
     }
 
-    /// Of a cycle; a length that the user chose stays.
+    /// What it is in one cycle; a length that the user chose stays.
     pub fn shaped(self, shape: &Shape, is_fixed: bool) -> Self {
         let most = self.length.as_ns() as f64 / RAMP_JITTER as f64;
         let longer = if is_fixed { 1.0 } else { shape.longer };

@@ -11,7 +11,7 @@ use tare_load::pacer::RateProfile;
 use tare_load::request::RequestParts;
 use tare_load::session::Session;
 use tare_load::{
-    EngineConfig, Lifetime, LoadError, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy,
+    EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy,
 };
 use tare_model::status::StatusSet;
 use tare_target::behaviour::Behaviour;
@@ -90,7 +90,7 @@ fn lanes_keep_their_connections_and_their_counts() {
         for _round in 0..2 {
             session.open(&plans.each_ref()).unwrap();
             for lane in [0, 1, 1, 0] {
-                let reports = session.slice(lane, stretch()).unwrap();
+                let reports = session.slice(LaneId(lane), stretch()).unwrap();
                 assert_eq!(reports.len(), 2);
                 for report in reports {
                     report.tally.assert_closed();
@@ -117,7 +117,7 @@ fn what_was_sent_is_what_the_server_counted() {
     session.open(&[&plan]).unwrap();
     let mut sent = 0;
     for _ in 0..5 {
-        sent += session.slice(0, stretch()).unwrap()[0].sent;
+        sent += session.slice(LaneId(0), stretch()).unwrap()[0].sent;
     }
     assert_eq!(session.close().unwrap()[0][0].sent, sent);
     assert_eq!(target.stats.get(Counter::Requests), sent);
@@ -131,7 +131,7 @@ fn connections_closed_while_idle_are_opened_again_and_counted() {
     session.open(&[&plan]).unwrap();
     let mut closed = 0;
     for _ in 0..3 {
-        let report = session.slice(0, stretch()).unwrap().remove(0);
+        let report = session.slice(LaneId(0), stretch()).unwrap().remove(0);
         assert_eq!(report.tally.failed, 0);
         closed += report.closed_by_server;
     }
@@ -146,7 +146,7 @@ fn a_dead_server_is_named_and_the_session_lives_on() {
     let error = session.open(&[&plan(&dead, None, None)]).unwrap_err();
     assert!(matches!(error, LoadError::NoConnection { .. }), "{error}");
     session.open(&[&plan(&alive.listens, Some(1000.0), None)]).unwrap();
-    let reports = session.slice(0, stretch()).unwrap();
+    let reports = session.slice(LaneId(0), stretch()).unwrap();
     let started: u64 = reports.iter().map(|report| report.tally.started).sum();
     assert!((4..=6).contains(&started), "5 are due in 5 ms: {started}");
 }

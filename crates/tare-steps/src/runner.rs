@@ -213,10 +213,10 @@ impl<'a> Desk<'a> {
         };
         let nodes = Nodes::look(&procedure.images_of, going.shell).map_err(StepsError::Lab)?;
         going.began = monotonic_now();
-        let before = machine::Reading::take();
+        let before = machine::Counters::take();
         let started_unix_ms = wall_unix_ms();
         let ended = going.all_steps(variant, observer);
-        let cpu_ns = machine::Reading::take().since(&before).busy_ns;
+        let cpu_ns = machine::Counters::take().since(&before).busy_ns;
         let Going { done: steps, undo, .. } = going;
         if let Err(failed) = ended {
             return Err(self.after_failure(failed, procedure, &shell, undo, written));

@@ -125,7 +125,7 @@ pub struct Hello {
     /// Effective capabilities, as /proc tells them.
     pub capabilities: String,
     pub hostname: String,
-    /// Of its own program.
+    /// The hash of the program that it is.
     pub program_sha256: String,
     /// How it meters servers: by its container's control group, or by process.
     pub meters_by: String,

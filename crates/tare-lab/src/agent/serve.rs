@@ -12,6 +12,7 @@ use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::{Executor, ExecutorPlan};
 use crate::groups::Group;
+use crate::journal::Journal;
 use crate::requests::Request;
 
 pub type From = Box<dyn Read + Send>;
@@ -27,6 +28,8 @@ pub struct Served {
     pub ends_orphans: bool,
     /// It ends where tare has said nothing for so long.
     pub lonely_after: Duration,
+    /// What it starts is written down there, where its place does not end with it.
+    pub journal: Option<Journal>,
 }
 
 /// Requests that are carried out at a time; more are turned down.
@@ -46,7 +49,7 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
     let executor = Arc::new(Executor::new(ExecutorPlan {
         stop: stop.clone(),
         events: to.events(),
-        journal: None,
+        journal: served.journal.as_ref().map(Journal::entries),
         own_group: served.own_group,
         ends_orphans: served.ends_orphans,
     }));
@@ -67,6 +70,7 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
         std::thread::park_timeout(ENDING_LOOK);
     }
     executor.end();
+    drop(served.journal);
     Ok(())
 }
 

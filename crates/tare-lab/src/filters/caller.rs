@@ -21,7 +21,7 @@ pub struct Calls {
 /// What it answers, one a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Called {
-    /// Of all calls together.
+    /// All calls together took this long.
     pub elapsed_ns: u64,
     /// How many said yes, and how many neither yes nor no.
     pub accepted: u64,

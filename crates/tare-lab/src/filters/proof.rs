@@ -120,7 +120,7 @@ impl LayerProof for FilterProof {
 
 /// One call, in nanoseconds.
 fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, LabError> {
-    // Of its own: the launch's counters are for its requests.
+    // It has a memory of its own: the launch's counters are for its requests.
     let memory = FilterMemory::of(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());
     let mut caller = Caller::start(spec, &environment(spec, shared)?, context.cpus)?;

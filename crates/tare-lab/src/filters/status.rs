@@ -24,7 +24,7 @@ pub const PAGE: &str = "/tare-filter";
 pub struct FilterCounts {
     /// Requests that the module was asked about, by its own count.
     pub seen: u64,
-    /// By the filter's count.
+    /// The filter counted these.
     pub accepted: u64,
     pub refused: u64,
 }

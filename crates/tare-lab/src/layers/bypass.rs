@@ -61,7 +61,7 @@ impl LayerProof for BypassProof {
     }
 }
 
-/// Of what may have been under way when counting began or ended.
+/// This share may have been under way when counting began or ended.
 const STRAY_SHARE: f64 = 0.02;
 /// Messages of those who ask a server for its count, which they do beside it.
 const ASKED_MAX: u64 = 50;

@@ -122,7 +122,7 @@ impl LayerProof for CryptoProof {
             Some(false) => "; libcrypto sees the same CPU with it as without",
             None => "; openssl is not installed to be asked",
         });
-        // Of what shows nothing, the library is what can be asked.
+        // Where processes show nothing, the library is what can be asked.
         let is_shown = masked == all || (masked + overwritten == all && library == Some(true));
         Proof { layer, held: all > 0 && is_shown && library != Some(false), text }
     }

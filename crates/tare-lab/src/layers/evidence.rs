@@ -83,7 +83,7 @@ impl Counting for ProgramCounting {
 #[derive(Debug)]
 struct Process {
     stand: Stand,
-    /// By which of its addresses a server knows it.
+    /// A server knows it by this address.
     own: IpAddr,
     counting: Box<dyn Counting>,
     /// Where what passed it was intercepted.

@@ -99,7 +99,7 @@ impl LayerKind for GatewaySpec {
     }
 }
 
-/// Of a gateway whose key is in other hands.
+/// Shows that a gateway's key is in other hands.
 #[derive(Debug)]
 struct ProviderProof {
     proof: Box<HopsProof>,

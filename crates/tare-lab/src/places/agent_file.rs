@@ -35,7 +35,7 @@ pub fn find() -> Result<PathBuf, LabError> {
     })
 }
 
-/// Of its bytes, in hexadecimal.
+/// The hash of a file's bytes, as it is written in hexadecimal.
 pub fn hash(path: &Path) -> Result<String, LabError> {
     let bytes = std::fs::read(path).map_err(|e| LabError::file("read", path, e))?;
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);

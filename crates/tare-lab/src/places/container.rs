@@ -211,7 +211,7 @@ impl Place for Container {
             "podman" => "{{.Host.CgroupManager}}",
             _ => "{{.CgroupDriver}}",
         };
-        // By systemd only slices can be named, and those are its own.
+        // An engine that uses systemd takes only names of slices, which are systemd's own.
         let manager = run(&[&self.program, "info", "--format", key], TIMEOUT).out;
         self.groups_are_ours = manager.trim() == "cgroupfs";
         if let Some(cgroup) = self.context.cgroup.as_ref().filter(|_| self.starts == 1) {

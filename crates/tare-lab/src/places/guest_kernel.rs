@@ -28,9 +28,9 @@ pub struct GuestKernel {
 const PACKAGE: &str = "linux-image-cloud-amd64";
 /// What the guest's agent and network need.
 const WANTED: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_net"];
-/// Of confidential guests, where the kernel has them.
+/// Confidential guests load these, where the kernel has them.
 const CONFIDENTIAL: [&str; 2] = ["tdx_guest", "sev-guest"];
-/// Of its folder.
+/// Its folder is called that.
 const NAME: &str = "guest-kernel";
 const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
 const TIMEOUT: DurationNs = DurationNs::from_secs(60);

@@ -138,7 +138,7 @@ pub struct Pod {
     /// Which its runtime class brings, and the node's own.
     kernel: Kernel,
     node: Here,
-    /// Of the agent's program.
+    /// The agent's program has this hash.
     hash: String,
     meter: Option<Arc<NodeMeter>>,
     /// That a mesh put into its pod.
@@ -205,7 +205,7 @@ impl Pod {
         layers::pod_parts(&self.context.layers, &seat)
     }
 
-    /// Of a client: the node of its server's pod.
+    /// The node on which the server's pod of a client runs.
     fn server_node(&self, clusters: &Clusters) -> Option<String> {
         clusters.node_of(self.context.server_tag.as_deref()?)
     }
@@ -296,7 +296,7 @@ impl Pod {
         Ok(())
     }
 
-    /// By a proxy of the cluster's, metered as far as the cluster tells where it is.
+    /// Leads through a proxy of the cluster's, metered as far as the cluster tells where it is.
     fn path_through_front(
         &self,
         ground: &Ground,
@@ -314,7 +314,7 @@ impl Pod {
         Ok(Path::through(front, spec, front::host(tag, &ground.namespace)))
     }
 
-    /// By its user's own words, and not by a layer's.
+    /// Its user's own words ask for it, and not a layer.
     fn asks_for_sidecar(&self) -> bool {
         self.spec.labels.get(sidecar::LABEL).is_some_and(|asks| asks == "true")
     }

@@ -139,7 +139,7 @@ impl Network {
         self.range.bridge()
     }
 
-    /// Of one end of a link: locally administered, ours by its middle.
+    /// The address of one end of a link is locally administered, and ours by its middle.
     pub fn mac(&self, host: u8, end: u8) -> String {
         let [a, b, c] = self.owner;
         format!("02:{a:02x}:{b:02x}:{c:02x}:{host:02x}:{end:02x}")

@@ -46,7 +46,7 @@ pub(in crate::places) enum Kernel {
 }
 
 impl Kernel {
-    /// By the name of the runtime: `runsc`, `io.containerd.kata.v2`, `/opt/runc-1.2`.
+    /// Tells by the name of the runtime: `runsc`, `io.containerd.kata.v2`, `/opt/runc-1.2`.
     pub(super) fn of(runtime: &str) -> Self {
         let has = |word: &str| runtime.contains(word);
         match runtime {

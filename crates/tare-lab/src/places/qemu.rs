@@ -8,7 +8,7 @@ use tare_model::places::Confidential;
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
     pub program: &'a Path,
-    /// By the hardware; else emulated.
+    /// The hardware runs it; else it is emulated.
     pub kvm: bool,
     pub cpus: u32,
     pub memory_bytes: u64,

@@ -121,7 +121,11 @@ impl Place for Ssh {
             self.address = self.find_address()?;
             self.copied = true;
         }
-        let remote = format!("exec {}/tare-agent --drop-capabilities", self.remote_folder());
+        let folder = self.remote_folder();
+        let remote = format!(
+            "exec {folder}/tare-agent --drop-capabilities --journal {}",
+            SshFolder::journal(&folder)
+        );
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         let clocks = Offset::find(|| agent.ask(ReadClocks {}, TIMEOUT));

@@ -298,7 +298,7 @@ fn last_words(console: &Path) -> Option<String> {
     said_last(&String::from_utf8_lossy(&bytes))
 }
 
-/// Of the memory, what a guest's programs may take: a third.
+/// A guest's programs may take this part of its memory: a third.
 const ARCHIVE_PART: u64 = 3;
 const CONSOLE_BYTES: u64 = 16 << 10;
 

@@ -3,17 +3,38 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tare_model::plain;
 
 use super::removal::{Removal, Removed, TIMEOUT, removed};
 use crate::commands::run;
 use crate::ours::is_ours;
 use crate::places::ssh_command;
 
+/// What an agent says that it ended, for a line.
+const ENDED_CHARS_MAX: usize = 300;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SshFolder {
     pub host: String,
     pub options: Vec<String>,
     pub path: String,
+}
+
+impl SshFolder {
+    /// Where an agent in such a folder writes down what it starts.
+    pub fn journal(path: &str) -> String {
+        format!("{path}/journal")
+    }
+
+    /// What that host's shell is told: the agent ends what one that was killed has left, then its
+    /// folder goes. In a folder that somebody else put there nothing is run.
+    fn script(path: &str) -> String {
+        let (agent, journal) = (format!("{path}/tare-agent"), Self::journal(path));
+        format!(
+            "if [ ! -L {path} ] && [ -O {path} ] && [ -x {agent} ]; then {agent} clean {journal} || \
+             exit 3; fi; rm -rf {path}"
+        )
+    }
 }
 
 impl Removal for SshFolder {
@@ -24,9 +45,13 @@ impl Removal for SshFolder {
         if !is_ours(&name) || !path.starts_with("/tmp/") || !path.chars().all(plain) {
             return Ok(None);
         }
-        let argv = ssh_command::command_line(host, options, &format!("rm -rf {path}"));
+        let argv = ssh_command::command_line(host, options, &Self::script(path));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        removed(run(&argv, TIMEOUT), format!("folder {path} on {host}"))
+        let done = run(&argv, TIMEOUT);
+        let ended: Vec<&str> = done.out.lines().collect();
+        let ended = plain::short(&ended.join(", "), ENDED_CHARS_MAX);
+        let with = if ended.is_empty() { String::new() } else { format!(" with {ended}") };
+        removed(done, format!("folder {path} on {host}{with}"))
     }
 
     fn ends_with_the_boot(&self) -> bool {

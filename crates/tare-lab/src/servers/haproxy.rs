@@ -13,7 +13,7 @@ use crate::launch_spec::{CountPage, CountSource};
 use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
-/// For a reply's head.
+/// A reply's head has room for this.
 const HEAD_BYTES: u32 = 4096;
 
 fn program() -> Result<PathBuf, LabError> {

@@ -13,6 +13,7 @@ use tare_lab::world::World as _;
 use tare_lab::{Lab, LabPlan};
 use tare_model::clients::Clients;
 use tare_model::places::{HostSpec, PlaceSpec};
+use tare_model::plan::VariantId;
 use tare_model::servers::{CommandSpec, ServerSpec};
 
 pub struct Bench {
@@ -49,7 +50,7 @@ impl Bench {
     }
 
     pub fn start(&mut self, variant: usize) -> Launched {
-        let launched = self.lab.launch(variant, 0).unwrap().unwrap();
+        let launched = self.lab.launch(VariantId(variant), 0).unwrap().unwrap();
         launched.server.wait_until_listening(&Default::default()).unwrap();
         launched
     }

@@ -60,7 +60,7 @@ impl CallsLane {
             made += counted.calls;
             if counts {
                 report.tally = Tally {
-                    // By the clock of the place.
+                    // The place's clock tells it.
                     start: Instant::ZERO,
                     end: Instant::ZERO + counted.elapsed,
                     started: counted.calls,

@@ -180,7 +180,7 @@ fn words(error: &Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), tare_io::system::errno_text)
 }
 
-/// For polling.
+/// What is polled.
 pub fn descriptors(sockets: &[Socket]) -> Vec<std::os::fd::RawFd> {
     sockets.iter().map(AsRawFd::as_raw_fd).collect()
 }

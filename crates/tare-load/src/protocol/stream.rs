@@ -31,7 +31,7 @@ pub struct StreamLane {
     reverse: bool,
     pacer: Pacer,
     sockets: Vec<Socket>,
-    /// Of each connection: bytes sent, or received in reverse.
+    /// Bytes that each connection sent, or received in reverse.
     done: Vec<u64>,
     /// The first worker's: it reads the clock and the count of the receiver for all.
     control: Option<Control>,

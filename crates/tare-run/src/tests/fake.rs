@@ -14,8 +14,9 @@ use tare_lab::machine;
 use tare_lab::meter::{Footprint, Quiet, Reading, Used, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, World};
 use tare_load::measured::Measured;
-use tare_load::{LoadPlan, Stretch};
+use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::Distribution;
+use tare_model::plan::VariantId;
 use tare_model::samples::{Counts, Probe, Proof, Series, ServerUse};
 use tare_store::{Entry, RunId};
 
@@ -213,12 +214,16 @@ impl World for FakeLab {
     type Clients = usize;
     type Load = FakeLoad;
 
-    fn make_way(&mut self, variant: usize) {
-        self.0.say(format!("make way for {}", self.0.servers[variant].name));
+    fn make_way(&mut self, variant: VariantId) {
+        self.0.say(format!("make way for {}", self.0.servers[variant.0].name));
         self.0.pass(DurationNs::from_secs(3));
     }
 
-    fn launch(&mut self, variant: usize, _: u32) -> Result<Option<FakeLaunch>, LabError> {
+    fn launch(
+        &mut self,
+        VariantId(variant): VariantId,
+        _: u32,
+    ) -> Result<Option<FakeLaunch>, LabError> {
         let world = self.0.clone();
         world.enter(Phase::Launch, variant)?;
         let server = &world.servers[variant];
@@ -230,11 +235,11 @@ impl World for FakeLab {
         Ok(Some(FakeLaunch { world, variant, started }))
     }
 
-    fn clients(&mut self, variant: usize, _: u32) -> Result<usize, LabError> {
-        Ok(variant)
+    fn clients(&mut self, variant: VariantId, _: u32) -> Result<usize, LabError> {
+        Ok(variant.0)
     }
 
-    fn clients_have_our_cpus(&self, _: usize) -> bool {
+    fn clients_have_our_cpus(&self, _: VariantId) -> bool {
         true
     }
 
@@ -297,11 +302,11 @@ impl World for FakeLab {
         until_quiet(&quiet, || Clock::now(world.as_ref()), |time| world.pass(time), used)
     }
 
-    fn endpoint(&self, _: usize) -> Endpoint {
+    fn endpoint(&self, _: VariantId) -> Endpoint {
         unreachable!("all servers are launched")
     }
 
-    fn placement(&self, _: usize) -> Placement {
+    fn placement(&self, _: VariantId) -> Placement {
         Placement::default()
     }
 
@@ -309,8 +314,8 @@ impl World for FakeLab {
         0
     }
 
-    fn machine(&self) -> machine::Reading {
-        machine::Reading::default()
+    fn machine(&self) -> machine::Counters {
+        machine::Counters::default()
     }
 
     fn ports_used(&self) -> Option<f64> {
@@ -449,7 +454,7 @@ impl MakeLoad for FakeLoad {
         Ok(vec![by; lanes.len()])
     }
 
-    fn slice(&mut self, lane: usize, stretch: Stretch) -> Result<Measured, LabError> {
+    fn slice(&mut self, LaneId(lane): LaneId, stretch: Stretch) -> Result<Measured, LabError> {
         let variant = self.lanes[lane].0;
         self.world.enter(Phase::Slice, variant)?;
         let per_s = self.world.servers[variant].per_s.get();
@@ -543,13 +548,13 @@ pub struct Logger(pub Rc<FakeWorld>);
 
 impl observer::Observer for Logger {
     fn on_event(&mut self, event: &observer::Event<'_>) {
-        let name = |variant: usize| self.0.servers[variant].name;
+        let name = |variant: VariantId| self.0.servers[variant.0].name;
         self.0.say(match event {
             observer::Event::Waiting(what) => format!("wait: {what}"),
             observer::Event::RoundStarted { round, .. } => format!("round {round}"),
             observer::Event::Up { variant } => format!("{} is up", name(*variant)),
             observer::Event::SliceDone { cell, variant, cycle } => {
-                format!("cell {cell}, cycle {cycle}: {}", name(*variant))
+                format!("cell {}, cycle {cycle}: {}", cell.0, name(*variant))
             }
             observer::Event::EstimateChanged { digests, .. } => {
                 format!("{} rounds known", digests.len())

@@ -8,7 +8,7 @@ use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
 use tare_load::plan::endpoint_plan;
 use tare_load::session::Session;
-use tare_load::{Edges, LoadPlan, Stretch};
+use tare_load::{Edges, LaneId, LoadPlan, Stretch};
 use tare_model::load::LoadSpec;
 use tare_model::net::Protocol;
 use tare_model::samples::{Counts, Series};
@@ -98,7 +98,7 @@ fn slice(
     // One worker's window ends with a reply, so that it holds whole exchanges.
     let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };
     let stretch = Stretch { ramp, window, edges, ..Stretch::NONE };
-    let reports = session.slice(0, stretch)?;
+    let reports = session.slice(LaneId(0), stretch)?;
     session.close()?;
     let measured = Measured::of(plan, &reports);
     let (counts, seconds) = (&measured.counts, measured.counts.window_ns as f64 / 1e9);

@@ -11,6 +11,7 @@ use tare_report::run::text::fitted;
 use tare_report::run::words::{overhead, table, time, titles_of_asked};
 use tare_report::run::{Comparison, RunReport};
 use tare_run::observer::{Event, Observer};
+use tare_run::schedule::CellId;
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::load::outputs::print_stderr;
@@ -56,13 +57,13 @@ impl LiveTable {
         }
     }
 
-    fn show(&mut self, cell: usize, digests: &[RoundDigest]) {
+    fn show(&mut self, cell: CellId, digests: &[RoundDigest]) {
         let now = monotonic_now();
         if self.style == Style::Silent || now < self.next {
             return;
         }
-        let report = build(&self.facts[cell], digests);
-        let rounds = self.facts[cell].plan.stop.rounds;
+        let report = build(&self.facts[cell.0], digests);
+        let rounds = self.facts[cell.0].plan.stop.rounds;
         let is_sweep = self.facts.len() > 1;
         // Standard error may be gone; the run goes on.
         let mut err = std::io::stderr().lock();

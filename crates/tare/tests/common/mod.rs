@@ -9,6 +9,7 @@ pub mod layered;
 pub mod left;
 #[path = "../../../tare-report/tests/made_up/mod.rs"]
 pub mod made_up;
+pub mod parity;
 pub mod runs;
 pub mod stored;
 pub mod util;

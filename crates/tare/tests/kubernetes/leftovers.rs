@@ -102,7 +102,7 @@ fn doctor_tells_what_a_cluster_allows() {
         "Kubernetes v",
         "node1: ready",
         "gvisor (runsc: gVisor's kernel)",
-        "all 20 that tare may need",
+        "all 17 that tare may need",
     ] {
         assert!(said.stdout.contains(words), "{words}: {}", said.story());
     }

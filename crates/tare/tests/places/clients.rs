@@ -1,30 +1,15 @@
 //! Variants that are loaded from elsewhere, by one client or by several.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 
 use tare_io::process::signal;
-use tare_report::run::{RunReport, Variant};
+use tare_report::run::RunReport;
 
+use crate::parity::ROWS;
 use crate::runs::{Desk, guard, read};
 use crate::util::{can_run, str};
 use crate::wait::{until, until_some};
-
-/// What says of a variant only what chance, or what else runs here, made of it.
-const BY_CHANCE: [&str; 9] = [
-    "noisy",
-    "client-bound",
-    "not-saturated",
-    "busy-while-idle",
-    "short-of-cpus",
-    "uneven-workers",
-    "not-steady",
-    "unconfirmed",
-    "deferred-work",
-];
-/// What a place has of its own.
-const OF_PLACES: [&str; 2] = ["place-launches", "clients"];
 
 fn experiment(load: &str, server: &str, variants: &[(&str, &str)]) -> String {
     let head = format!(
@@ -37,45 +22,16 @@ fn experiment(load: &str, server: &str, variants: &[(&str, &str)]) -> String {
     head + &tables.collect::<String>()
 }
 
-fn guards(variant: &Variant) -> BTreeSet<&str> {
-    let codes = variant.guards.iter().map(String::as_str);
-    codes.filter(|code| !BY_CHANCE.contains(code) && !OF_PLACES.contains(code)).collect()
-}
-
-fn metrics(variant: &Variant) -> BTreeSet<&str> {
-    // Only a place has a link of its own, and the kernel divides CPU time into user's and its own by
-    // looking now and then.
-    let left_out = [
-        "packets_per_request",
-        "server_cpu_user_ns_per_request",
-        "server_cpu_system_ns_per_request",
-    ];
-    variant.metrics.keys().map(String::as_str).filter(|key| !left_out.contains(key)).collect()
-}
-
-/// Each row: what is asked, of which server, and the guard that it sets off.
-const ROWS: [(&str, &str, Option<&str>); 9] = [
-    ("connections = 4", "", None),
-    ("connections = 4", "error_rate = 0.2", Some("errors")),
-    ("connections = 4", "close_after = 20", Some("reconnects")),
-    ("connections = 4\nnew_connections = true", "", None),
-    ("connections = 4\nnew_connections = true\ntls_resume = true", "tls = true", None),
-    ("connections = 4\npaths = [\"/a\", \"/b\", \"/c\"]", "", None),
-    ("connections = 8\nrate = 2000\npoisson = true", "", None),
-    ("connections = 1\nrate = 2000", "delay = \"5ms\"", Some("rate-missed")),
-    ("connections = 4\nmethod = \"POST\"\nbody = \"x\"", "body_bytes = 3000", None),
-];
-
 #[test]
 fn what_is_known_of_a_load_from_here_is_known_of_one_from_elsewhere() {
     if !can_run("a client in a namespace") {
         return;
     }
     let desk = Desk::new("parity");
-    for (load, server, sets_off) in ROWS {
+    for row in ROWS {
         let report = desk.run(&experiment(
-            load,
-            server,
+            row.load,
+            row.server,
             &[
                 ("here", "baseline = true"),
                 ("client", "client = \"netns\""),
@@ -83,21 +39,9 @@ fn what_is_known_of_a_load_from_here_is_known_of_one_from_elsewhere() {
                 ("beside", "place = \"netns\"\nclient = \"same_as_server\""),
             ],
         ));
+        row.holds(&report);
         let here = &report.variants[0];
-        if let Some(code) = sets_off {
-            assert!(guards(here).contains(code), "{load}, {server}: {:#?}", report.guards);
-        }
-        for other in &report.variants[1..] {
-            let name = format!("{load}, {server}, {}", other.name);
-            assert_eq!(metrics(here), metrics(other), "{name}");
-            assert_eq!(guards(here), guards(other), "{name}: {:#?}", report.guards);
-            let (own, its) = (&here.exposure, &other.exposure);
-            assert_eq!(own.warm_after_ns.is_some(), its.warm_after_ns.is_some(), "{name}");
-            let kinds = |variant: &Variant| -> BTreeSet<String> {
-                variant.status.keys().chain(variant.errors.keys()).cloned().collect()
-            };
-            assert_eq!(kinds(here), kinds(other), "{name}");
-        }
+        report.variants[1..].iter().for_each(|other| row.same(here, other));
     }
 }
 

@@ -14,4 +14,4 @@ mod places;
 mod places_ended;
 mod places_of_others;
 
-use common::{attacker, flood, left, runs, util, wait};
+use common::{attacker, flood, left, parity, runs, util, wait};

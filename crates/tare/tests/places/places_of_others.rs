@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use tare_io::process::signal;
+use tare_lab::processes;
+
 use crate::left::{left_by, proven};
 use crate::places::{endpoints, experiment};
 use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
 use crate::util::{can_run, not_void, str};
-use crate::wait::until;
+use crate::wait::{until, until_some};
 
 /// An image made here: nginx with its libraries. No registry is asked.
 fn image(desk: &Desk, name: &str) {
@@ -182,4 +185,33 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
     let path = sshd.desk.file("nobody.toml", &text);
     sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
+}
+
+#[test]
+fn what_a_killed_agent_leaves_on_an_ssh_host_is_ended_there() {
+    if !can_run("sshd in a namespace") {
+        return;
+    }
+    let sshd = Sshd::start();
+    let there = format!("place = {}", sshd.place());
+    let text = experiment(&[("host", ""), ("there", &there)]).replace("rounds = 2", "rounds = 500");
+    let path = sshd.desk.file("killed-agent.toml", &text);
+    let mut command = sshd.desk.command(&["run", str(&path), "-q"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    sshd.desk.wait_for_a_round(&mut child, &[]);
+    let own = format!("/tmp/tare-{}-", child.id());
+    let is_agent = |pid: &u32| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command);
+        command.starts_with(&own) && command.contains("--journal")
+    };
+    let agent = until_some("the agent", || processes::all().into_iter().find(is_agent));
+    until("a server of its own", || !processes::children(agent).is_empty());
+    signal(agent, libc::SIGKILL).unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert_eq!(left_by(&[pid]), Vec::<String>::new(), "{said}");
+    assert_eq!(sshd.desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }

@@ -19,7 +19,7 @@ pub struct Envoy;
 
 const VALIDATED_WITHIN: DurationNs = DurationNs::from_secs(10);
 const WHY_CHARS_MAX: usize = 300;
-/// Of connections, and of requests that wait or are under way.
+/// No load has as many connections, or requests that wait or are under way.
 const NO_LIMIT: u32 = 1_000_000;
 
 impl Program for Envoy {
@@ -191,7 +191,7 @@ fn provider(provider: KeyProvider, key: Value) -> Value {
         "typed_config": {
             "@type": format!("type.googleapis.com/envoy.extensions.private_key_providers.{kind}"),
             "private_key": key,
-            // Of a batch, for handshakes that could join it.
+            // A batch waits so long for handshakes that could join it.
             "poll_delay": "0.002s",
         },
     })

@@ -97,7 +97,7 @@ fn user(job: &Job, context: &LaunchContext<'_>) -> String {
     }
 }
 
-/// Of its listener: directives that stand after it.
+/// The directives that follow its listener.
 fn accepts(job: &Job) -> String {
     let Some(tls) = job.accepts() else { return String::new() };
     let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;

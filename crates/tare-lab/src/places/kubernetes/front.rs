@@ -40,12 +40,12 @@ pub struct FrontPod {
     pub uid: String,
     pub node: String,
     pub ip: IpAddr,
-    /// By which others may know it, where pods' addresses are masked.
+    /// Others may know it by that, where pods' addresses are masked.
     pub node_ip: Option<IpAddr>,
     pub meter: Option<Arc<NodeMeter>>,
 }
 
-/// By which name clients ask it for a place's server.
+/// Clients ask it for a place's server by that name.
 pub fn host(tag: &str, namespace: &str) -> String {
     format!("{tag}.{namespace}.tare.test")
 }
@@ -213,7 +213,7 @@ fn condition(all: &Value, kind: &str) -> Result<(), String> {
     }
 }
 
-/// Of an address, or a name that the cluster or this machine knows.
+/// Reads an address, or looks up a name that the cluster or this machine knows.
 fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, String>, LabError> {
     if let Ok(ip) = told.parse() {
         return Ok(Ok(SocketAddr::new(ip, port)));
@@ -296,7 +296,7 @@ impl Front {
     }
 }
 
-/// Of Envoy's statistics for Prometheus, those of one Service; `None` where it leaves them out.
+/// Reads one Service's counts out of Envoy's statistics; `None` where they are left out.
 fn read(page: &str, service: &str) -> Option<Passed> {
     let (one, other) = (format!("||{service}\""), format!("||{service};\""));
     let of = |name: &str| -> Option<u64> {

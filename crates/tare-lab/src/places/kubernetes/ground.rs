@@ -43,7 +43,7 @@ pub struct Clusters {
 /// The agents that read control groups on nodes, one each, shared by the places of a lab.
 #[derive(Debug, Default)]
 pub struct NodeAgents {
-    /// By the cluster's address and the node's name.
+    /// The key is the cluster's address and the node's name.
     pub by_node: Mutex<HashMap<(String, String), Arc<Agent>>>,
     pub started: AtomicU32,
 }
@@ -53,7 +53,7 @@ pub struct NodeAgents {
 pub struct Ground {
     pub cluster: Cluster,
     pub namespace: String,
-    /// Of the user's; tare's own is removed with all that is in it.
+    /// The user named it; tare's own is removed with all that is in it.
     is_given: bool,
     wanted: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::error::LabError;
 use crate::layers::PodParts;
 use crate::ours::OURS;
 
-/// Of the pod's own, wherever its root is read-only and whoever it runs as.
+/// The pod can write there, also where its root is read-only, whoever it runs as.
 pub const FOLDER: &str = "/tare";
 pub const AGENT: &str = "/tare/tare-agent";
 /// Has a shell, and little else.

@@ -17,7 +17,7 @@ use crate::error::LabError;
 use crate::places::agent_file;
 use crate::programs;
 
-/// Of the agent, once its pod runs.
+/// An agent greets within this once its pod runs.
 pub const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const COPY_WITHIN: DurationNs = DurationNs::from_secs(60);
 pub const LOOK: Duration = Duration::from_millis(150);

@@ -54,7 +54,7 @@ impl Budget {
     }
 }
 
-/// Of one reply, while it comes and until it has been looked at.
+/// What is kept of a reply while it comes, until it has been looked at.
 #[derive(Debug)]
 pub struct Capture {
     pub head: Vec<u8>,
@@ -140,7 +140,7 @@ impl Capture {
         }
     }
 
-    /// Of a reply that is one of the few.
+    /// The body's hash, where the reply is one of the few.
     pub fn hash_of_few(&self) -> Option<[u8; 32]> {
         let Body::Few(Few { so_far: Some(so_far), .. }) = &self.body else { return None };
         so_far.clone().finish().as_ref().try_into().ok()

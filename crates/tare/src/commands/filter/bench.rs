@@ -12,6 +12,7 @@ use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Caller, TRIAL_CALLS, calls_within};
 use tare_lab::filters::environment;
 use tare_lab::filters::memory::FilterMemory;
+use tare_load::LaneId;
 use tare_model::filters::{FilterKind, FilterSpec};
 use tare_report::run::text::columns;
 use tare_report::run::words::Table;
@@ -187,7 +188,7 @@ fn round(
         running.push((memory, caller, calls, last, [vec![], vec![]]));
     }
     for order in schedule::cycles(seed, index, all.len(), CYCLES) {
-        for at in order {
+        for LaneId(at) in order {
             let (_, caller, calls, last, values) = &mut running[at];
             for (which, url) in urls.iter().enumerate() {
                 let called = caller.call(&all[at].spec, url, calls[which])?;

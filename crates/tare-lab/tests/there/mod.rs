@@ -1,0 +1,47 @@
+//! An agent on a thread of the test's own process, at the end of a byte stream.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tare_io::DurationNs;
+use tare_lab::agent::protocol::Hello;
+use tare_lab::agent::serve::{Served, serve};
+use tare_lab::agent::{Agent, VERSION};
+use tare_lab::site::Site;
+
+pub struct There {
+    pub site: Site,
+    /// The stream, for whoever breaks it.
+    pub stream: UnixStream,
+    pub thread: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl There {
+    pub fn new(name: &str) -> Self {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let stream = theirs.try_clone().unwrap();
+        let served = Served {
+            hello: Hello { version: VERSION.into(), ..Hello::default() },
+            own_group: None,
+            ends_orphans: false,
+            lonely_after: Duration::from_secs(60),
+            journal: None,
+        };
+        let far = (Box::new(theirs.try_clone().unwrap()), Box::new(theirs));
+        let thread = std::thread::spawn(move || serve(far.0, far.1, served));
+        let near = (Box::new(ours.try_clone().unwrap()) as _, Box::new(ours) as _);
+        let (events, _unheard) = channel();
+        let limit = DurationNs::from_secs(10);
+        let agent = Agent::over(name, near, None, &events, limit, &Arc::default()).unwrap();
+        Self { site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
+    }
+
+    /// The end of the stream is the end of the agent.
+    pub fn end(mut self) {
+        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        self.thread.take().unwrap().join().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,90 @@
+//! What must be the same of a run wherever its servers and its load are: one table, for an agent at
+//! the end of a byte stream and for one in a place.
+
+use std::collections::BTreeSet;
+
+use tare_report::run::{RunReport, Variant};
+
+/// What is asked, of which server, and the guard that it sets off.
+pub struct Row {
+    /// Lines of `[load]`.
+    pub load: &'static str,
+    /// A line of the server's `target`.
+    pub server: &'static str,
+    pub sets_off: Option<&'static str>,
+}
+
+const fn row(load: &'static str, server: &'static str, sets_off: Option<&'static str>) -> Row {
+    Row { load, server, sets_off }
+}
+
+pub const ROWS: [Row; 9] = [
+    row("connections = 4", "", None),
+    row("connections = 4", "error_rate = 0.2", Some("errors")),
+    row("connections = 4", "close_after = 20", Some("reconnects")),
+    row("connections = 4\nnew_connections = true", "", None),
+    row("connections = 4\nnew_connections = true\ntls_resume = true", "tls = true", None),
+    row("connections = 4\npaths = [\"/a\", \"/b\", \"/c\"]", "", None),
+    row("connections = 8\nrate = 2000\npoisson = true", "", None),
+    row("connections = 1\nrate = 2000", "delay = \"5ms\"", Some("rate-missed")),
+    row("connections = 4\nmethod = \"POST\"\nbody = \"x\"", "body_bytes = 3000", None),
+];
+
+/// What says of a variant only what chance, or what else runs here, made of it.
+const BY_CHANCE: [&str; 9] = [
+    "noisy",
+    "client-bound",
+    "not-saturated",
+    "busy-while-idle",
+    "short-of-cpus",
+    "uneven-workers",
+    "not-steady",
+    "unconfirmed",
+    "deferred-work",
+];
+/// What a place has of its own.
+const OF_PLACES: [&str; 2] = ["place-launches", "clients"];
+/// Only a place has a link of its own, and the kernel divides CPU time into user's and its own by
+/// looking now and then.
+const METRICS_OF_PLACES: [&str; 3] =
+    ["packets_per_request", "server_cpu_user_ns_per_request", "server_cpu_system_ns_per_request"];
+
+fn guards(variant: &Variant) -> BTreeSet<&str> {
+    let codes = variant.guards.iter().map(String::as_str);
+    codes.filter(|code| !BY_CHANCE.contains(code) && !OF_PLACES.contains(code)).collect()
+}
+
+fn metrics(variant: &Variant) -> BTreeSet<&str> {
+    let all = variant.metrics.keys().map(String::as_str);
+    all.filter(|key| !METRICS_OF_PLACES.contains(key)).collect()
+}
+
+fn outcomes(variant: &Variant) -> BTreeSet<&str> {
+    variant.status.keys().chain(variant.errors.keys()).map(String::as_str).collect()
+}
+
+impl Row {
+    /// What was asked for is known of a variant that is loaded from here.
+    #[track_caller]
+    pub fn holds(&self, here: &RunReport) {
+        let Some(code) = self.sets_off else { return };
+        assert!(guards(&here.variants[0]).contains(code), "{self}: {:#?}", here.guards);
+    }
+
+    /// The same is known of both.
+    #[track_caller]
+    pub fn same(&self, here: &Variant, other: &Variant) {
+        let name = format!("{self}: {}", other.name);
+        assert_eq!(metrics(here), metrics(other), "{name}");
+        assert_eq!(guards(here), guards(other), "{name}");
+        assert_eq!(outcomes(here), outcomes(other), "{name}");
+        let (own, its) = (&here.exposure, &other.exposure);
+        assert_eq!(own.warm_after_ns.is_some(), its.warm_after_ns.is_some(), "{name}");
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", self.load.replace('\n', ", "), self.server)
+    }
+}
