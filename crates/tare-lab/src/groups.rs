@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
 use tare_io::process::own_cpu_time;
-use tare_model::samples::ServerUse;
+use tare_model::counters::{Counter, Counters};
 
 /// One control group, of whichever version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Group {
         at(root, found.strip_prefix(top).ok()?)
     }
 
-    pub fn server(&self) -> Option<ServerUse> {
+    pub fn server(&self) -> Option<Counters> {
         let server = if self.is_v1 { self.read_v1() } else { self.read_v2() };
         let own = if self.holds_us { own_cpu_time() } else { DurationNs::ZERO };
         server.map(|used| less(used, own.as_ns()))
@@ -71,28 +71,28 @@ impl Group {
         (self.rss(), self.throttled())
     }
 
-    fn read_v1(&self) -> Option<ServerUse> {
+    fn read_v1(&self) -> Option<Counters> {
         let number = |name: &str| -> Option<u64> {
             let path = self.cpu.with_file_name(name);
             fs::read_to_string(path).ok()?.trim().parse().ok()
         };
-        Some(ServerUse {
-            cpu_ns: number("cpuacct.usage")?,
-            user_ns: number("cpuacct.usage_user").unwrap_or(0),
-            system_ns: number("cpuacct.usage_sys").unwrap_or(0),
-            ..ServerUse::default()
-        })
+        Some(
+            Counters::default()
+                .with(Counter::Cpu, number("cpuacct.usage")?)
+                .with(Counter::User, number("cpuacct.usage_user").unwrap_or(0))
+                .with(Counter::System, number("cpuacct.usage_sys").unwrap_or(0)),
+        )
     }
 
-    fn read_v2(&self) -> Option<ServerUse> {
+    fn read_v2(&self) -> Option<Counters> {
         let text = fs::read_to_string(&self.cpu).ok()?;
         let us = |key: &str| Some(value(&text, key)? * 1000);
-        Some(ServerUse {
-            cpu_ns: us("usage_usec")?,
-            user_ns: us("user_usec").unwrap_or(0),
-            system_ns: us("system_usec").unwrap_or(0),
-            ..ServerUse::default()
-        })
+        Some(
+            Counters::default()
+                .with(Counter::Cpu, us("usage_usec")?)
+                .with(Counter::User, us("user_usec").unwrap_or(0))
+                .with(Counter::System, us("system_usec").unwrap_or(0)),
+        )
     }
 
     /// Processes of it that the kernel ended for want of memory, ever.
@@ -188,11 +188,12 @@ fn value(text: &str, key: &str) -> Option<u64> {
 }
 
 /// Without what one of its processes used, in the same proportion of user and system.
-fn less(used: ServerUse, ns: u64) -> ServerUse {
-    let share = ns as f64 / used.cpu_ns.max(1) as f64;
+fn less(used: Counters, ns: u64) -> Counters {
+    let share = ns as f64 / used.cpu_ns().max(1) as f64;
     let part = |of: u64| of.saturating_sub((of as f64 * share) as u64);
-    let cpu_ns = used.cpu_ns.saturating_sub(ns);
-    ServerUse { cpu_ns, user_ns: part(used.user_ns), system_ns: part(used.system_ns), ..used }
+    used.with(Counter::Cpu, used.cpu_ns().saturating_sub(ns))
+        .with(Counter::User, used[Counter::User].map(part))
+        .with(Counter::System, used[Counter::System].map(part))
 }
 
 #[cfg(test)]
@@ -222,8 +223,9 @@ mod tests {
 
     #[test]
     fn what_the_agent_itself_used_is_taken_out() {
-        let used = ServerUse { cpu_ns: 100, user_ns: 60, system_ns: 40, ..ServerUse::default() };
+        let counts = [(Counter::Cpu, 100), (Counter::User, 60), (Counter::System, 40)];
+        let used = counts.iter().fold(Counters::default(), |all, (c, n)| all.with(*c, *n));
         let left = less(used, 50);
-        assert_eq!((left.cpu_ns, left.user_ns, left.system_ns), (50, 30, 20));
+        assert_eq!(counts.map(|(counter, _)| left[counter]), [50, 30, 20].map(Some));
     }
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Instant};
-use tare_model::samples::{NUMBER_MAX, ServerUse};
+use tare_model::counters::{Counter, Counters};
+use tare_model::samples::NUMBER_MAX;
 
 use crate::cgroup::{Cgroup, CpuFiles};
 use crate::groups::Group;
@@ -49,7 +50,7 @@ enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Used {
-    pub server: Option<ServerUse>,
+    pub server: Option<Counters>,
     /// Nanoseconds on a CPU, and ready and waiting for one, for each thread that was there when its
     /// counters were opened. Zeros where it has ended.
     pub threads: Vec<[u64; 2]>,
@@ -59,14 +60,7 @@ impl Used {
     /// As much as sums can hold: it may be told by an agent in another's hands.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let server = self.server.map(|used| ServerUse {
-            cpu_ns: bounded(used.cpu_ns),
-            user_ns: bounded(used.user_ns),
-            system_ns: bounded(used.system_ns),
-            switches: used.switches.map(bounded),
-            packets: used.packets.map(bounded),
-            layers_ns: used.layers_ns.map(bounded),
-        });
+        let server = self.server.map(|used| used.map(bounded));
         Self { server, threads: bounded_threads(self.threads) }
     }
 }
@@ -217,8 +211,8 @@ impl Meter {
     pub fn cpu_ns(&self) -> Option<u64> {
         match &self.source {
             Source::V1 { total, .. } => read_number(total),
-            Source::Processes => self.server(&self.read_threads()).map(|used| used.cpu_ns),
-            _ => self.server(&[]).map(|used| used.cpu_ns),
+            Source::Processes => self.server(&self.read_threads()).map(|used| used.cpu_ns()),
+            _ => self.server(&[]).map(|used| used.cpu_ns()),
         }
     }
 
@@ -227,7 +221,7 @@ impl Meter {
         let threads = self.read_threads();
         let cpu_ns = match &self.source {
             Source::V1 { total, .. } => read_number(total),
-            _ => self.server(&threads).map(|used| used.cpu_ns),
+            _ => self.server(&threads).map(|used| used.cpu_ns()),
         };
         (cpu_ns.unwrap_or(0), times(&threads))
     }
@@ -240,46 +234,51 @@ impl Meter {
         self.schedstats.iter().map(read_schedstat).collect()
     }
 
-    fn server(&self, threads: &[Option<[u64; 3]>]) -> Option<ServerUse> {
+    fn server(&self, threads: &[Option<[u64; 3]>]) -> Option<Counters> {
         // A thread that has ended takes its count with it.
         let complete = threads.iter().all(Option::is_some) && !threads.is_empty();
         let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum());
         match &self.source {
             Source::Nothing => None,
             Source::Group(group) => group.server(),
-            Source::V1 { total, user, system } => Some(ServerUse {
-                cpu_ns: read_number(total)?,
-                user_ns: read_number(user)?,
-                system_ns: read_number(system)?,
-                switches,
-                ..ServerUse::default()
-            }),
+            Source::V1 { total, user, system } => Some(
+                Counters::default()
+                    .with(Counter::Cpu, read_number(total)?)
+                    .with(Counter::User, read_number(user)?)
+                    .with(Counter::System, read_number(system)?)
+                    .with(Counter::Switches, switches),
+            ),
             Source::V2 { stat } => {
                 let text = read_text(stat)?;
                 let us = |key: &str| -> Option<u64> {
                     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
                     Some(value.trim().parse::<u64>().ok()? * 1000)
                 };
-                Some(ServerUse {
-                    cpu_ns: us("usage_usec ")?,
-                    user_ns: us("user_usec ")?,
-                    system_ns: us("system_usec ")?,
-                    switches,
-                    ..ServerUse::default()
-                })
+                Some(
+                    Counters::default()
+                        .with(Counter::Cpu, us("usage_usec ")?)
+                        .with(Counter::User, us("user_usec ")?)
+                        .with(Counter::System, us("system_usec ")?)
+                        .with(Counter::Switches, switches),
+                )
             }
             Source::Processes => {
                 if threads.iter().all(Option::is_none) {
                     return None;
                 }
-                let cpu_ns = threads.iter().flatten().map(|t| t[0]).sum();
+                let cpu_ns: u64 = threads.iter().flatten().map(|t| t[0]).sum();
                 let stats = self.pids.iter().filter_map(|pid| Stat::of(*pid));
                 let (user, system) =
                     stats.fold((0, 0), |(u, s), stat| (u + stat.user_ticks, s + stat.system_ticks));
                 let user_share = user as f64 / (user + system).max(1) as f64;
                 let user_ns = (cpu_ns as f64 * user_share) as u64;
-                let system_ns = cpu_ns - user_ns;
-                Some(ServerUse { cpu_ns, user_ns, system_ns, switches, ..ServerUse::default() })
+                Some(
+                    Counters::default()
+                        .with(Counter::Cpu, cpu_ns)
+                        .with(Counter::User, user_ns)
+                        .with(Counter::System, cpu_ns - user_ns)
+                        .with(Counter::Switches, switches),
+                )
             }
         }
     }
@@ -336,12 +335,13 @@ mod tests {
         let meter = Meter::new(None, child.id());
         let read = || meter.read().server.unwrap();
         let before = read();
-        while read().cpu_ns < before.cpu_ns + 1_000_000 {
+        while read().cpu_ns() < before.cpu_ns() + 1_000_000 {
             std::thread::yield_now();
         }
         let used = read().since(before);
-        assert_eq!(used.cpu_ns, used.user_ns + used.system_ns);
-        assert!(meter.footprint().rss_bytes.unwrap() > 0 && used.switches.is_some());
+        let parts = [Counter::User, Counter::System].map(|part| used[part].unwrap());
+        assert_eq!(used.cpu_ns(), parts[0] + parts[1]);
+        assert!(meter.footprint().rss_bytes.unwrap() > 0 && used[Counter::Switches].is_some());
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(meter.read().server, None);

@@ -7,7 +7,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use tare_io::{DurationNs, Instant};
-use tare_model::samples::ServerUse;
+use tare_model::counters::{Counter, Counters};
 
 use crate::agent::TIMEOUT;
 use crate::error::LabError;
@@ -70,15 +70,15 @@ impl Metering {
         self.parts.iter().filter_map(here).flatten().collect()
     }
 
-    fn sum(&self, own: Option<ServerUse>, others: &[Used]) -> Option<ServerUse> {
+    fn sum(&self, own: Option<Counters>, others: &[Used]) -> Option<Counters> {
         let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
         let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
-        let mut sum = ServerUse { packets, ..own? };
+        let mut sum = own?.with(Counter::Packets, packets);
         for other in others {
             let used = other.server?;
-            let layers_ns = Some(sum.layers_ns.unwrap_or(0) + used.cpu_ns);
+            let layers_ns = sum[Counter::Layers].unwrap_or(0) + used.cpu_ns();
             // A hop has no link of its own.
-            sum = ServerUse { packets, layers_ns, ..sum.plus(used) };
+            sum = sum.plus(used).with(Counter::Packets, packets).with(Counter::Layers, layers_ns);
         }
         Some(sum)
     }

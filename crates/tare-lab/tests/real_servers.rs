@@ -33,7 +33,7 @@ fn nginx_and_httpd_serve_count_and_end() {
             }
             let served = server.server.count(&source).unwrap() - counted - source.own_requests();
             assert_eq!(served, 7, "variant {variant}");
-            assert!(meter.used().server.unwrap().since(before).cpu_ns > 0);
+            assert!(meter.used().server.unwrap().since(before).cpu_ns() > 0);
             assert!(meter.footprint().0.rss_bytes.unwrap() > 1_000_000);
             let pids = meter.processes();
             assert!(pids.len() >= 2, "master and worker: {pids:?}");
@@ -83,7 +83,7 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     }
     let served = read(&server).zip(counted).map(|(after, before)| after - before);
     assert!(served.is_none_or(|served| served == 7), "{served:?}");
-    assert!(meter.used().server.unwrap().since(before).cpu_ns > 0);
+    assert!(meter.used().server.unwrap().since(before).cpu_ns() > 0);
     server.server.stop();
     drop(server);
     bench.end();

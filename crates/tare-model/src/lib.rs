@@ -9,6 +9,7 @@
 
 pub mod clients;
 pub mod cold;
+pub mod counters;
 pub mod distribution;
 pub mod filters;
 pub mod found;

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::counters::{Counter, Counters};
 use crate::distribution::Distribution;
-use crate::samples::{Counts, Launch, Series, ServerUse};
+use crate::samples::{Counts, Launch, Series};
 
 /// How a metric's number for a round is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +50,7 @@ pub enum Phrase {
 pub struct Observed<'a> {
     pub counts: &'a Counts,
     /// Without ramps, as far as their cost is known, and the replies that this paid for.
-    pub server: Option<ServerUse>,
+    pub server: Option<Counters>,
     pub paid: u64,
     pub latencies: &'a [(Series, Distribution)],
     pub launch: Option<&'a Launch>,
@@ -155,26 +156,26 @@ metrics! {
         key: "server_cpu_ns_per_request", word: "cpu", title: "CPU/request",
         noun: "server CPU per request",
         unit: Time, basis: Basis::Cycle, phrase: Costs,
-        number: |o| o.per_request(o.server?.cpu_ns),
+        number: |o| o.per_request(o.server?[Counter::Cpu]?),
     }
     ServerCpuUser {
         key: "server_cpu_user_ns_per_request", word: "cpu-user", title: "user CPU",
         noun: "user CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?.user_ns),
+        number: |o| o.per_request(o.server?[Counter::User]?),
     }
     ServerCpuSystem {
         key: "server_cpu_system_ns_per_request", word: "cpu-system", title: "system CPU",
         noun: "system CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?.system_ns),
+        number: |o| o.per_request(o.server?[Counter::System]?),
     }
     /// Times that the server's threads were put on a CPU, over requests answered.
     ServerSwitches {
         key: "server_switches_per_request", word: "switches", title: "switches",
         noun: "context switches per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?.switches?),
+        number: |o| o.per_request(o.server?[Counter::Switches]?),
     }
     /// Resident memory of the server's processes at the end of a launch.
     ServerRss {
@@ -199,14 +200,14 @@ metrics! {
     Packets {
         key: "packets_per_request", word: "packets", title: "packets", noun: "packets per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?.packets?),
+        number: |o| o.per_request(o.server?[Counter::Packets]?),
     }
     /// What the processes of its layers use of that: proxies, sidecars, gateways.
     LayersCpu {
         key: "layers_cpu_ns_per_request", word: "layers-cpu", title: "layers' CPU",
         noun: "its layers' CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?.layers_ns?),
+        number: |o| o.per_request(o.server?[Counter::Layers]?),
     }
     LayersRss {
         key: "layers_rss_bytes", word: "layers-rss", title: "layers' memory",

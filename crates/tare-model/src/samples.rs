@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clients::CLIENTS_MAX;
+use crate::counters::Counters;
 use crate::distribution::Distribution;
 use crate::plain;
 use crate::sustained::{Sustained, WarmUp};
@@ -175,26 +176,19 @@ impl Favoured {
 pub struct Ramps {
     pub ramps: u32,
     pub answered: u64,
-    pub server: ServerUse,
+    pub server: Counters,
 }
 
 impl Ramps {
     /// Takes a ramp's part from what a slice used and answered: the first requests after a rest
     /// find cold caches, and clocks that slept. Where that would be most of it, it stays.
-    pub fn taken_from(&self, server: ServerUse, answered: u64) -> (ServerUse, u64) {
+    pub fn taken_from(&self, server: Counters, answered: u64) -> (Counters, u64) {
         let share = |n: u64| n / u64::from(self.ramps.max(1));
-        if share(self.answered) * 2 > answered || share(self.server.cpu_ns) * 2 > server.cpu_ns {
+        let cpu_ns = share(self.server.cpu_ns());
+        if share(self.answered) * 2 > answered || cpu_ns * 2 > server.cpu_ns() {
             return (server, answered);
         }
-        let ramp = ServerUse {
-            cpu_ns: share(self.server.cpu_ns),
-            user_ns: share(self.server.user_ns),
-            system_ns: share(self.server.system_ns),
-            switches: self.server.switches.map(share),
-            packets: self.server.packets.map(share),
-            layers_ns: self.server.layers_ns.map(share),
-        };
-        (server.since(ramp), answered - share(self.answered))
+        (server.since(self.server.map(share)), answered - share(self.answered))
     }
 }
 
@@ -242,7 +236,7 @@ pub struct Slice {
     pub position: u32,
     pub counts: Counts,
     /// Of the server's processes over the whole stretch, ramp and drain included.
-    pub server: Option<ServerUse>,
+    pub server: Option<Counters>,
     pub latencies: Vec<(Series, Distribution)>,
 }
 
@@ -373,22 +367,6 @@ impl Together {
         let good = || self.clients.iter().map(|client| client.good);
         (good().min().unwrap_or(0), good().max().unwrap_or(0))
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServerUse {
-    pub cpu_ns: u64,
-    pub user_ns: u64,
-    pub system_ns: u64,
-    /// Times its threads were put on a CPU; unknown where processes come and go.
-    pub switches: Option<u64>,
-    /// Packets that its place received and sent, where it has a link of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packets: Option<u64>,
-    /// The part of its CPU time that its layers' processes used, where it has such.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layers_ns: Option<u64>,
 }
 
 /// Kinds of latency; timing models in docs/terms.md.
@@ -581,29 +559,5 @@ impl Probe {
         self.body_sha256 = plain::short(&self.body_sha256, WORD_CHARS_MAX);
         self.tls = self.tls.map(|tls| plain::short(&tls, WORD_CHARS_MAX));
         self
-    }
-}
-
-impl ServerUse {
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
-            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
-            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
-            switches: self.switches.zip(earlier.switches).map(|(a, b)| a.saturating_sub(b)),
-            packets: self.packets.zip(earlier.packets).map(|(a, b)| a.saturating_sub(b)),
-            layers_ns: self.layers_ns.zip(earlier.layers_ns).map(|(a, b)| a.saturating_sub(b)),
-        }
-    }
-
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            cpu_ns: self.cpu_ns + other.cpu_ns,
-            user_ns: self.user_ns + other.user_ns,
-            system_ns: self.system_ns + other.system_ns,
-            switches: self.switches.zip(other.switches).map(|(a, b)| a + b),
-            packets: self.packets.zip(other.packets).map(|(a, b)| a + b),
-            layers_ns: self.layers_ns.zip(other.layers_ns).map(|(a, b)| a + b),
-        }
     }
 }

@@ -8,6 +8,7 @@ mod made_up;
 use std::collections::BTreeSet;
 
 use tare_model::Distribution;
+use tare_model::counters::Counter;
 use tare_model::samples::{ClientPart, Favoured, Proof, Round, Series, Slice, Together};
 use tare_model::servers::ServerSpec;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
@@ -52,7 +53,7 @@ fn scale(slice: &mut Slice, percent: u64) {
     }
     counts.body_bytes = counts.good * 612;
     counts.status = vec![(200, counts.good)];
-    slice.server.as_mut().unwrap().cpu_ns = 95_000_000;
+    slice.server = slice.server.map(|used| used.with(Counter::Cpu, 95_000_000));
     let (_, latency) = &mut slice.latencies[0];
     let ns = 100_000_000 * 20 / counts.good;
     *latency = Distribution::new(vec![(ns, counts.good)], u128::from(ns * counts.good));
@@ -203,7 +204,7 @@ fn of_steadiness() -> Vec<Case> {
         }),
         seen("not-saturated", Warn, "of a CPU in its slices, and slept between requests", |r| {
             let servers = r.slices.iter_mut().filter_map(|slice| slice.server.as_mut());
-            servers.for_each(|server| server.cpu_ns /= 2);
+            servers.for_each(|server| *server = server.with(Counter::Cpu, server.cpu_ns() / 2));
         }),
     ]
 }

@@ -84,7 +84,7 @@ impl<L: World> RunningVariant<L> {
     }
 
     pub fn cpu_ns(&self) -> u64 {
-        self.used().server.map_or(0, |used| used.cpu_ns)
+        self.used().server.map_or(0, |used| used.cpu_ns())
     }
 
     fn footprint(&self) -> (Footprint, Option<u64>) {

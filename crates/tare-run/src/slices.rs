@@ -102,7 +102,7 @@ impl<L: World> Runner<'_, L> {
                 let Some(slice) = self.slice(at, cell, up, window)? else {
                     return Ok(());
                 };
-                own[at.0] += slice.server.map_or(0, |server| server.cpu_ns);
+                own[at.0] += slice.server.map_or(0, |server| server.cpu_ns());
                 windows_ns[at.0] += slice.counts.window_ns;
                 let (cycle, position) = (cycle as u32, position as u32);
                 let slice = Slice { variant: variant.number(), cycle, position, ..slice };
@@ -264,7 +264,7 @@ impl<L: World> Runner<'_, L> {
         if answered > 0 {
             up[at.0].lane_mut(cell).load.ramps = Some(Ramps { ramps: 1, answered, server });
         }
-        Ok(server.cpu_ns)
+        Ok(server.cpu_ns())
     }
 
     /// Waits until all servers stand still, so that what one has put off is not done while another
@@ -381,7 +381,7 @@ struct Alone {
 impl Alone {
     fn of<L: World>(up: &RunningVariant<L>) -> Self {
         let Used { server, threads } = up.used();
-        Self { cpu_ns: server.map_or(0, |used| used.cpu_ns), threads }
+        Self { cpu_ns: server.map_or(0, |used| used.cpu_ns()), threads }
     }
 
     /// Threads that did the work, and how long all waited for a CPU.

@@ -2,7 +2,8 @@
 //! with rests between them, and under load that does not let up.
 
 use tare_io::{DurationNs, Instant, Random};
-use tare_model::samples::{AtRest, Counts, Launch, Ramps, Round, ServerUse, Slice};
+use tare_model::counters::{Counter, Counters};
+use tare_model::samples::{AtRest, Counts, Launch, Ramps, Round, Slice};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_target::effort::{Effort, Habit};
@@ -249,7 +250,7 @@ impl Lab {
             bodies: bodies.map(|(hash, n)| (hash.to_owned(), n)).collect(),
             ..Counts::default()
         };
-        let server = ServerUse { cpu_ns, user_ns: cpu_ns, ..ServerUse::default() };
+        let server = Counters::default().with(Counter::Cpu, cpu_ns).with(Counter::User, cpu_ns);
         Slice { variant: at as u32, counts, server: Some(server), ..Slice::default() }
     }
 
@@ -322,7 +323,7 @@ impl Lab {
             for position in 0..n {
                 let at = (position + turned) % n;
                 let slice = self.slice(at, ramp, window);
-                own[at] += slice.server.map_or(0, |server| server.cpu_ns);
+                own[at] += slice.server.map_or(0, |server| server.cpu_ns());
                 slices.push(Slice { cycle, position: position as u32, ..slice });
             }
         }
@@ -330,7 +331,7 @@ impl Lab {
         for at in 0..n {
             let ramp = self.slice(at, DurationNs::ZERO, RAMP + scaled(WINDOW, 0.5 / 20.0));
             let server = ramp.server.unwrap_or_default();
-            own[at] += server.cpu_ns;
+            own[at] += server.cpu_ns();
             let mut launch = Launch { variant: at as u32, fresh: true, ..Launch::default() };
             launch.load.ramps = Some(Ramps { ramps: 1, answered: ramp.counts.answered, server });
             launch.load.warmup = warmed[at];

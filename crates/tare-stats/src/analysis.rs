@@ -1,9 +1,10 @@
 //! From digested rounds to estimates and verdicts.
 
 use tare_model::Metric;
+use tare_model::counters::Counters;
 use tare_model::metric::{Basis, Observed};
 use tare_model::plan::{LEVEL, PlanParts};
-use tare_model::samples::{Counts, ServerUse};
+use tare_model::samples::Counts;
 
 use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
@@ -169,7 +170,7 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
 #[derive(Default)]
 struct Total {
     counts: Counts,
-    server: Option<ServerUse>,
+    server: Option<Counters>,
     paid: u64,
 }
 

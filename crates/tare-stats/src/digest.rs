@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use tare_model::counters::Counters;
 use tare_model::metric::{Basis, Observed};
-use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, ServerUse, Slice};
+use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, Slice};
 use tare_model::{Distribution, Metric};
 
 use crate::estimate::{trimmed_mean, trimmed_variance, variance};
@@ -30,7 +31,7 @@ pub struct VariantRound {
     pub launch: Option<Launch>,
     pub counts: Counts,
     /// Without ramps, as far as their cost is known.
-    pub server: Option<ServerUse>,
+    pub server: Option<Counters>,
     /// The replies that this paid for.
     pub paid: u64,
     /// For Little's law: over slices, the window and the longest latency. A request that was under
@@ -140,7 +141,7 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
 }
 
 /// What a slice's window used, and the replies that paid for.
-fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<ServerUse>, u64) {
+fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<Counters>, u64) {
     let answered = slice.counts.answered;
     let ramps = launch.and_then(|launch| launch.load.ramps.as_ref());
     match slice.server.zip(ramps) {

@@ -30,7 +30,7 @@ impl Idle {
             let (idle, ns) = load.map_or((0, 0), |load| (load.idle_cpu_ns, load.idle_ns));
             Self {
                 idle,
-                cpu: round.server.map_or(0, |server| server.cpu_ns),
+                cpu: round.server.map_or(0, |server| server.cpu_ns()),
                 paid: round.paid,
                 at_rest: ((at_rest * ns as f64) as u64).min(idle),
             }

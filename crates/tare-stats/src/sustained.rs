@@ -6,6 +6,7 @@
 //! and what each costs is read from its own CPU time. See docs/method.md.
 
 use tare_model::Metric;
+use tare_model::counters::Counter;
 use tare_model::samples::Launch;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 
@@ -191,7 +192,7 @@ pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let busy = rounds.filter_map(|round| {
         let server = round.server.filter(|_| round.paid > 0 && round.counts.due.is_none())?;
-        let per_request = server.cpu_ns as f64 / round.paid as f64;
+        let per_request = server.cpu_ns() as f64 / round.paid as f64;
         Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
     });
     let busy: Vec<f64> = busy.collect();
@@ -214,7 +215,7 @@ const WAKES: f64 = 0.5;
 fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let closed = rounds.filter(|round| round.paid > 0 && round.counts.due.is_none());
-    let wakes = closed.filter_map(|r| Some(r.server?.switches? as f64 / r.paid as f64));
+    let wakes = closed.filter_map(|r| Some(r.server?[Counter::Switches]? as f64 / r.paid as f64));
     let wakes: Vec<f64> = wakes.collect();
     (!wakes.is_empty()).then(|| median(&wakes))
 }
@@ -387,7 +388,7 @@ fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>, in_turns: bool) -> 
     let of = |round: &VariantRound| {
         let load = sustained(round, in_turns)?;
         let warm_ns = if load.cold { warm_up(load).ns } else { 0 };
-        let in_slices = round.server?.cpu_ns as f64 / round.paid as f64;
+        let in_slices = round.server?.cpu_ns() as f64 / round.paid as f64;
         Some((sum(after(load, warm_ns)).cost()? / positive(in_slices)?).ln())
     };
     let shifts: Vec<f64> = rounds.filter_map(of).collect();
@@ -413,7 +414,7 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Optio
             if let Some(server) = round.server
                 && round.counts.due.is_none()
             {
-                let cost = server.cpu_ns as f64 / round.paid.max(1) as f64;
+                let cost = server.cpu_ns() as f64 / round.paid.max(1) as f64;
                 busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
                 n += 1.0;
             }

@@ -125,7 +125,7 @@ impl Store {
                     c.started as i64,
                     c.good as i64,
                     c.failed as i64,
-                    slice.server.map(|server| server.cpu_ns as i64),
+                    slice.server.map(|server| server.cpu_ns() as i64),
                     counts,
                     server
                 ])?;

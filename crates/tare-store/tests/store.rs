@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_model::Distribution;
+use tare_model::counters::{Counter, Counters};
 use tare_model::found::Found;
-use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, ServerUse, Slice};
+use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, Slice};
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
 
 fn folder(name: &str) -> PathBuf {
@@ -46,14 +47,7 @@ fn slice(variant: u32, cycle: u32) -> Slice {
             due: Some(1.5),
             ..Counts::default()
         },
-        server: Some(ServerUse {
-            cpu_ns: 5,
-            user_ns: 3,
-            system_ns: 2,
-            switches: Some(4),
-            packets: None,
-            layers_ns: None,
-        }),
+        server: Some(Counters::default().with(Counter::Cpu, 5).with(Counter::Switches, 4)),
         latencies: vec![(Series::Headline, Distribution::new(vec![(127, 3), (4095, 4)], 17_000))],
     }
 }

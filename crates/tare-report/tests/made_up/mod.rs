@@ -1,11 +1,10 @@
 //! A run of made-up rounds.
 
 use tare_io::DurationNs;
+use tare_model::counters::{Counter, Counters};
 use tare_model::load::LoadSpec;
 use tare_model::plan::{PlanParts, Slices, Stop};
-use tare_model::samples::{
-    Counts, Launch, LaunchLoad, MachineUse, Probe, Round, Series, ServerUse, Slice,
-};
+use tare_model::samples::{Counts, Launch, LaunchLoad, MachineUse, Probe, Round, Series, Slice};
 use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::variant::{Skipped, Variant};
@@ -77,14 +76,13 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
             status: vec![(200, good)],
             ..Counts::default()
         },
-        server: Some(ServerUse {
-            cpu_ns: 95_000_000,
-            user_ns: 30_000_000,
-            system_ns: 65_000_000,
-            switches: Some(300),
-            packets: None,
-            layers_ns: None,
-        }),
+        server: Some(
+            Counters::default()
+                .with(Counter::Cpu, 95_000_000)
+                .with(Counter::User, 30_000_000)
+                .with(Counter::System, 65_000_000)
+                .with(Counter::Switches, 300),
+        ),
         latencies: vec![(Series::Headline, latency)],
     }
 }

@@ -16,8 +16,9 @@ use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placemen
 use tare_load::measured::Measured;
 use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::Distribution;
+use tare_model::counters::{Counter, Counters};
 use tare_model::plan::VariantId;
-use tare_model::samples::{Counts, Probe, Proof, Series, ServerUse};
+use tare_model::samples::{Counts, Probe, Proof, Series};
 use tare_store::{Entry, RunId};
 
 use crate::clock::Clock;
@@ -432,7 +433,7 @@ impl Drop for FakeLaunch {
 impl Meter for FakeMeter {
     fn used(&self) -> Used {
         let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
-        let server = ServerUse { cpu_ns, user_ns: cpu_ns, ..ServerUse::default() };
+        let server = Counters::default().with(Counter::Cpu, cpu_ns).with(Counter::User, cpu_ns);
         Used { server: Some(server), threads: vec![[cpu_ns, 0]] }
     }
 

@@ -1,0 +1,131 @@
+//! What meters count about running processes. Counters are an array that is added, subtracted,
+//! stored and sent by one function each: a new one is a line here, and its source in
+//! `tare-lab/src/meter.rs`.
+
+use std::collections::BTreeMap;
+use std::ops::Index;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $key:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $($(#[$doc])* $name,)* }
+
+        impl Counter {
+            pub const ALL: [Self; [$($key),*].len()] = [$(Self::$name),*];
+
+            /// Its name in the store and in agents' messages.
+            pub const fn key(self) -> &'static str {
+                match self { $(Self::$name => $key,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Nanoseconds on a CPU.
+    Cpu = "cpu_ns";
+    /// The part of them in its own code …
+    User = "user_ns";
+    /// … and in the kernel's.
+    System = "system_ns";
+    /// Times its threads were put on a CPU; unknown where processes come and go.
+    Switches = "switches";
+    /// Packets that its place received and sent, where it has a link of its own.
+    Packets = "packets";
+    /// The part of the CPU time that its layers' processes used, where it has such.
+    Layers = "layers_ns";
+}
+
+/// What each counter has come to, as far as somebody sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters([Option<u64>; Counter::ALL.len()]);
+
+impl Counters {
+    #[must_use]
+    pub fn with(mut self, counter: Counter, count: impl Into<Option<u64>>) -> Self {
+        self.0[counter as usize] = count.into();
+        self
+    }
+
+    /// CPU time; none where nobody sees it.
+    pub fn cpu_ns(&self) -> u64 {
+        self[Counter::Cpu].unwrap_or(0)
+    }
+
+    /// What was counted from `earlier` on, by counters that both have.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    /// The sum of both, by counters that both have.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    #[must_use]
+    pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
+        Self(self.0.map(|count| count.map(&change)))
+    }
+
+    fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        let of = |counter: Counter| Some(join(self[counter]?, other[counter]?));
+        Self(Counter::ALL.map(of))
+    }
+}
+
+impl Index<Counter> for Counters {
+    type Output = Option<u64>;
+
+    fn index(&self, counter: Counter) -> &Option<u64> {
+        &self.0[counter as usize]
+    }
+}
+
+impl Serialize for Counters {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let known = Counter::ALL.into_iter().filter_map(|c| Some((c.key(), self[c]?)));
+        to.collect_map(known)
+    }
+}
+
+impl<'de> Deserialize<'de> for Counters {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut counters = Self::default();
+        for (key, count) in BTreeMap::<String, Option<u64>>::deserialize(from)? {
+            let known = Counter::ALL.into_iter().find(|counter| counter.key() == key);
+            let counter = known.ok_or_else(|| de::Error::custom(format!("no counter '{key}'")))?;
+            counters = counters.with(counter, count);
+        }
+        Ok(counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_either_does_not_see_is_unknown() {
+        let both = Counters::default().with(Counter::Cpu, 7).with(Counter::Switches, 3);
+        let one = Counters::default().with(Counter::Cpu, 2);
+        let sum = both.plus(one);
+        assert_eq!((sum[Counter::Cpu], sum[Counter::Switches]), (Some(9), None));
+        assert_eq!(both.since(both.map(|n| n * 2)).cpu_ns(), 0, "it does not run under");
+        let most = Counters::default().with(Counter::Cpu, u64::MAX);
+        assert_eq!(most.plus(one), most, "nor over");
+    }
+
+    #[test]
+    fn they_are_stored_by_name() {
+        let some = Counters::default().with(Counter::Cpu, 7).with(Counter::Packets, 3);
+        let text = serde_json::to_string(&some).unwrap();
+        assert_eq!(text, r#"{"cpu_ns":7,"packets":3}"#);
+        assert_eq!(serde_json::from_str::<Counters>(&text).unwrap(), some);
+        let unknown = serde_json::from_str::<Counters>(r#"{"nothing":1}"#).unwrap_err();
+        assert!(unknown.to_string().starts_with("no counter 'nothing'"), "{unknown}");
+    }
+}
