@@ -25,6 +25,8 @@ pub struct Meter {
     source: Source,
     /// One a thread.
     schedstats: Vec<File>,
+    /// One a process.
+    stats: Vec<File>,
     pids: Vec<u32>,
 }
 
@@ -183,9 +185,11 @@ impl Meter {
             CpuFiles::V2 { stat } => Some(Source::V2 { stat: open(&stat)? }),
         });
         let schedstats = pids.iter().flat_map(|pid| processes::schedstats(*pid));
+        let stats = pids.iter().map(|pid| format!("/proc/{pid}/stat"));
         Self {
             source: source.unwrap_or(Source::Processes),
             schedstats: schedstats.filter_map(|path| open(&path)).collect(),
+            stats: stats.filter_map(|path| open(Path::new(&path))).collect(),
             pids,
         }
     }
@@ -199,7 +203,12 @@ impl Meter {
     }
 
     fn of_nothing() -> Self {
-        Self { source: Source::Nothing, schedstats: Vec::new(), pids: Vec::new() }
+        Self {
+            source: Source::Nothing,
+            schedstats: Vec::new(),
+            stats: Vec::new(),
+            pids: Vec::new(),
+        }
     }
 
     pub fn read(&self) -> Used {
@@ -238,15 +247,14 @@ impl Meter {
         // A thread that has ended takes its count with it.
         let complete = threads.iter().all(Option::is_some) && !threads.is_empty();
         let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum());
-        match &self.source {
+        let times = match &self.source {
             Source::Nothing => None,
             Source::Group(group) => group.server(),
             Source::V1 { total, user, system } => Some(
                 Counters::default()
                     .with(Counter::Cpu, read_number(total)?)
                     .with(Counter::User, read_number(user)?)
-                    .with(Counter::System, read_number(system)?)
-                    .with(Counter::Switches, switches),
+                    .with(Counter::System, read_number(system)?),
             ),
             Source::V2 { stat } => {
                 let text = read_text(stat)?;
@@ -258,8 +266,7 @@ impl Meter {
                     Counters::default()
                         .with(Counter::Cpu, us("usage_usec ")?)
                         .with(Counter::User, us("user_usec ")?)
-                        .with(Counter::System, us("system_usec ")?)
-                        .with(Counter::Switches, switches),
+                        .with(Counter::System, us("system_usec ")?),
                 )
             }
             Source::Processes => {
@@ -267,7 +274,7 @@ impl Meter {
                     return None;
                 }
                 let cpu_ns: u64 = threads.iter().flatten().map(|t| t[0]).sum();
-                let stats = self.pids.iter().filter_map(|pid| Stat::of(*pid));
+                let stats = self.stats.iter().filter_map(read_stat);
                 let (user, system) =
                     stats.fold((0, 0), |(u, s), stat| (u + stat.user_ticks, s + stat.system_ticks));
                 let user_share = user as f64 / (user + system).max(1) as f64;
@@ -276,11 +283,18 @@ impl Meter {
                     Counters::default()
                         .with(Counter::Cpu, cpu_ns)
                         .with(Counter::User, user_ns)
-                        .with(Counter::System, cpu_ns - user_ns)
-                        .with(Counter::Switches, switches),
+                        .with(Counter::System, cpu_ns - user_ns),
                 )
             }
-        }
+        };
+        times.map(|times| {
+            let faults = self.minor_faults().filter(|_| complete);
+            times.with(Counter::Switches, switches).with(Counter::MinorFaults, faults)
+        })
+    }
+
+    fn minor_faults(&self) -> Option<u64> {
+        self.stats.iter().map(|stat| Some(read_stat(stat)?.minor_faults)).sum()
     }
 
     /// Memory, and periods in which a quota held it up.
@@ -318,6 +332,10 @@ fn read_number(file: &File) -> Option<u64> {
     read_text(file)?.trim().parse().ok()
 }
 
+fn read_stat(file: &File) -> Option<Stat> {
+    Stat::parse(&read_text(file)?).filter(|stat| !stat.zombie)
+}
+
 fn read_schedstat(file: &File) -> Option<[u64; 3]> {
     let text = read_text(file)?;
     let mut numbers = text.split_whitespace().map(|text| text.parse().ok());
@@ -342,6 +360,7 @@ mod tests {
         let parts = [Counter::User, Counter::System].map(|part| used[part].unwrap());
         assert_eq!(used.cpu_ns(), parts[0] + parts[1]);
         assert!(meter.footprint().rss_bytes.unwrap() > 0 && used[Counter::Switches].is_some());
+        assert!(before[Counter::MinorFaults].unwrap() > 0, "a shell touched its memory");
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(meter.read().server, None);

@@ -11,6 +11,7 @@ pub struct Stat {
     pub parent: u32,
     pub group: u32,
     pub session: u32,
+    pub minor_faults: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
     /// Since boot.
@@ -24,7 +25,7 @@ impl Stat {
     }
 
     /// The name, in parentheses, may hold anything, also parentheses.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -33,6 +34,7 @@ impl Stat {
             parent: number(1)? as u32,
             group: number(2)? as u32,
             session: number(3)? as u32,
+            minor_faults: number(7)?,
             user_ticks: number(11)?,
             system_ticks: number(12)?,
             started_ticks: number(19)?,
@@ -152,6 +154,7 @@ mod tests {
             parent: 7,
             group: 9,
             session: 9,
+            minor_faults: 1,
             user_ticks: 50,
             system_ticks: 60,
             started_ticks: 777,

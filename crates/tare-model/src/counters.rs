@@ -32,6 +32,8 @@ counters! {
     System = "system_ns";
     /// Times its threads were put on a CPU; unknown where processes come and go.
     Switches = "switches";
+    /// Page faults for which no disk was read; unknown where processes come and go.
+    MinorFaults = "minor_faults";
     /// Packets that its place received and sent, where it has a link of its own.
     Packets = "packets";
     /// The part of the CPU time that its layers' processes used, where it has such.

@@ -242,6 +242,13 @@ metrics! {
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.in_flight(),
     }
+    /// Page faults of the server's processes for which no disk was read, over requests answered.
+    MinorFaults {
+        key: "minor_faults_per_request", word: "faults", title: "faults",
+        noun: "page faults per request",
+        unit: Number, basis: Basis::Total, phrase: Costs,
+        number: |o| o.per_request(o.server?[Counter::MinorFaults]?),
+    }
 }
 
 impl Observed<'_> {
