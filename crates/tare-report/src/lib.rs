@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod clients;
 pub mod date;
 pub mod exports;
 pub mod form;
@@ -22,4 +21,5 @@ pub mod steps;
 pub mod sweep;
 pub mod sys;
 pub mod timeline;
-pub mod units;
+
+pub use tare_guards::{clients, units};

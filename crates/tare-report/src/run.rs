@@ -1,28 +1,24 @@
 //! What a run found, as data: the JSON (`tare.run/1`) is this, all other forms are made from this.
 
 pub mod build;
-pub(crate) mod connections;
 pub mod csv;
 pub mod document;
-pub(crate) mod filters;
-pub mod guards;
+pub(crate) mod exposure;
 pub mod markdown;
-pub(crate) mod places;
 pub(crate) mod rounds_csv;
-pub mod steady;
 pub mod text;
 pub mod words;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+pub use tare_guards::RunGuard;
+use tare_guards::clients::ClientsFound;
+use tare_guards::why_void;
 use tare_model::Metric;
 use tare_model::samples::Probe;
 use tare_model::variant::Skipped;
 use tare_stats::{Estimate, Verdict};
-
-use crate::clients::ClientsFound;
-use crate::load::guards::Severity;
 
 pub const SCHEMA: &str = "tare.run/1";
 
@@ -189,16 +185,6 @@ pub struct Bounds {
     pub upper: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunGuard {
-    pub code: String,
-    pub severity: Severity,
-    /// Whom it concerns; null is all.
-    pub variant: Option<String>,
-    pub text: String,
-}
-
 impl RunReport {
     pub fn json(&self) -> String {
         // Plain data: nothing in it can fail to be written.
@@ -221,13 +207,7 @@ impl RunReport {
     /// The gravest guard that forbids a verdict on this variant.
     pub fn why_void(&self, variant: &str) -> Option<&RunGuard> {
         let baseline = self.baseline().map(|variant| variant.name.as_str());
-        self.guards.iter().find(|guard| {
-            guard.severity == Severity::Void
-                && guard
-                    .variant
-                    .as_deref()
-                    .is_none_or(|name| name == variant || Some(name) == baseline)
-        })
+        why_void(&self.guards, variant, baseline)
     }
 }
 

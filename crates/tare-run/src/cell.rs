@@ -1,6 +1,7 @@
 //! One question while it is measured: its slices' shape, its rounds so far, and when it has enough.
 //! A run has one; a sweep has one for each of its values, all on the same launches.
 
+use tare_guards::run::{forbid_all, wants_sustained};
 use tare_io::DurationNs;
 use tare_model::found::Found;
 use tare_model::metric::Basis;
@@ -9,7 +10,6 @@ use tare_model::plan::Plan;
 use tare_model::samples::Round;
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::WarmUp;
-use tare_report::run::guards::{forbid_all, wants_sustained};
 use tare_stats::idle::matters;
 use tare_stats::stopping::{
     PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,

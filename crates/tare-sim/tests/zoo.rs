@@ -116,7 +116,7 @@ fn facts() -> RunFacts {
         ..Variant::new(name, "http://127.0.0.1:{port}/", target.clone())
     };
     let connections = CONNECTIONS as u32;
-    RunFacts::of_plan(&PlanParts {
+    let plan = PlanParts {
         name: "simulated".into(),
         seed: 0,
         load: LoadSpec { connections, threads: Some(1), ..LoadSpec::default() },
@@ -134,7 +134,18 @@ fn facts() -> RunFacts {
         variants: vec![variant("a", true), variant("b", false)],
         skipped: Vec::new(),
         cell: Default::default(),
-    })
+    };
+    RunFacts {
+        id: 0,
+        tare_version: String::new(),
+        started_unix_ms: 0,
+        command: String::new(),
+        stopped_by: String::new(),
+        machine: serde_json::Value::Null,
+        plan,
+        stored_plan: serde_json::Value::Null,
+        lost: (0, None),
+    }
 }
 
 /// A run, as `tare compare a b --precision 2%` makes it.

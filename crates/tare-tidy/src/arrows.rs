@@ -9,18 +9,19 @@ const FLOORS: [&[&str]; 7] = [
     &["tare-bypass", "tare-io", "tare-shop", "tare-tidy"],
     &["tare-model"],
     &["tare-stats", "tare-store", "tare-load", "tare-kube"],
-    &["tare-import", "tare-lab", "tare-target", "tare-wrk"],
-    &["tare-report", "tare-agent"],
-    &["tare-sim", "tare-run", "tare-steps"],
+    &["tare-guards", "tare-import", "tare-lab", "tare-target", "tare-wrk"],
+    &["tare-agent", "tare-report", "tare-run", "tare-steps"],
+    &["tare-sim"],
     &["tare"],
 ];
 
 /// What a crate must not know, although it stands below.
-const APART: [(&str, &[&str]); 6] = [
+const APART: [(&str, &[&str]); 7] = [
     ("tare-kube", &["tare-model"]),
     ("tare-stats", &["tare-load", "tare-store"]),
     ("tare-load", &["tare-stats", "tare-store"]),
     ("tare-lab", &["tare-stats", "tare-store"]),
+    ("tare-guards", &["tare-load", "tare-store"]),
     ("tare-import", &["tare-load", "tare-store"]),
     ("tare-report", &["tare-load", "tare-store", "tare-lab"]),
 ];

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 pub use tare_stats::Severity;
 use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 
-use crate::clients::ClientsFound;
 use crate::load::LoadReport;
-use crate::units::{count, counted, duration, percent, rate};
+use crate::units::{count, counted, percent, rate};
+use tare_guards::clients::ClientsFound;
+use tare_guards::sentences::{busy_clients, closed_by_server, sent_late};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -113,18 +114,6 @@ fn delayed_ack(report: &LoadReport) -> Option<Guard> {
     guard("delayed-ack", Severity::Warn, rules::delayed_ack(held)?)
 }
 
-/// How often kept connections were closed, and by what a user may know it.
-pub(crate) fn closed_by_server(closed: u64, requests: u64) -> String {
-    let often = match requests / closed.max(1) {
-        0 => "more often than once a request".to_owned(),
-        each => format!("one for every {}", counted(each, "request", "requests")),
-    };
-    format!(
-        "closed {}, {often}; they were reopened (nginx: keepalive_requests)",
-        counted(closed, "kept connection", "kept connections"),
-    )
-}
-
 fn client_bound(report: &LoadReport) -> Option<Guard> {
     if report.asked.pacing == "open" {
         // Polling for due times keeps an open-loop worker busy; its lag is what tells.
@@ -151,24 +140,6 @@ fn client_bound(report: &LoadReport) -> Option<Guard> {
         percent(share),
     );
     guard("client-bound", Severity::Warn, text)
-}
-
-/// What a client without CPU to spare does to an open loop.
-pub fn sent_late(lag_ns_p99: u64, latest: Option<String>) -> String {
-    let latest = latest.map_or(String::new(), |latest| format!("; {latest}"));
-    format!(
-        "requests were sent late (lag p99 {}{latest}) though connections were free: the client is \
-         short of CPU",
-        duration(lag_ns_p99)
-    )
-}
-
-/// The same in a closed loop, of several clients.
-pub fn busy_clients(busy: &str) -> String {
-    format!(
-        "of the clients that made its load, {busy} had a worker busy nearly all the time: they may \
-         be what is measured; give them more CPUs, or take more clients"
-    )
 }
 
 fn ports(report: &LoadReport) -> Option<Guard> {

@@ -1,17 +1,14 @@
 //! From digested rounds to the report: the same rounds give the same report, to the byte.
 
+use tare_guards::clients::ClientsFound;
+use tare_guards::run::of_run;
+use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
 use tare_model::plan::PlanParts;
-use tare_model::samples::{Counts, Launch, MachineUse};
 use tare_stats::stopping::rounds_needed;
-use tare_stats::{Analysis, Question, RoundDigest, Verdict, analyse};
+use tare_stats::{Question, RoundDigest, Verdict};
 
-use crate::clients::ClientsFound;
-use crate::load::guards::Severity;
-use crate::run::filters;
-use crate::run::guards;
-use crate::run::places;
-use crate::run::steady;
-use crate::run::{Comparison, Run, RunGuard, RunReport, SCHEMA, Variant};
+use crate::run::exposure::{check_of, exposure};
+use crate::run::{Comparison, Run, RunReport, SCHEMA, Variant};
 
 /// What the rounds do not tell: the run's head, and its plan.
 #[derive(Clone, Debug)]
@@ -31,19 +28,9 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Of a run that has no head yet.
-    pub fn of_plan(plan: &PlanParts) -> Self {
-        Self {
-            id: 0,
-            tare_version: String::new(),
-            started_unix_ms: 0,
-            command: String::new(),
-            stopped_by: String::new(),
-            machine: serde_json::Value::Null,
-            plan: plan.clone(),
-            stored_plan: serde_json::Value::Null,
-            lost: (0, None),
-        }
+    fn circumstances(&self) -> Circumstances {
+        let cpus = self.machine.get("cpus").and_then(|cpus| cpus.as_array());
+        Circumstances { cpus: cpus.map(Vec::len), lost: self.lost.clone() }
     }
 
     pub fn question(&self) -> Question {
@@ -51,36 +38,14 @@ impl RunFacts {
     }
 }
 
-/// A variant over the whole run.
-pub(crate) struct Totals<'a> {
-    pub counts: Counts,
-    pub launches: Vec<&'a Launch>,
-}
-
-/// Everything that guards look at.
-pub(crate) struct Evidence<'a> {
-    pub facts: &'a RunFacts,
-    pub plan: &'a PlanParts,
-    pub question: Question,
-    pub digests: &'a [RoundDigest],
-    pub totals: Vec<Totals<'a>>,
-    pub machine: MachineUse,
-    pub analysis: Analysis,
-}
-
 pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
-    let evidence = Evidence::of(facts, digests);
-    let guards = guards::of_run(&evidence);
+    let evidence = Evidence::of(&facts.plan, digests, facts.circumstances());
+    let guards = of_run(&evidence);
     let names: Vec<&str> =
         facts.plan.variants.iter().map(|variant| variant.name.as_str()).collect();
     let variants = (0..names.len()).map(|index| variant(&evidence, index, &guards)).collect();
     let baseline = names.get(evidence.question.baseline).copied().unwrap_or_default();
-    let is_void = |variant: &str| {
-        guards.iter().any(|guard| {
-            guard.severity == Severity::Void
-                && guard.variant.as_deref().is_none_or(|v| v == variant || v == baseline)
-        })
-    };
+    let is_void = |variant: &str| why_void(&guards, variant, Some(baseline)).is_some();
     let comparisons = evidence.analysis.comparisons.iter().map(|comparison| {
         let variant = names[comparison.variant];
         Comparison {
@@ -92,13 +57,13 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             overhead_percent: comparison.overhead_percent.into(),
             ratio_of_totals: comparison.ratio_of_totals,
             predicted_percent: filters::predicted(&evidence, comparison),
-            sustained: steady::check_of(comparison),
+            sustained: check_of(comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
         }
     });
     RunReport {
         schema: SCHEMA.into(),
-        run: head(&evidence),
+        run: head(facts, &evidence),
         machine: facts.machine.clone(),
         plan: facts.stored_plan.clone(),
         variants,
@@ -109,43 +74,8 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     }
 }
 
-impl<'a> Evidence<'a> {
-    pub fn of(facts: &'a RunFacts, digests: &'a [RoundDigest]) -> Self {
-        let totals = (0..facts.plan.variants.len()).map(|variant| {
-            let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-            let mut counts = Counts::default();
-            rounds.clone().for_each(|round| counts.then(&round.counts));
-            Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
-        });
-        let mut machine = MachineUse::default();
-        for more in digests.iter().map(|digest| &digest.machine) {
-            machine.capacity_ns += more.capacity_ns;
-            machine.busy_ns += more.busy_ns;
-            machine.steal_ns += more.steal_ns;
-            machine.own_cpu_ns += more.own_cpu_ns;
-            machine.throttled_periods += more.throttled_periods;
-            machine.thermal_throttles += more.thermal_throttles;
-            machine.tcp_segments += more.tcp_segments;
-            machine.tcp_retransmits += more.tcp_retransmits;
-            machine.listen_drops += more.listen_drops;
-            machine.ports_used = match (machine.ports_used, more.ports_used) {
-                (Some(a), Some(b)) => Some(a.max(b)),
-                (a, b) => a.or(b),
-            };
-        }
-        let question = facts.question();
-        let analysis = analyse(digests, &question);
-        let (plan, totals) = (&facts.plan, totals.collect());
-        Self { facts, plan, question, digests, totals, machine, analysis }
-    }
-
-    pub fn name(&self, variant: usize) -> &'a str {
-        &self.plan.variants[variant].name
-    }
-}
-
-fn head(evidence: &Evidence<'_>) -> Run {
-    let Evidence { facts, plan, digests, analysis, .. } = evidence;
+fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
+    let Evidence { plan, digests, analysis, .. } = evidence;
     let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
     let rounds = digests.len() as u32;
     let needed = rounds_needed(analysis, plan.stop.precision).filter(|needed| *needed > rounds);
@@ -197,7 +127,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: places::place_launches(evidence, index),
         requests: counts.started,
-        exposure: steady::exposure(evidence, index),
+        exposure: exposure(evidence, index),
         errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
         status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         body_bytes_per_reply: (counts.completed > 0)

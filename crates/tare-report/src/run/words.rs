@@ -4,9 +4,10 @@ use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
 use tare_stats::{Estimate, Verdict};
 
-use crate::run::steady::{confirmed, exposed, placed};
+use crate::run::exposure::{confirmed, exposed, placed};
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
-use crate::units::{bytes, counted, duration, rate};
+use crate::units::{self, bytes, counted, digits, duration, rate};
+pub use crate::units::{BEYOND, signed};
 
 /// The columns of the table, where any variant has them.
 const COLUMNS: [Metric; 14] = [
@@ -166,15 +167,8 @@ fn factor(value: f64) -> String {
 
 /// `+4.1 % ± 0.9`.
 pub fn overhead(bounds: &Bounds) -> String {
-    let half = (bounds.upper - bounds.lower) / 2.0;
-    if half > BEYOND {
-        // Two rounds that have little to do with each other: their exponent would fill the line.
-        return format!("{} % ± {BEYOND:.0} or more", signed(bounds.point));
-    }
-    format!("{} % ± {}", signed(bounds.point), digits(half))
+    units::overhead(bounds.point, bounds.lower, bounds.upper)
 }
-
-pub(crate) const BEYOND: f64 = 99_999.0;
 
 /// A metric's value for people.
 pub fn cell(metric: Metric, value: Option<&Estimate>) -> String {
@@ -433,22 +427,8 @@ fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
     }
 }
 
-pub fn signed(value: f64) -> String {
-    let sign = if value < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", digits(value.abs()))
-}
-
 fn digits_signed(value: f64) -> String {
     if value < 0.0 { format!("−{}", digits(-value)) } else { digits(value) }
-}
-
-/// Percentages: two decimals below 1, one below 100.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        v if v < 0.995 => format!("{value:.2}"),
-        v if v < 99.95 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
 }
 
 pub fn time(seconds: f64) -> String {

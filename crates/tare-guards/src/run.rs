@@ -13,14 +13,14 @@ use tare_stats::shape::{trend, two_modes};
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::clients::ClientsFound;
-use crate::load::guards::{Severity, busy_clients, closed_by_server, sent_late};
-use crate::run::RunGuard;
-use crate::run::build::{Evidence, RunFacts, build};
-use crate::run::connections;
-use crate::run::filters;
-use crate::run::places;
-use crate::run::steady::{self, MAY_PASS};
+use crate::connections;
+use crate::evidence::{Circumstances, Evidence};
+use crate::filters;
+use crate::places;
+use crate::sentences::{busy_clients, closed_by_server, sent_late};
+use crate::steady::{self, MAY_PASS};
 use crate::units::{bytes, count, counted, duration, percent, rate};
+use crate::{RunGuard, Severity, guard, why_void};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +45,25 @@ impl LoadKind {
 
 /// Whether guards forbid a verdict on every variant, and more rounds would not change that.
 pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
-    let mut report = build(&RunFacts::of_plan(plan), digests);
-    report.guards.retain(|guard| !MAY_PASS.contains(&guard.code.as_str()));
-    let others = report.variants.iter().filter(|variant| !variant.baseline);
-    let mut whys = others.map(|variant| report.why_void(&variant.name));
-    whys.all(|guard| guard.is_some_and(|guard| guard.severity == Severity::Void))
+    let evidence = Evidence::of(plan, digests, Circumstances::default());
+    let mut guards = of_run(&evidence);
+    guards.retain(|guard| !MAY_PASS.contains(&guard.code.as_str()));
+    let baseline = evidence.question.baseline;
+    let mut others = (0..plan.variants.len()).filter(|variant| *variant != baseline);
+    others.all(|variant| {
+        why_void(&guards, evidence.name(variant), Some(evidence.name(baseline))).is_some()
+    })
 }
 
 /// Whether more sustained load would give a verdict that the noise withholds.
 pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
-    let facts = RunFacts::of_plan(plan);
-    let evidence = Evidence::of(&facts, digests);
+    let evidence = Evidence::of(plan, digests, Circumstances::default());
     let mut asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
     asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
 }
 
 /// The guards that a run trips, gravest first.
-pub(crate) fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 25] = [
         filters::not_proven,
         unequal_reply,
@@ -116,16 +118,6 @@ const CROWDED_SHARE: f64 = 0.75;
 /// Share of segments sent again. A few are probes for the tail of a reply that was merely slow.
 const RETRANSMITTED: f64 = 0.001;
 const PORTS_USED: f64 = 0.8;
-
-pub(crate) fn guard(
-    code: &str,
-    severity: Severity,
-    variant: Option<&str>,
-    text: String,
-) -> Vec<RunGuard> {
-    let variant = variant.map(str::to_owned);
-    vec![RunGuard { code: code.into(), severity, variant, text }]
-}
 
 fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let baseline = evidence.question.baseline;
@@ -483,10 +475,9 @@ pub(crate) fn used_by_others(evidence: &Evidence<'_>) -> Option<f64> {
 
 /// CPUs that the capacity was counted for; while a run goes on, those that it uses.
 fn machine_cpus(evidence: &Evidence<'_>) -> f64 {
-    let cpus = evidence.facts.machine.get("cpus").and_then(|cpus| cpus.as_array());
     let plan = evidence.plan;
     let own: BTreeSet<usize> = plan.load_cpus.iter().chain(&plan.server_cpus).copied().collect();
-    cpus.map_or(own.len().max(1), Vec::len) as f64
+    evidence.circumstances.cpus.unwrap_or(own.len().max(1)) as f64
 }
 
 fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
@@ -533,7 +524,7 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
 
 /// Who fails under load is not there to be measured under load: what is left may flatter it.
 fn lost_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let (lost, why) = &evidence.facts.lost;
+    let (lost, why) = &evidence.circumstances.lost;
     if *lost == 0 {
         return Vec::new();
     }

@@ -63,6 +63,33 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+pub fn signed(value: f64) -> String {
+    let sign = if value < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", digits(value.abs()))
+}
+
+/// Percentages: two decimals below 1, one below 100.
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v < 0.995 => format!("{value:.2}"),
+        v if v < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// `+4.1 % ± 0.9`.
+pub fn overhead(point: f64, lower: f64, upper: f64) -> String {
+    let half = (upper - lower) / 2.0;
+    if half > BEYOND {
+        // Two rounds that have little to do with each other: their exponent would fill the line.
+        return format!("{} % ± {BEYOND:.0} or more", signed(point));
+    }
+    format!("{} % ± {}", signed(point), digits(half))
+}
+
+/// No interval in percent is worth telling beyond this.
+pub const BEYOND: f64 = 99_999.0;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,16 +8,13 @@ use tare_model::variant::Difference;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::idle::Idle;
 use tare_stats::stopping::relative_half_width;
-use tare_stats::surveys::Surveys;
 use tare_stats::sustained::{Agreement, Check, SATURATED, busy_share, still_changes};
 use tare_stats::verdict::Verdict;
 
-use crate::load::guards::Severity;
-use crate::run::build::Evidence;
-use crate::run::guards::{self, guard};
-use crate::run::words::{overhead, overhead_of, time};
-use crate::run::{Bounds, Comparison, Exposure, RunGuard, RunReport, SustainedCheck};
-use crate::units::{count, counted, duration, percent};
+use crate::evidence::Evidence;
+use crate::run::used_by_others;
+use crate::units::{count, duration, overhead, percent};
+use crate::{RunGuard, Severity, guard};
 
 /// Rests that were cut short, as a share.
 const RESTLESS: f64 = 0.2;
@@ -34,13 +31,6 @@ const WAITED: f64 = 0.5;
 /// Guards that more launches may clear: they rest on what launches agree on, or on who else was
 /// there.
 pub const MAY_PASS: [&str; 5] = ["not-steady", "unconfirmed", "deferred-work", "not-warm", "noisy"];
-
-fn loads<'a>(
-    evidence: &'a Evidence<'_>,
-    variant: usize,
-) -> impl Iterator<Item = &'a LaunchLoad> + Clone {
-    evidence.totals[variant].launches.iter().map(|launch| &launch.load)
-}
 
 /// Sustained load contradicts slices: neither is the answer. Or it is not known well enough to
 /// confirm them, which only matters for what was asked for: more launches were loaded to make it
@@ -63,13 +53,13 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
             ),
         };
         let metric = comparison.metric;
-        let in_slices = comparison.overhead_percent.into();
-        let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio)).into();
+        let in_slices = comparison.overhead_percent;
+        let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio));
         let text = format!(
             "in slices its overhead in {} is {}, under sustained load {} ({}): {so}",
             metric.word(),
-            overhead(&in_slices),
-            overhead(&under_load),
+            overhead_of(&in_slices),
+            overhead_of(&under_load),
             in_words(&check),
         );
         guards.extend(guard(code, severity, Some(evidence.name(variant)), text));
@@ -108,13 +98,17 @@ pub(crate) fn missing_in_noise(
     if !comparison.asked || !concludes {
         return None;
     }
-    guards::used_by_others(evidence)?;
+    used_by_others(evidence)?;
     let effect = comparison.ratio.point.ln().abs().max(evidence.question.tolerance);
     let times = (relative_half_width(&check.ratio) / effect).powi(2);
     let more = (times - 1.0) * f64::from(check.ratio.n);
     let elapsed: u64 = evidence.digests.iter().map(|digest| digest.elapsed_ns).sum();
     let round_ns = elapsed / evidence.digests.len().max(1) as u64 + check.ns;
     (times > 1.0).then_some((more.ceil() * round_ns as f64) as u64)
+}
+
+fn overhead_of(percent: &Estimate) -> String {
+    overhead(percent.point, percent.lower, percent.upper)
 }
 
 fn in_words(check: &Check) -> String {
@@ -184,8 +178,8 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
 }
 
 pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let rests: u32 = loads(evidence, variant).map(|load| load.rests).sum();
-    let cut: u32 = loads(evidence, variant).map(|load| load.rests_cut).sum();
+    let rests: u32 = evidence.loads(variant).map(|load| load.rests).sum();
+    let cut: u32 = evidence.loads(variant).map(|load| load.rests_cut).sum();
     let share = f64::from(cut) / f64::from(rests.max(1));
     if share <= RESTLESS {
         return Vec::new();
@@ -211,7 +205,7 @@ pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard>
 }
 
 fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
-    let load = loads(evidence, variant).find(|load| load.not_warm)?;
+    let load = evidence.loads(variant).find(|load| load.not_warm)?;
     let text = format!(
         "its cost still fell when it had been loaded for {}, the longest warm-up (--warmup-max)",
         duration(load.warmup.ns)
@@ -225,7 +219,7 @@ const BEHIND: f64 = 0.15;
 const BEHIND_SURE: f64 = 0.05;
 
 fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
-    let behind: Vec<f64> = loads(evidence, variant).filter_map(|load| load.behind).collect();
+    let behind: Vec<f64> = evidence.loads(variant).filter_map(|load| load.behind).collect();
     let mean = Estimate::of_mean(&behind, IDLE_LEVEL)?;
     if median(&behind) <= BEHIND || mean.lower <= BEHIND_SURE {
         return None;
@@ -268,8 +262,7 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
 
 /// More threads that work than CPUs that they may use, and they wait for each other.
 pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let launches: Vec<&LaunchLoad> =
-        loads(evidence, variant).filter(|load| load.cpus > 0).collect();
+    let launches: Vec<&LaunchLoad> = evidence.loads(variant).filter(|load| load.cpus > 0).collect();
     let Some(cpus) = launches.first().map(|load| load.cpus) else { return Vec::new() };
     let threads: Vec<f64> = launches.iter().map(|load| f64::from(load.busy_threads)).collect();
     let threads = mean(&threads);
@@ -346,124 +339,4 @@ pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGu
         percent(other as f64 / all.max(1) as f64)
     );
     guard("unequal-reply", Severity::Void, Some(&facts.name), text)
-}
-
-/// For the report, where there was any.
-pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
-    let check = comparison.sustained?;
-    Some(SustainedCheck {
-        ratio: check.ratio,
-        overhead_percent: check.ratio.map(|ratio| comparison.metric.overhead_percent(ratio)).into(),
-        launches: check.ratio.n,
-        ns: check.ns,
-        agrees: match check.agreement {
-            Agreement::Agrees => Some(true),
-            Agreement::Disagrees => Some(false),
-            Agreement::Unclear => None,
-        },
-    })
-}
-
-/// What each launch of a variant was exposed to: medians over launches.
-pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
-    let median = |values: &mut dyn Iterator<Item = u64>| {
-        let mut values: Vec<u64> = values.collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied().unwrap_or(0)
-    };
-    let rounds = || evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let sustained = || loads(evidence, variant).filter_map(|load| load.sustained.as_ref());
-    let length = |s: &Sustained| s.bins.iter().map(|bin| bin.ns).sum::<u64>();
-    Exposure {
-        warmup_ns: median(&mut loads(evidence, variant).map(|load| load.warmup.ns)),
-        warm_after_ns: Surveys::of(evidence.digests).found().get(variant).map(|warm| warm.ns),
-        load_ns: median(&mut rounds().map(|round| round.counts.window_ns)),
-        requests: median(&mut rounds().map(|round| round.counts.started)),
-        sustained_launches: sustained().count() as u32,
-        sustained_ns: sustained().map(length).min().unwrap_or(0),
-    }
-}
-
-/// On what all rests, in one sentence.
-pub fn exposed(report: &RunReport) -> String {
-    let all = || report.variants.iter().map(|variant| &variant.exposure);
-    let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
-    let seconds = |ns: u64| match ns as f64 / 1e9 {
-        s if s < 10.0 => format!("{s:.2} s"),
-        s => time(s),
-    };
-    let range = |ns: Vec<u64>| {
-        let (low, high) = (*ns.iter().min().unwrap_or(&0), *ns.iter().max().unwrap_or(&0));
-        match high - low > 100_000_000 {
-            true => format!("{} to {}", seconds(low), seconds(high)),
-            false => seconds(high),
-        }
-    };
-    let mut warmup = range(all().map(|exposure| exposure.warmup_ns).collect()) + " of warm-up";
-    let warm: Vec<u64> = all().filter_map(|exposure| exposure.warm_after_ns).collect();
-    if warm.iter().any(|ns| *ns > 100_000_000) {
-        warmup += &format!(" (warm after {})", range(warm));
-    }
-    let load = seconds(least(|exposure| exposure.load_ns));
-    let requests = count(least(|exposure| exposure.requests));
-    let is_cold = report.plan.pointer("/slices/cold").is_some();
-    let mut text = match is_cold {
-        true => format!("each launch: its first {load} of load, {requests} requests, and no more"),
-        false => {
-            format!("each launch: {load} of load in slices, {requests} requests, after {warmup}")
-        }
-    };
-    let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
-    text += &match sustained {
-        0 if is_cold => String::new(),
-        0 => "; no sustained load: effects longer than a slice were not measured".to_owned(),
-        n => {
-            let ns = seconds(least(|exposure| exposure.sustained_ns));
-            let launches = counted(n.into(), "launch", "launches");
-            format!(
-                "; {launches} had {ns} of sustained load: effects that occur less often were not measured"
-            )
-        }
-    };
-    let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
-    if launches > 0 {
-        // What is that common stays away from all of them in one run of twenty.
-        let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
-        text += &format!("; launch effects rarer than {} may have been missed", percent(rare));
-    }
-    text
-}
-
-/// CPUs of the load and of each server, where they are known, and what makes the load.
-pub fn placed(report: &RunReport) -> Option<String> {
-    let list = |key: &str| -> Option<Vec<u64>> {
-        let list = report.plan.get(key)?.as_array()?;
-        let list: Vec<u64> = list.iter().filter_map(serde_json::Value::as_u64).collect();
-        (!list.is_empty()).then_some(list)
-    };
-    let in_words = |list: &[u64]| {
-        let all: Vec<String> = list.iter().map(u64::to_string).collect();
-        format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
-    };
-    let by = report.run.load_by.as_deref();
-    let (Some(load), Some(servers)) = (list("load_cpus"), list("server_cpus")) else {
-        return by.map(|by| format!("load by {by}"));
-    };
-    let by = by.map_or(String::new(), |by| format!(" ({by})"));
-    Some(format!("each server may use {}, the load {}{by}", in_words(&servers), in_words(&load)))
-}
-
-/// Tolerances that an interval which confirms anything may be wide.
-const WIDE: f64 = 8.0;
-
-/// What sustained load says of the metrics asked for, where it agrees.
-pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
-    let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
-    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
-    let Bounds { lower, upper, .. } = check.overhead_percent;
-    let is_known = upper - lower <= WIDE * tolerance * 100.0;
-    Some(match check.agrees {
-        Some(_) if is_known => format!("under sustained load: {shown}"),
-        _ => format!("under sustained load: {shown}, too imprecise to confirm it"),
-    })
 }

@@ -3,11 +3,9 @@
 use tare_stats::estimate::median;
 use tare_stats::rules;
 
-use crate::load::guards::Severity;
-use crate::run::RunGuard;
-use crate::run::build::Evidence;
-use crate::run::guards::guard;
+use crate::evidence::Evidence;
 use crate::units::percent;
+use crate::{RunGuard, Severity, guard};
 
 /// A quarter of the connections with so much of the replies is no accident, ...
 const FAVOURED: f64 = 0.4;

@@ -1,11 +1,9 @@
 //! What a run says of the places that its variants ran in.
 
 use crate::clients::ClientsFound;
-use crate::load::guards::Severity;
-use crate::run::RunGuard;
-use crate::run::build::Evidence;
-use crate::run::guards::guard;
+use crate::evidence::Evidence;
 use crate::units::{duration, percent};
+use crate::{RunGuard, Severity, guard};
 
 pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {

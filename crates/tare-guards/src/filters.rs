@@ -5,11 +5,9 @@ use tare_model::samples::Launch;
 use tare_stats::estimate::sidak;
 use tare_stats::{Comparison, Estimate};
 
-use crate::load::guards::Severity;
-use crate::run::RunGuard;
-use crate::run::build::Evidence;
-use crate::run::guards::guard;
+use crate::evidence::Evidence;
 use crate::units::duration;
+use crate::{RunGuard, Severity, guard};
 
 /// Each layer's proofs over all launches, in one sentence.
 pub fn proofs(launches: &[&Launch]) -> Vec<String> {

@@ -1,0 +1,74 @@
+//! What guards look at: a run's plan, its rounds, and what they say.
+
+use tare_model::plan::PlanParts;
+use tare_model::samples::{Counts, Launch, LaunchLoad, MachineUse};
+use tare_stats::{Analysis, Question, RoundDigest, analyse};
+
+/// A variant over the whole run.
+pub struct Totals<'a> {
+    pub counts: Counts,
+    pub launches: Vec<&'a Launch>,
+}
+
+/// What rounds do not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// CPUs that the machine's capacity was counted for, where that is known.
+    pub cpus: Option<usize>,
+    /// Rounds that were lost, and why the first of them was.
+    pub lost: (u32, Option<String>),
+}
+
+pub struct Evidence<'a> {
+    pub plan: &'a PlanParts,
+    pub circumstances: Circumstances,
+    pub question: Question,
+    pub digests: &'a [RoundDigest],
+    pub totals: Vec<Totals<'a>>,
+    pub machine: MachineUse,
+    pub analysis: Analysis,
+}
+
+impl<'a> Evidence<'a> {
+    pub fn of(
+        plan: &'a PlanParts,
+        digests: &'a [RoundDigest],
+        circumstances: Circumstances,
+    ) -> Self {
+        let totals = (0..plan.variants.len()).map(|variant| {
+            let rounds = digests.iter().map(|digest| &digest.variants[variant]);
+            let mut counts = Counts::default();
+            rounds.clone().for_each(|round| counts.then(&round.counts));
+            Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
+        });
+        let mut machine = MachineUse::default();
+        for more in digests.iter().map(|digest| &digest.machine) {
+            machine.capacity_ns += more.capacity_ns;
+            machine.busy_ns += more.busy_ns;
+            machine.steal_ns += more.steal_ns;
+            machine.own_cpu_ns += more.own_cpu_ns;
+            machine.throttled_periods += more.throttled_periods;
+            machine.thermal_throttles += more.thermal_throttles;
+            machine.tcp_segments += more.tcp_segments;
+            machine.tcp_retransmits += more.tcp_retransmits;
+            machine.listen_drops += more.listen_drops;
+            machine.ports_used = match (machine.ports_used, more.ports_used) {
+                (Some(a), Some(b)) => Some(a.max(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        let question = Question::of(plan);
+        let analysis = analyse(digests, &question);
+        let totals = totals.collect();
+        Self { plan, circumstances, question, digests, totals, machine, analysis }
+    }
+
+    pub fn name(&self, variant: usize) -> &'a str {
+        &self.plan.variants[variant].name
+    }
+
+    /// What each launch of a variant saw and did beside its slices.
+    pub fn loads(&self, variant: usize) -> impl Iterator<Item = &'a LaunchLoad> + Clone {
+        self.totals[variant].launches.iter().map(|launch| &launch.load)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a report rests on: what launches were exposed to, where load and servers ran, and what
+//! sustained load says.
+
+use tare_guards::Evidence;
+use tare_model::sustained::Sustained;
+use tare_stats::surveys::Surveys;
+use tare_stats::sustained::Agreement;
+
+use crate::run::words::{overhead_of, time};
+use crate::run::{Bounds, Comparison, Exposure, RunReport, SustainedCheck};
+use crate::units::{count, counted, percent};
+
+/// For the report, where there was any.
+pub(crate) fn check_of(comparison: &tare_stats::Comparison) -> Option<SustainedCheck> {
+    let check = comparison.sustained?;
+    Some(SustainedCheck {
+        ratio: check.ratio,
+        overhead_percent: check.ratio.map(|ratio| comparison.metric.overhead_percent(ratio)).into(),
+        launches: check.ratio.n,
+        ns: check.ns,
+        agrees: match check.agreement {
+            Agreement::Agrees => Some(true),
+            Agreement::Disagrees => Some(false),
+            Agreement::Unclear => None,
+        },
+    })
+}
+
+/// What each launch of a variant was exposed to: medians over launches.
+pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
+    let median = |values: &mut dyn Iterator<Item = u64>| {
+        let mut values: Vec<u64> = values.collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or(0)
+    };
+    let rounds = || evidence.digests.iter().map(|digest| &digest.variants[variant]);
+    let sustained = || evidence.loads(variant).filter_map(|load| load.sustained.as_ref());
+    let length = |s: &Sustained| s.bins.iter().map(|bin| bin.ns).sum::<u64>();
+    Exposure {
+        warmup_ns: median(&mut evidence.loads(variant).map(|load| load.warmup.ns)),
+        warm_after_ns: Surveys::of(evidence.digests).found().get(variant).map(|warm| warm.ns),
+        load_ns: median(&mut rounds().map(|round| round.counts.window_ns)),
+        requests: median(&mut rounds().map(|round| round.counts.started)),
+        sustained_launches: sustained().count() as u32,
+        sustained_ns: sustained().map(length).min().unwrap_or(0),
+    }
+}
+
+/// On what all rests, in one sentence.
+pub fn exposed(report: &RunReport) -> String {
+    let all = || report.variants.iter().map(|variant| &variant.exposure);
+    let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
+    let seconds = |ns: u64| match ns as f64 / 1e9 {
+        s if s < 10.0 => format!("{s:.2} s"),
+        s => time(s),
+    };
+    let range = |ns: Vec<u64>| {
+        let (low, high) = (*ns.iter().min().unwrap_or(&0), *ns.iter().max().unwrap_or(&0));
+        match high - low > 100_000_000 {
+            true => format!("{} to {}", seconds(low), seconds(high)),
+            false => seconds(high),
+        }
+    };
+    let mut warmup = range(all().map(|exposure| exposure.warmup_ns).collect()) + " of warm-up";
+    let warm: Vec<u64> = all().filter_map(|exposure| exposure.warm_after_ns).collect();
+    if warm.iter().any(|ns| *ns > 100_000_000) {
+        warmup += &format!(" (warm after {})", range(warm));
+    }
+    let load = seconds(least(|exposure| exposure.load_ns));
+    let requests = count(least(|exposure| exposure.requests));
+    let is_cold = report.plan.pointer("/slices/cold").is_some();
+    let mut text = match is_cold {
+        true => format!("each launch: its first {load} of load, {requests} requests, and no more"),
+        false => {
+            format!("each launch: {load} of load in slices, {requests} requests, after {warmup}")
+        }
+    };
+    let sustained = all().map(|exposure| exposure.sustained_launches).min().unwrap_or(0);
+    text += &match sustained {
+        0 if is_cold => String::new(),
+        0 => "; no sustained load: effects longer than a slice were not measured".to_owned(),
+        n => {
+            let ns = seconds(least(|exposure| exposure.sustained_ns));
+            let launches = counted(n.into(), "launch", "launches");
+            format!(
+                "; {launches} had {ns} of sustained load: effects that occur less often were not measured"
+            )
+        }
+    };
+    let launches = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
+    if launches > 0 {
+        // What is that common stays away from all of them in one run of twenty.
+        let rare = 1.0 - 0.05f64.powf(1.0 / f64::from(launches));
+        text += &format!("; launch effects rarer than {} may have been missed", percent(rare));
+    }
+    text
+}
+
+/// CPUs of the load and of each server, where they are known, and what makes the load.
+pub fn placed(report: &RunReport) -> Option<String> {
+    let list = |key: &str| -> Option<Vec<u64>> {
+        let list = report.plan.get(key)?.as_array()?;
+        let list: Vec<u64> = list.iter().filter_map(serde_json::Value::as_u64).collect();
+        (!list.is_empty()).then_some(list)
+    };
+    let in_words = |list: &[u64]| {
+        let all: Vec<String> = list.iter().map(u64::to_string).collect();
+        format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
+    };
+    let by = report.run.load_by.as_deref();
+    let (Some(load), Some(servers)) = (list("load_cpus"), list("server_cpus")) else {
+        return by.map(|by| format!("load by {by}"));
+    };
+    let by = by.map_or(String::new(), |by| format!(" ({by})"));
+    Some(format!("each server may use {}, the load {}{by}", in_words(&servers), in_words(&load)))
+}
+
+/// Tolerances that an interval which confirms anything may be wide.
+const WIDE: f64 = 8.0;
+
+/// What sustained load says of the metrics asked for, where it agrees.
+pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
+    let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
+    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
+    let Bounds { lower, upper, .. } = check.overhead_percent;
+    let is_known = upper - lower <= WIDE * tolerance * 100.0;
+    Some(match check.agrees {
+        Some(_) if is_known => format!("under sustained load: {shown}"),
+        _ => format!("under sustained load: {shown}, too imprecise to confirm it"),
+    })
+}
