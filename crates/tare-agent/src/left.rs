@@ -1,5 +1,6 @@
-//! Ends what an agent left on a machine that goes on without it: one that was killed could not.
+//! Ends what an agent left on a machine that goes on without it, where it was killed before it could.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,16 +14,22 @@ pub const WORD: &str = "clean";
 const LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints what was ended, a line each.
+/// Prints what was ended, a line each. Nobody asks for this while an agent is needed: one that has
+/// not noticed its stream's end is ended, too.
 pub fn clean(arguments: &[String]) -> ExitCode {
     let [folder] = arguments else {
         eprintln!("tare-agent: {WORD} takes a folder");
         return ExitCode::from(2);
     };
+    let folder = Path::new(folder);
     let mut complaints = Vec::new();
-    for _ in 0..LOOKS {
-        let Cleaned { removed, complaints: more, running } = journal::clean(Path::new(folder));
-        removed.iter().for_each(|line| println!("{line}"));
+    for look in 0..=LOOKS {
+        if look == LOOKS {
+            journal::end_holders(folder);
+        }
+        let Cleaned { removed, complaints: more, running } = journal::clean(folder);
+        // Whoever listened may be gone.
+        let _ = removed.iter().try_for_each(|line| writeln!(std::io::stdout(), "{line}"));
         complaints = more;
         if running == 0 {
             break;
@@ -30,6 +37,6 @@ pub fn clean(arguments: &[String]) -> ExitCode {
         complaints.push("an agent is still at work there".into());
         std::thread::park_timeout(LOOK);
     }
-    complaints.iter().for_each(|line| eprintln!("{line}"));
+    let _ = complaints.iter().try_for_each(|line| writeln!(std::io::stderr(), "{line}"));
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) }
 }

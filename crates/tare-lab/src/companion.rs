@@ -25,7 +25,8 @@ impl Companion {
         folder: &Path,
         host: &HostContext,
     ) -> Result<Self, LabError> {
-        // In a place its journal ends with the place; here `tare clean` must find it.
+        // In a place its journal ends with the place; here `tare clean` must find it. Filters, which
+        // need one, are on no ssh host.
         let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
         let env = if host.journal.is_none() { vec![data] } else { Vec::new() };
         let running = Running::start(&Start {

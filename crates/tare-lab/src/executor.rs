@@ -177,7 +177,7 @@ pub struct Opened {
 pub struct LaneLife {
     pub sent: u64,
     pub closed_by_server: u64,
-    /// How many each connection got that was kept.
+    /// Replies that each kept connection got.
     pub replies: Vec<u64>,
 }
 

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
 use tare_io::owned::{self, Folder, Lock, OwnedError};
+use tare_io::process::Watched;
 
 use crate::error::LabError;
 use crate::ours::PREFIX;
@@ -245,6 +247,21 @@ pub struct Cleaned {
     /// Journals of processes that still run.
     pub running: u32,
 }
+
+/// Kills whoever holds a journal in `folder`, for one who knows that nobody needs them any more.
+pub fn end_holders(folder: &Path) {
+    let names = Folder::open(folder).and_then(|folder| folder.names()).unwrap_or_default();
+    for (pid, started_ticks) in names.iter().filter_map(|name| owner(name)) {
+        let Ok(watched) = Watched::new(pid) else { continue };
+        if Stat::of(pid).is_some_and(|stat| stat.started_ticks == started_ticks) {
+            let _ = watched.signal(libc::SIGKILL);
+            watched.ends_within(KILLED_WITHIN);
+        }
+    }
+}
+
+/// A process that was killed is gone within this.
+const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
 
 /// Removes what processes that are no more left behind.
 pub fn clean(folder: &Path) -> Cleaned {

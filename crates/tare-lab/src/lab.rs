@@ -218,7 +218,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What this process's own executor would do is asked of another.
+    /// Has another executor do what this process's own would.
     pub fn carried_out_by(self, site: Site) -> Self {
         Self { here: site, ..self }
     }

@@ -70,12 +70,13 @@ impl MakeLoad for Load {
         known.iter().try_for_each(Site::set_clock)?;
         let asked = sites.into_iter().map(|(site, lanes)| (site, Open { lanes }));
         let replies = ask_each(asked, TIMEOUT);
-        // Where one fails the others are open, and are closed when this is given up.
+        // Where one fails the others are open, and must be closed.
         let of_site = |(site, reply): (Site, &Result<Opened, LabError>)| {
             reply.as_ref().ok().map(|opened| (site, opened.load))
         };
         self.opened = known.into_iter().zip(&replies).filter_map(of_site).collect();
-        let opened: Vec<Opened> = replies.into_iter().collect::<Result<_, _>>()?;
+        let opened: Result<Vec<Opened>, LabError> = replies.into_iter().collect();
+        let opened = opened.inspect_err(|_| self.give_up())?;
         let made_by = |(lane, (_, plan)): (&Lane, &(&Vec<Site>, &LoadPlan))| {
             let first = lane.clients.first().map(|(site, _)| &opened[*site]);
             MadeBy {

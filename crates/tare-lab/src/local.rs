@@ -28,7 +28,7 @@ pub struct HostContext {
     pub who: String,
     pub cpus: Vec<usize>,
     pub cgroup: Option<Cgroup>,
-    /// Where what is started is written down; left out by agents, whose end ends everything.
+    /// Where what is started is written down; left out by agents whose place ends everything.
     pub journal: Option<Entries>,
     pub events: Sender<Event>,
 }

@@ -124,7 +124,7 @@ fn allowed_ticks(stat: &str) -> (u64, u64) {
     lines.map(cpu_ticks).fold((0, 0), |(busy, steal), (b, s)| (busy + b, steal + s))
 }
 
-/// Reads a line of `/proc/stat`: ticks in use, and all of them.
+/// Reads a line of `/proc/stat`: ticks in use, and ticks stolen.
 fn cpu_ticks(line: &str) -> (u64, u64) {
     let ticks: Vec<u64> =
         line.split_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();

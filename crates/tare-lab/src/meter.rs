@@ -1,4 +1,4 @@
-//! What a server uses: CPU time, switches, memory.
+//! What a server uses: CPU time, switches, page faults, memory.
 //!
 //! Timing model: read between slices, when the server has nothing to do, the kernel's sums are
 //! exact to the nanosecond. Their division into user and system is sampled by the timer tick on
@@ -213,15 +213,23 @@ impl Meter {
 
     pub fn read(&self) -> Used {
         let threads = self.read_threads();
-        Used { server: self.server(&threads), threads: times(&threads) }
+        let is_seen = !threads.is_empty();
+        // A thread that has ended takes its count with it.
+        let complete = is_seen && threads.iter().all(Option::is_some);
+        let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum::<u64>());
+        let faults = if is_seen { self.minor_faults() } else { None };
+        let server = self.cpu_times(&threads).map(|times| {
+            times.with(Counter::Switches, switches).with(Counter::MinorFaults, faults)
+        });
+        Used { server, threads: times(&threads) }
     }
 
     /// CPU time alone: what a look at it costs matters between slices.
     pub fn cpu_ns(&self) -> Option<u64> {
         match &self.source {
             Source::V1 { total, .. } => read_number(total),
-            Source::Processes => self.server(&self.read_threads()).map(|used| used.cpu_ns()),
-            _ => self.server(&[]).map(|used| used.cpu_ns()),
+            Source::Processes => self.cpu_times(&self.read_threads()).map(|used| used.cpu_ns()),
+            _ => self.cpu_times(&[]).map(|used| used.cpu_ns()),
         }
     }
 
@@ -230,7 +238,7 @@ impl Meter {
         let threads = self.read_threads();
         let cpu_ns = match &self.source {
             Source::V1 { total, .. } => read_number(total),
-            _ => self.server(&threads).map(|used| used.cpu_ns()),
+            _ => self.cpu_times(&threads).map(|used| used.cpu_ns()),
         };
         (cpu_ns.unwrap_or(0), times(&threads))
     }
@@ -243,11 +251,8 @@ impl Meter {
         self.schedstats.iter().map(read_schedstat).collect()
     }
 
-    fn server(&self, threads: &[Option<[u64; 3]>]) -> Option<Counters> {
-        // A thread that has ended takes its count with it.
-        let complete = threads.iter().all(Option::is_some) && !threads.is_empty();
-        let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum());
-        let times = match &self.source {
+    fn cpu_times(&self, threads: &[Option<[u64; 3]>]) -> Option<Counters> {
+        match &self.source {
             Source::Nothing => None,
             Source::Group(group) => group.server(),
             Source::V1 { total, user, system } => Some(
@@ -286,11 +291,7 @@ impl Meter {
                         .with(Counter::System, cpu_ns - user_ns),
                 )
             }
-        };
-        times.map(|times| {
-            let faults = self.minor_faults().filter(|_| complete);
-            times.with(Counter::Switches, switches).with(Counter::MinorFaults, faults)
-        })
+        }
     }
 
     fn minor_faults(&self) -> Option<u64> {
@@ -333,7 +334,7 @@ fn read_number(file: &File) -> Option<u64> {
 }
 
 fn read_stat(file: &File) -> Option<Stat> {
-    Stat::parse(&read_text(file)?).filter(|stat| !stat.zombie)
+    Stat::parse(&read_text(file)?)
 }
 
 fn read_schedstat(file: &File) -> Option<[u64; 3]> {

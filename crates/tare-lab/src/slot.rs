@@ -26,7 +26,7 @@ use crate::world::Launch as _;
 #[derive(Debug)]
 pub struct VariantSlot {
     pub placed: Deployment,
-    /// Servers that have no place of their own run in it.
+    /// The server's control group, or its place's.
     pub cgroup: Option<Cgroup>,
     pub needs: Arc<LaunchNeeds>,
     /// What its layers' processes are started with.

@@ -202,7 +202,7 @@ pub struct Life {
     pub closed_by_server: u64,
     /// Version and cipher of the first TLS connection.
     pub tls: Option<String>,
-    /// How many each connection got that was kept; told when all have ended.
+    /// Replies that each kept connection got; told when all have ended.
     pub replies: Vec<u64>,
 }
 

@@ -32,7 +32,7 @@ counters! {
     System = "system_ns";
     /// Times its threads were put on a CPU; unknown where processes come and go.
     Switches = "switches";
-    /// Page faults for which no disk was read; unknown where processes come and go.
+    /// Page faults for which no disk was read; unknown where a process has ended.
     MinorFaults = "minor_faults";
     /// Packets that its place received and sent, where it has a link of its own.
     Packets = "packets";
@@ -51,7 +51,7 @@ impl Counters {
         self
     }
 
-    /// CPU time; none where nobody sees it.
+    /// CPU time; 0 where nobody sees it.
     pub fn cpu_ns(&self) -> u64 {
         self[Counter::Cpu].unwrap_or(0)
     }

@@ -173,7 +173,7 @@ impl<L: World> Runner<'_, L> {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
                     let LanePlan { load, beside, .. } = up.lane_mut(cell);
-                    // It is asked of the connections that slices were on.
+                    // Only the connections that slices used count here.
                     load.favoured = Favoured::of(&life.replies);
                     life.add(beside);
                 }

@@ -205,7 +205,7 @@ impl Pod {
         layers::pod_parts(&self.context.layers, &seat)
     }
 
-    /// The node on which the server's pod of a client runs.
+    /// For a client: the node that its server's pod runs on.
     fn server_node(&self, clusters: &Clusters) -> Option<String> {
         clusters.node_of(self.context.server_tag.as_deref()?)
     }
@@ -314,7 +314,7 @@ impl Pod {
         Ok(Path::through(front, spec, front::host(tag, &ground.namespace)))
     }
 
-    /// Its user's own words ask for it, and not a layer.
+    /// Whether the user's own labels ask for one, rather than a layer.
     fn asks_for_sidecar(&self) -> bool {
         self.spec.labels.get(sidecar::LABEL).is_some_and(|asks| asks == "true")
     }

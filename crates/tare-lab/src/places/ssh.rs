@@ -48,7 +48,7 @@ impl PlaceKind for SshSpec {
 
     fn place(&self, context: PlaceContext) -> Option<Box<dyn Place>> {
         let address = Ipv4Addr::UNSPECIFIED.into();
-        Some(Box::new(Ssh { spec: self.clone(), context, address, copied: false }))
+        Some(Box::new(Ssh { spec: self.clone(), context, address, copied: false, starts: 0 }))
     }
 }
 
@@ -71,6 +71,7 @@ pub struct Ssh {
     context: PlaceContext,
     address: IpAddr,
     copied: bool,
+    starts: u32,
 }
 
 impl Ssh {
@@ -121,11 +122,15 @@ impl Place for Ssh {
             self.address = self.find_address()?;
             self.copied = true;
         }
-        let folder = self.remote_folder();
-        let remote = format!(
-            "exec {folder}/tare-agent --drop-capabilities --journal {}",
-            SshFolder::journal(&folder)
-        );
+        let (folder, journal) = (self.remote_folder(), SshFolder::journal(&self.remote_folder()));
+        // What one that was killed has left would be measured beside the next.
+        let clean = match self.starts {
+            0 => String::new(),
+            _ => format!("{folder}/tare-agent clean {journal} >/dev/null 2>&1; "),
+        };
+        self.starts += 1;
+        let remote =
+            format!("{clean}exec {folder}/tare-agent --drop-capabilities --journal {journal}");
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         let clocks = Offset::find(|| agent.ask(ReadClocks {}, TIMEOUT));

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
 use tare_model::plain;
 
-use super::removal::{Removal, Removed, TIMEOUT, removed};
+use super::removal::{Removal, Removed, removed};
 use crate::commands::run;
 use crate::ours::is_ours;
 use crate::places::ssh_command;
 
+/// Connecting, and an agent that takes its time to end what it started.
+const REMOVED_WITHIN: DurationNs = DurationNs::from_secs(60);
 /// What an agent says that it ended, for a line.
 const ENDED_CHARS_MAX: usize = 300;
 
@@ -30,9 +33,11 @@ impl SshFolder {
     /// folder goes. In a folder that somebody else put there nothing is run.
     fn script(path: &str) -> String {
         let (agent, journal) = (format!("{path}/tare-agent"), Self::journal(path));
+        // A user's own shell may be no POSIX one; paths hold no quotes. An agent that cannot run has
+        // started nothing.
         format!(
-            "if [ ! -L {path} ] && [ -O {path} ] && [ -x {agent} ]; then {agent} clean {journal} || \
-             exit 3; fi; rm -rf {path}"
+            "sh -c 'if [ ! -L {path} ] && [ -O {path} ] && [ -x {agent} ]; then {agent} clean \
+             {journal}; [ $? -ne 3 ] || exit 3; fi; rm -rf {path}'"
         )
     }
 }
@@ -47,10 +52,13 @@ impl Removal for SshFolder {
         }
         let argv = ssh_command::command_line(host, options, &Self::script(path));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let done = run(&argv, TIMEOUT);
+        let done = run(&argv, REMOVED_WITHIN);
         let ended: Vec<&str> = done.out.lines().collect();
         let ended = plain::short(&ended.join(", "), ENDED_CHARS_MAX);
-        let with = if ended.is_empty() { String::new() } else { format!(" with {ended}") };
+        let with = match done.worked && !ended.is_empty() {
+            true => format!(" with {ended}"),
+            false => String::new(),
+        };
         removed(done, format!("folder {path} on {host}{with}"))
     }
 
