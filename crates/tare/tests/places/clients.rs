@@ -39,7 +39,7 @@ fn what_is_known_of_a_load_from_here_is_known_of_one_from_elsewhere() {
                 ("beside", "place = \"netns\"\nclient = \"same_as_server\""),
             ],
         ));
-        row.holds(&report);
+        row.sets_off(&report);
         let here = &report.variants[0];
         report.variants[1..].iter().for_each(|other| row.same(here, other));
     }
