@@ -123,14 +123,13 @@ impl Place for Ssh {
             self.copied = true;
         }
         let (folder, journal) = (self.remote_folder(), SshFolder::journal(&self.remote_folder()));
+        let start = format!("exec {folder}/tare-agent --drop-capabilities --journal {journal}");
         // What one that was killed has left would be measured beside the next.
-        let clean = match self.starts {
-            0 => String::new(),
-            _ => format!("{folder}/tare-agent clean {journal} >/dev/null 2>&1; "),
+        let remote = match self.starts {
+            0 => start,
+            _ => format!("sh -c '{folder}/tare-agent clean {journal} >/dev/null 2>&1; {start}'"),
         };
         self.starts += 1;
-        let remote =
-            format!("{clean}exec {folder}/tare-agent --drop-capabilities --journal {journal}");
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
         let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
         let clocks = Offset::find(|| agent.ask(ReadClocks {}, TIMEOUT));

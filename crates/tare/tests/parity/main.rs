@@ -77,8 +77,8 @@ fn plan(row: &parity::Row) -> Plan {
     Plan::try_from(parts).unwrap()
 }
 
-/// What tare reports of a run that was carried out by `elsewhere`, or by this process.
-fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
+/// Makes a run, carried out by `elsewhere` or by this process; how it ended.
+fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
     let mut store = Store::open(&desk.folder.file("tare/tare.db")).unwrap();
     let run = store
         .begin_run(&NewRun {
@@ -114,8 +114,14 @@ fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
         RunServices { record: &writer, clock: &SystemClock, observer: &mut Nobody, stop };
     let cells = vec![Cell::new(plan, run, None, Vec::new())];
     let stopped = Runner::new(cells, lab, services).unwrap().run(Start::default());
-    assert!(matches!(stopped[..], [Stopped::Rounds]), "{stopped:?}");
     writer.finish().unwrap();
+    stopped.into_iter().next().unwrap()
+}
+
+/// What tare reports of such a run.
+fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
+    let stopped = run(desk, plan, elsewhere);
+    assert!(matches!(stopped, Stopped::Rounds), "{stopped:?}");
     read(desk.tare(&["report", "last", "--json"]).success())
 }
 
@@ -134,6 +140,10 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
         let checked = |report: &RunReport| report.comparisons.iter().any(|c| c.sustained.is_some());
         assert_eq!(checked(&here), checked(&other), "{row}");
     }
+    // All of that went by the agent: without it there is no run.
+    let site = there.site.clone();
     there.end();
+    let stopped = run(&desk, &plan(&ROWS[0]), Some(&site));
+    assert!(matches!(stopped, Stopped::Failed(_)), "{stopped:?}");
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
