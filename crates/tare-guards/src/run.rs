@@ -420,12 +420,22 @@ fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 
 fn throttled_server(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let launches = &evidence.totals[variant].launches;
-    let periods: u64 = launches.iter().map(|launch| launch.throttled_periods).sum();
-    if periods == 0 {
-        return Vec::new();
+    let of_server = launches.iter().map(|launch| ("server", launch.throttled_periods));
+    let hops =
+        launches.iter().flat_map(|launch| launch.parts.split_last().map_or(&[][..], |p| p.1));
+    let of_hops = hops.map(|hop| (&*hop.name, hop.throttled_periods));
+    let mut periods: Vec<(&str, u64)> = Vec::new();
+    for (name, n) in of_server.chain(of_hops).filter(|(_, n)| *n > 0) {
+        match periods.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += n,
+            None => periods.push((name, n)),
+        }
     }
-    let text = format!("a CPU quota stopped its server in {} periods", count(periods));
-    guard("throttled", Severity::Warn, Some(evidence.name(variant)), text)
+    let found = periods.into_iter().flat_map(|(name, n)| {
+        let text = format!("a CPU quota stopped its {name} in {} periods", count(n));
+        guard("throttled", Severity::Warn, Some(evidence.name(variant)), text)
+    });
+    found.collect()
 }
 
 fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {

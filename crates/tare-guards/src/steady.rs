@@ -267,7 +267,7 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     let threads: Vec<f64> = launches.iter().map(|load| f64::from(load.busy_threads)).collect();
     let threads = mean(&threads);
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let used: u64 = rounds.filter_map(|round| Some(round.server?.cpu_ns())).sum();
+    let used: u64 = rounds.filter_map(|round| Some(round.used.as_ref()?.cpu_ns())).sum();
     let waited: u64 = launches.iter().map(|load| load.delay_ns).sum();
     let share = waited as f64 / used.max(1) as f64;
     // Who sleeps has CPUs enough.

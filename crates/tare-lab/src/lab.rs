@@ -11,7 +11,7 @@ use tare_io::{DurationNs, Endpoint};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::clients::{ClientSpec, Clients};
-use tare_model::layers::LayerSpec;
+use tare_model::layers::{HopPart, LayerSpec, Stand, hops as all_hops};
 use tare_model::places::{Limits, PlaceFacts, PlaceSpec};
 use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
@@ -273,6 +273,7 @@ impl Lab {
                 state: plan.state.to_owned(),
                 server_cpus: plan.cpus.clone(),
                 layers: placed.layers.clone(),
+                place: placed.place.name(),
                 stop: plan.stop.clone(),
             }),
             hops,
@@ -286,7 +287,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A control group and a folder for each layer that may be a process.
+    /// A control group and a folder for each hop.
     fn hop_contexts(
         &mut self,
         placed: &Deployment,
@@ -295,17 +296,21 @@ impl Lab {
         groups: &mut SocketGroups,
     ) -> Result<Vec<HopContext>, LabError> {
         let mut hops = Vec::new();
-        for (layer, spec) in placed.layers.iter().enumerate() {
-            for (at, stand) in layers::kind(spec).stands().iter().enumerate() {
-                let who = format!("{}, {}", placed.name, spec.facts().name());
-                let own = format!("l{layer}-{at}");
-                let mut cgroup = self.cgroup(&format!("{name}{own}"), Limits::default(), &who)?;
-                groups.add(&mut cgroup, &self.journal)?;
-                let folder = folder.join(own);
-                std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
-                allow_traversal(&folder)?;
-                hops.push(HopContext { layer, stand: *stand, who, cgroup, folder });
-            }
+        for (at, HopPart { name: own, layer, stand }) in
+            all_hops(&placed.layers).into_iter().enumerate()
+        {
+            let who = format!("{}, {own}", placed.name);
+            let mut cgroup = self.cgroup(&format!("{name}h{at}"), Limits::default(), &who)?;
+            groups.add(&mut cgroup, &self.journal)?;
+            let folder = folder.join(format!("hop-{at}"));
+            std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+            allow_traversal(&folder)?;
+            let place = match stand {
+                Stand::Between => PlaceSpec::host().name(),
+                Stand::BesideServer => placed.place.name(),
+                Stand::BesideClient => placed.clients.name(),
+            };
+            hops.push(HopContext { name: own, place, layer, stand, who, cgroup, folder });
         }
         Ok(hops)
     }

@@ -55,12 +55,16 @@ pub struct LaunchNeeds {
     pub state: PathBuf,
     pub server_cpus: Vec<usize>,
     pub layers: Vec<LayerSpec>,
+    /// Where the server runs.
+    pub place: String,
     pub stop: Arc<AtomicBool>,
 }
 
 /// Where clients connect to, where that is not what the server listens on.
 #[derive(Clone, Debug)]
 pub struct Entry {
+    /// What stands there.
+    pub name: &'static str,
     pub address: SocketAddr,
     /// What they ask for there.
     pub host: String,
@@ -72,6 +76,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Hop {
     pub name: String,
+    pub place: String,
     /// Its layer's place among the variant's.
     pub layer: usize,
     pub stand: Stand,
@@ -132,12 +137,17 @@ impl Launched {
         std::iter::once(&self.server).chain(self.hops.iter().map(|hop| &hop.server))
     }
 
-    /// What they use, with the packets of the server's place.
+    /// What its parts use, with the packets of the server's place.
     pub fn meter(&self) -> Metering {
-        let own = self.server.meter().with_link(self.link.as_deref());
-        let own = self.hops.iter().fold(own, |meter, hop| meter.and(hop.server.meter()));
-        let entry = self.entry.iter().flat_map(|entry| &entry.meters);
-        entry.fold(own, |meter, source| meter.and(Metering::of(source)))
+        let hops = self.hops.iter().map(|hop| (&*hop.name, &*hop.place, hop.server.meter()));
+        let place = &*self.needs.place;
+        let entry = self.entry.iter();
+        let entry = entry.flat_map(|entry| entry.meters.iter().map(|m| (entry.name, place, m)));
+        let server = ("server", place, self.server.meter());
+        let parts = hops.chain(entry).chain([server]);
+        let all = parts
+            .fold(Metering::default(), |all, (name, place, source)| all.and(name, place, source));
+        all.with_link(self.link.as_deref())
     }
 }
 
@@ -191,7 +201,7 @@ impl Launch for Launched {
         let mut context = ProofContext { path, asker, state, cpus };
         let mut layers: Vec<(usize, &LayerSpec)> = needs.layers.iter().enumerate().collect();
         // What others ask for their proofs passes through processes too: these count from then on.
-        layers.sort_by_key(|(_, layer)| !layers::kind(layer).stands().is_empty());
+        layers.sort_by_key(|(_, layer)| !layer.facts().stands().is_empty());
         for (at, layer) in layers {
             let hops = self.hops(at);
             let proof = layers::kind(layer).begin_proof(self, &hops, &mut context)?;

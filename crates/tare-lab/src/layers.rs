@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tare_kube::Kind;
 use tare_model::layers::LayerSpec;
+pub use tare_model::layers::Stand;
 use tare_model::samples::Proof;
 
 use crate::context::LaunchContext;
@@ -67,11 +68,6 @@ pub trait LayerKind {
         false
     }
 
-    /// The processes that it is, from the client's side on.
-    fn stands(&self) -> &[Stand] {
-        &[]
-    }
-
     /// One of its processes, which passes on to what listens at `to`.
     fn hop(
         &self,
@@ -101,27 +97,6 @@ pub fn kind(spec: &LayerSpec) -> &dyn LayerKind {
         LayerSpec::Crypto(spec) => spec,
         LayerSpec::Bypass(spec) => spec,
         LayerSpec::Mesh(spec) => spec,
-    }
-}
-
-/// Where a layer's process stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
-    /// On this machine, on the way from client to server.
-    Between,
-    /// In the network namespace of one of them.
-    BesideClient,
-    BesideServer,
-}
-
-impl Stand {
-    /// Whose process it is, in words.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Between => "the one between",
-            Self::BesideClient => "the client's",
-            Self::BesideServer => "the server's",
-        }
     }
 }
 

@@ -52,7 +52,7 @@ enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Used {
-    pub server: Option<Counters>,
+    pub counters: Option<Counters>,
     /// Nanoseconds on a CPU, and ready and waiting for one, for each thread that was there when its
     /// counters were opened. Zeros where it has ended.
     pub threads: Vec<[u64; 2]>,
@@ -62,8 +62,8 @@ impl Used {
     /// As much as sums can hold: it may be told by an agent in another's hands.
     #[must_use]
     pub fn bounded(self) -> Self {
-        let server = self.server.map(|used| used.map(bounded));
-        Self { server, threads: bounded_threads(self.threads) }
+        let counters = self.counters.map(|counters| counters.map(bounded));
+        Self { counters, threads: bounded_threads(self.threads) }
     }
 }
 
@@ -218,10 +218,10 @@ impl Meter {
         let complete = is_seen && threads.iter().all(Option::is_some);
         let switches = complete.then(|| threads.iter().flatten().map(|t| t[2]).sum::<u64>());
         let faults = if is_seen { self.minor_faults() } else { None };
-        let server = self.cpu_times(&threads).map(|times| {
+        let counters = self.cpu_times(&threads).map(|times| {
             times.with(Counter::Switches, switches).with(Counter::MinorFaults, faults)
         });
-        Used { server, threads: times(&threads) }
+        Used { counters, threads: times(&threads) }
     }
 
     /// CPU time alone: what a look at it costs matters between slices.
@@ -352,7 +352,7 @@ mod tests {
         let mut child =
             std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let meter = Meter::new(None, child.id());
-        let read = || meter.read().server.unwrap();
+        let read = || meter.read().counters.unwrap();
         let before = read();
         while read().cpu_ns() < before.cpu_ns() + 1_000_000 {
             std::thread::yield_now();
@@ -364,6 +364,6 @@ mod tests {
         assert!(before[Counter::MinorFaults].unwrap() > 0, "a shell touched its memory");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(meter.read().server, None);
+        assert_eq!(meter.read().counters, None);
     }
 }

@@ -8,14 +8,16 @@ use std::path::Path;
 
 use tare_io::{DurationNs, Instant};
 use tare_model::counters::{Counter, Counters};
+use tare_model::samples::LaunchPart;
+use tare_model::usage::Usage;
 
 use crate::agent::TIMEOUT;
 use crate::error::LabError;
 use crate::executor::{MeterId, Target};
-use crate::meter::{Footprint, Quiet, Reading, Used};
+use crate::meter::{self, Quiet, Reading};
 use crate::requests::{Attach, Processes, Quiesce, Read, ReadFootprint, Sample};
 use crate::site::{Site, ask_all};
-use crate::world::Meter;
+use crate::world::{Meter, Used};
 
 /// Who meters something, and what.
 #[derive(Clone, Debug)]
@@ -24,25 +26,40 @@ pub struct MeterSource {
     pub target: Target,
 }
 
-/// One part's counters; `None` where nobody sees them.
-type Part = Option<(Site, MeterId)>;
+impl MeterSource {
+    /// Whatever it has used so far; `None` where it is not to be seen.
+    pub fn read(&self) -> Option<Counters> {
+        let meter = self.site.ask(Attach { target: self.target.clone() }).ok()?;
+        self.site.ask(Read { meter }).ok()?.bounded().counters
+    }
+}
+
+/// One part of a variant, as it is metered.
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    place: String,
+    /// Who reads its counters; `None` where nobody sees them.
+    meter: Option<(Site, MeterId)>,
+}
 
 /// The counters of a server and of what stands between it and its client.
 #[derive(Debug, Default)]
 pub struct Metering {
-    /// The server's is the first.
+    /// Hops, the nearest to the client first; the server is the last.
     parts: Vec<Part>,
-    /// The counters of its place's link: received and sent.
+    /// The counters of the server's link: received and sent.
     packets: Vec<File>,
 }
 
 impl Metering {
-    /// Opens the counters that are there now.
-    pub fn of(source: &MeterSource) -> Self {
-        let request = Attach { target: source.target.clone() };
-        let attached = source.site.ask(request).ok();
-        let part = attached.map(|meter| (source.site.clone(), meter));
-        Self { parts: vec![part], packets: Vec::new() }
+    /// Opens the counters of one more part, which stands behind all that are there.
+    #[must_use]
+    pub fn and(mut self, name: &str, place: &str, source: &MeterSource) -> Self {
+        let attached = source.site.ask(Attach { target: source.target.clone() }).ok();
+        let meter = attached.map(|meter| (source.site.clone(), meter));
+        self.parts.push(Part { name: name.to_owned(), place: place.to_owned(), meter });
+        self
     }
 
     /// Counts the packets of that link, too.
@@ -54,72 +71,69 @@ impl Metering {
         self
     }
 
-    /// Adds another's parts.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.parts.extend(other.parts);
-        self
-    }
-
     /// Those on this machine that are metered.
     pub fn processes(&self) -> Vec<u32> {
         let here = |part: &Part| {
-            let (site, meter) = part.as_ref()?;
+            let (site, meter) = part.meter.as_ref()?;
             site.agent().is_none().then(|| site.ask(Processes { meter: *meter }).ok())?
         };
         self.parts.iter().filter_map(here).flatten().collect()
     }
 
-    fn sum(&self, own: Option<Counters>, others: &[Used]) -> Option<Counters> {
+    fn usage(&self, all: &[meter::Used]) -> Option<Usage> {
         let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
         let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
-        let mut sum = own?.with(Counter::Packets, packets);
-        for other in others {
-            let used = other.server?;
-            let layers_ns = sum[Counter::Layers].unwrap_or(0) + used.cpu_ns();
-            // A hop has no link of its own.
-            sum = sum.plus(used).with(Counter::Packets, packets).with(Counter::Layers, layers_ns);
-        }
-        Some(sum)
+        let counters: Option<Vec<Counters>> = all.iter().map(|used| used.counters).collect();
+        let mut hops = counters?;
+        let server = hops.pop()?.with(Counter::Packets, packets);
+        Some(Usage::of_parts(server, hops))
     }
 }
 
 impl Meter for Metering {
-    /// The sum of all parts, where each can be read. Threads are told where the server's are.
     fn used(&self) -> Used {
         let ask = |part: &Part| {
-            let (site, meter) = part.as_ref()?;
-            site.ask(Read { meter: *meter }).ok().map(Used::bounded)
+            let (site, meter) = part.meter.as_ref()?;
+            site.ask(Read { meter: *meter }).ok().map(meter::Used::bounded)
         };
-        let all: Option<Vec<Used>> = self.parts.iter().map(ask).collect();
+        let all: Option<Vec<meter::Used>> = self.parts.iter().map(ask).collect();
         let all = all.unwrap_or_default();
-        let Some((own, others)) = all.split_first() else { return Used::default() };
-        let threads = match own.threads.is_empty() {
-            // Its hops' threads alone would stand for all.
-            true => Vec::new(),
-            false => all.iter().flat_map(|used| &used.threads).copied().collect(),
-        };
-        Used { server: self.sum(own.server, others), threads }
+        let usage = self.usage(&all);
+        let threads = threads_of(&all, |used| &used.threads);
+        Used { usage, threads }
     }
 
-    fn footprint(&self) -> (Footprint, Option<u64>) {
-        let ask = |part: &Part| {
-            let asked =
-                part.as_ref().map(|(site, meter)| site.ask(ReadFootprint { meter: *meter }));
-            asked.and_then(Result::ok).unwrap_or_default().bounded()
+    fn parts(&self) -> Vec<LaunchPart> {
+        let of = |part: &Part| {
+            let meter = part.meter.as_ref();
+            let read = meter.map(|(site, meter)| site.ask(ReadFootprint { meter: *meter }));
+            let footprint = read.and_then(Result::ok).unwrap_or_default().bounded();
+            LaunchPart {
+                name: part.name.clone(),
+                place: part.place.clone(),
+                rss_bytes: footprint.rss_bytes,
+                throttled_periods: footprint.throttled_periods,
+            }
         };
-        let all: Vec<Footprint> = self.parts.iter().map(ask).collect();
-        let Some((own, others)) = all.split_first() else { return Default::default() };
-        let sum = |all: &[Footprint]| all.iter().map(|one| one.rss_bytes).sum::<Option<u64>>();
-        let footprint = Footprint { rss_bytes: sum(&all), ..*own };
-        (footprint, if others.is_empty() { None } else { sum(others) })
+        self.parts.iter().map(of).collect()
+    }
+}
+
+/// The threads of all parts; none where the server's are not told: its hops' alone would stand for
+/// all.
+fn threads_of<T>(parts: &[T], threads: impl Fn(&T) -> &Vec<[u64; 2]>) -> Vec<[u64; 2]> {
+    match parts.last().map(&threads) {
+        Some(own) if !own.is_empty() => parts.iter().flat_map(threads).copied().collect(),
+        _ => Vec::new(),
     }
 }
 
 /// What each of these sites is to do with its meters.
 fn by_site<'a>(meters: impl Iterator<Item = &'a Metering>) -> Vec<(&'a Site, Vec<MeterId>)> {
     let mut sites: Vec<(&Site, Vec<MeterId>)> = Vec::new();
-    for (site, meter) in meters.flat_map(|metering| metering.parts.iter().flatten()) {
+    for (site, meter) in
+        meters.flat_map(|metering| metering.parts.iter().filter_map(|part| part.meter.as_ref()))
+    {
         match sites.iter_mut().find(|(known, _)| known.is_same(site)) {
             Some((_, meters)) => meters.push(*meter),
             None => sites.push((site, vec![*meter])),
@@ -161,7 +175,10 @@ pub fn sample(
     };
     let all = meters.iter().map(|metering| {
         let parts = metering.iter().flat_map(|metering| &metering.parts);
-        let of_parts = parts.map(|part| part.as_ref().and_then(|(site, m)| row_of(site, *m)));
+        let of_parts = parts.map(|part| {
+            let (site, meter) = part.meter.as_ref()?;
+            row_of(site, *meter)
+        });
         let of_parts: Option<Vec<&Vec<Reading>>> = of_parts.collect();
         of_parts.map_or_else(Vec::new, |rows| together(&rows))
     });
@@ -172,14 +189,11 @@ pub fn sample(
 fn together(rows: &[&Vec<Reading>]) -> Vec<Reading> {
     let n = rows.iter().map(|row| row.len()).min().unwrap_or(0);
     let at = |index: usize| {
-        let all = rows.iter().map(|row| &row[index]);
+        let all: Vec<&Reading> = rows.iter().map(|row| &row[index]).collect();
         Reading {
-            ns: rows[0][index].ns,
-            cpu_ns: all.clone().map(|reading| reading.cpu_ns).fold(0, u64::saturating_add),
-            threads: match rows[0][index].threads.is_empty() {
-                true => Vec::new(),
-                false => all.flat_map(|reading| &reading.threads).copied().collect(),
-            },
+            ns: all[0].ns,
+            cpu_ns: all.iter().map(|reading| reading.cpu_ns).fold(0, u64::saturating_add),
+            threads: threads_of(&all, |reading| &reading.threads),
         }
     };
     (0..n).map(at).collect()

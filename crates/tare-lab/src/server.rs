@@ -16,7 +16,7 @@ use crate::error::LabError;
 use crate::executor::{ServerId, Target};
 use crate::injected::Injected;
 use crate::launch_spec::{CountSource, LaunchSpec};
-use crate::metering::{MeterSource, Metering};
+use crate::metering::MeterSource;
 use crate::requests::{
     Ask, AskToStop, AwaitListening, AwaitReady, HowItEnded, IsAlive, Lines, Logged, Page, Peers,
     Start, Stop,
@@ -142,8 +142,9 @@ impl Server {
         self.site.gone(timeout).map(|error| error.named(&self.who))
     }
 
-    /// Its counters. Made when the server has given a reply: its processes are then all there.
-    pub fn meter(&self) -> Metering {
+    /// Who meters it. To be asked when the server has given a reply: its processes are then all
+    /// there.
+    pub fn meter(&self) -> &MeterSource {
         // Connections are open when it is made anew, after warm-up.
         if self.site.agent().is_some()
             && matches!(self.process, Process::Started(_))
@@ -152,7 +153,7 @@ impl Server {
         {
             *self.peers.lock().unwrap_or_else(|e| e.into_inner()) = peers;
         }
-        Metering::of(&self.metered)
+        &self.metered
     }
 
     /// Lines and bytes that it wrote: to its standard streams, and to its log files.

@@ -70,6 +70,9 @@ impl ClientSeat {
 
 #[derive(Debug)]
 pub struct HopContext {
+    pub name: String,
+    /// Where it runs, in words.
+    pub place: String,
     pub layer: usize,
     pub stand: Stand,
     pub who: String,
@@ -138,7 +141,8 @@ impl VariantSlot {
                 namespace.intercept(direction, to, port, &hop.folder)?;
             }
             launched.add_hop(Hop {
-                name: layer.facts().name(),
+                name: hop.name.clone(),
+                place: hop.place.clone(),
                 layer: hop.layer,
                 stand: hop.stand,
                 namespace,
@@ -171,7 +175,8 @@ impl VariantSlot {
             injected.leads_to = Some(launched.launch_spec.address);
         }
         Ok(Hop {
-            name: layer.facts().name(),
+            name: hop.name.clone(),
+            place: hop.place.clone(),
             layer: hop.layer,
             stand: hop.stand,
             namespace: None,

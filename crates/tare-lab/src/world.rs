@@ -8,13 +8,14 @@ use tare_io::{DurationNs, Endpoint, Instant};
 use tare_load::measured::Measured;
 use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::plan::VariantId;
-use tare_model::samples::{Probe, Proof};
+use tare_model::samples::{LaunchPart, Probe, Proof};
+use tare_model::usage::Usage;
 
 use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::LaneLife;
 use crate::machine;
-use crate::meter::{Footprint, Quiet, Reading, Used};
+use crate::meter::{Quiet, Reading};
 
 /// Servers of all variants, and the clients that load them.
 pub trait World {
@@ -165,13 +166,23 @@ pub trait Asker {
     fn take_sent(&mut self) -> u64;
 }
 
-/// What a running server uses, with its layers.
+/// What a running variant uses: its server, and the hops before it.
 pub trait Meter {
-    /// Since it began (differences count).
     fn used(&self) -> Used;
 
-    /// Memory and quotas; and the memory that its layers' processes hold, where it has such.
-    fn footprint(&self) -> (Footprint, Option<u64>);
+    /// Each part with its memory and quotas: hops, the nearest to the client first, then the
+    /// server.
+    fn parts(&self) -> Vec<LaunchPart>;
+}
+
+/// What all parts have used since they began; differences count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Used {
+    /// `None` where one of them is not to be seen.
+    pub usage: Option<Usage>,
+    /// Nanoseconds on a CPU, and ready and waiting for one, for each thread; none where the
+    /// server's are not to be seen.
+    pub threads: Vec<[u64; 2]>,
 }
 
 /// How a lane's load is made.

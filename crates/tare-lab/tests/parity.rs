@@ -443,7 +443,7 @@ fn servers_are_started_metered_and_ended_alike() {
         assert!(row.iter().enumerate().all(|(at, reading)| reading.ns >= at as u64 * 10_000_000));
         assert_eq!(row[3].threads.len(), 1);
         let after = site.ask(Read { meter }).unwrap();
-        let used = after.server.unwrap().since(before.server.unwrap());
+        let used = after.counters.unwrap().since(before.counters.unwrap());
         assert!(used.cpu_ns() > 0 && after.threads[0][0] > before.threads[0][0]);
         assert!(site.ask(ReadFootprint { meter }).unwrap().rss_bytes.unwrap() > 0);
         let quiet = Quiet {

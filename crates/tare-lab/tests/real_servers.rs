@@ -22,8 +22,8 @@ fn nginx_and_httpd_serve_count_and_end() {
             let mut server = bench.start(variant);
             // Its first reply shows that all its processes are there.
             get(server.launch_spec.address);
-            let meter = server.server.meter();
-            let before = meter.used().server.unwrap();
+            let meter = server.meter();
+            let before = meter.used().usage.unwrap();
             let source = server.launch_spec.count.clone().unwrap();
             let counted = server.server.count(&source).unwrap();
             for _ in 0..7 {
@@ -33,8 +33,8 @@ fn nginx_and_httpd_serve_count_and_end() {
             }
             let served = server.server.count(&source).unwrap() - counted - source.own_requests();
             assert_eq!(served, 7, "variant {variant}");
-            assert!(meter.used().server.unwrap().since(before).cpu_ns() > 0);
-            assert!(meter.footprint().0.rss_bytes.unwrap() > 1_000_000);
+            assert!(meter.used().usage.unwrap().since(&before).cpu_ns() > 0);
+            assert!(meter.parts()[0].rss_bytes.unwrap() > 1_000_000);
             let pids = meter.processes();
             assert!(pids.len() >= 2, "master and worker: {pids:?}");
             for pid in &pids {
@@ -71,8 +71,8 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     let mut bench = Bench::new(name, vec![server], None);
     let mut server = bench.start(0);
     let address = server.launch_spec.address;
-    let meter = server.server.meter();
-    let before = meter.used().server.unwrap();
+    let meter = server.meter();
+    let before = meter.used().usage.unwrap();
     let count = server.launch_spec.count.clone();
     let read = |server: &Launched| count.as_ref().map(|c| server.server.count(c).unwrap());
     let counted = read(&server);
@@ -83,7 +83,7 @@ fn serves_and_counts(name: &str, server: ServerSpec, body_bytes: usize) {
     }
     let served = read(&server).zip(counted).map(|(after, before)| after - before);
     assert!(served.is_none_or(|served| served == 7), "{served:?}");
-    assert!(meter.used().server.unwrap().since(before).cpu_ns() > 0);
+    assert!(meter.used().usage.unwrap().since(&before).cpu_ns() > 0);
     server.server.stop();
     drop(server);
     bench.end();

@@ -37,7 +37,7 @@ fn whatever_a_server_started_ends_with_it() {
     );
     let mut bench = Bench::new("fork", vec![forking], None);
     let mut server = bench.start(0);
-    let pids = server.server.meter().processes();
+    let pids = server.meter().processes();
     assert!(pids.len() >= 4, "{pids:?}");
     server.server.stop();
     for pid in pids {

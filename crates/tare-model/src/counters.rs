@@ -36,8 +36,6 @@ counters! {
     MinorFaults = "minor_faults";
     /// Packets that its place received and sent, where it has a link of its own.
     Packets = "packets";
-    /// The part of the CPU time that its layers' processes used, where it has such.
-    Layers = "layers_ns";
 }
 
 /// What each counter has come to, as far as somebody sees it.

@@ -76,6 +76,61 @@ impl<'de> Deserialize<'de> for LayerSpec {
     }
 }
 
+/// Where a hop stands: a process that requests pass on their way to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// It has a place of its own on the way from client to server.
+    Between,
+    /// In the network namespace of one of them.
+    BesideClient,
+    BesideServer,
+}
+
+impl Stand {
+    /// Whose process it is, in words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Between => "the one between",
+            Self::BesideClient => "the client's",
+            Self::BesideServer => "the server's",
+        }
+    }
+}
+
+/// One of a variant's hops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopPart {
+    /// No other part of the variant has the same.
+    pub name: String,
+    /// Its layer's number among the variant's.
+    pub layer: usize,
+    pub stand: Stand,
+}
+
+/// All hops of these layers, in their order: from the client's side on.
+pub fn hops(layers: &[LayerSpec]) -> Vec<HopPart> {
+    let mut all: Vec<HopPart> = Vec::new();
+    for (layer, spec) in layers.iter().enumerate() {
+        for stand in spec.facts().stands() {
+            let own = spec.facts().name();
+            let own = match stand {
+                Stand::Between => own,
+                Stand::BesideClient => format!("client's {own}"),
+                Stand::BesideServer => format!("server's {own}"),
+            };
+            let is_same = |hop: &&HopPart| {
+                hop.name.strip_suffix(char::is_numeric).unwrap_or(&hop.name).trim_end() == own
+            };
+            let name = match all.iter().filter(is_same).count() {
+                0 => own,
+                n => format!("{own} {}", n + 1),
+            };
+            all.push(HopPart { name, layer, stand: *stand });
+        }
+    }
+    all
+}
+
 /// What is known of a layer before it is in the path.
 pub trait LayerFacts {
     /// Its name in tables and messages.
@@ -83,6 +138,11 @@ pub trait LayerFacts {
 
     /// What is wrong with it on that variant.
     fn check(&self, variant: &Variant) -> Result<(), Invalid>;
+
+    /// The hops that it is, from the client's side on.
+    fn stands(&self) -> &'static [Stand] {
+        &[]
+    }
 
     /// Clients speak TLS with it, whatever their server speaks.
     fn takes_tls(&self) -> bool {

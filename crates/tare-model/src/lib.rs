@@ -28,6 +28,7 @@ pub mod steps;
 pub mod sustained;
 pub mod text;
 pub mod url;
+pub mod usage;
 pub mod variant;
 
 pub use distribution::Distribution;

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::{Counter, Counters};
+use crate::counters::Counter;
 use crate::distribution::Distribution;
 use crate::samples::{Counts, Launch, Series};
+use crate::usage::Usage;
 
 /// How a metric's number for a round is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,11 +47,12 @@ pub enum Phrase {
 }
 
 /// What was counted over a slice, or over a round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Observed<'a> {
     pub counts: &'a Counts,
-    /// Without ramps, as far as their cost is known, and the replies that this paid for.
-    pub server: Option<Counters>,
+    /// By the variant's parts, without ramps as far as their cost is known; and the replies that
+    /// this paid for.
+    pub used: Option<Usage>,
     pub paid: u64,
     pub latencies: &'a [(Series, Distribution)],
     pub launch: Option<&'a Launch>,
@@ -156,26 +158,26 @@ metrics! {
         key: "server_cpu_ns_per_request", word: "cpu", title: "CPU/request",
         noun: "server CPU per request",
         unit: Time, basis: Basis::Cycle, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::Cpu]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::Cpu]?),
     }
     ServerCpuUser {
         key: "server_cpu_user_ns_per_request", word: "cpu-user", title: "user CPU",
         noun: "user CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::User]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::User]?),
     }
     ServerCpuSystem {
         key: "server_cpu_system_ns_per_request", word: "cpu-system", title: "system CPU",
         noun: "system CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::System]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::System]?),
     }
     /// Times that the server's threads were put on a CPU, over requests answered.
     ServerSwitches {
         key: "server_switches_per_request", word: "switches", title: "switches",
         noun: "context switches per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::Switches]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::Switches]?),
     }
     /// Resident memory of the server's processes at the end of a launch.
     ServerRss {
@@ -200,20 +202,20 @@ metrics! {
     Packets {
         key: "packets_per_request", word: "packets", title: "packets", noun: "packets per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::Packets]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::Packets]?),
     }
     /// What the processes of its layers use of that: proxies, sidecars, gateways.
     LayersCpu {
         key: "layers_cpu_ns_per_request", word: "layers-cpu", title: "layers' CPU",
         noun: "its layers' CPU per request",
         unit: Time, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::Layers]?),
+        number: |o| o.per_request(o.used.as_ref()?.all_hops()?[Counter::Cpu]?),
     }
     LayersRss {
         key: "layers_rss_bytes", word: "layers-rss", title: "layers' memory",
         noun: "its layers' memory",
         unit: Bytes, basis: Basis::Total, phrase: Costs,
-        number: |o| Some(o.launch?.layers_rss_bytes? as f64),
+        number: |o| Some(o.launch?.hops_rss_bytes()? as f64),
     }
     /// CPU time for each second in which others were measured: what it takes by being there.
     IdleCpu {
@@ -247,7 +249,7 @@ metrics! {
         key: "minor_faults_per_request", word: "faults", title: "faults",
         noun: "page faults per request",
         unit: Number, basis: Basis::Total, phrase: Costs,
-        number: |o| o.per_request(o.server?[Counter::MinorFaults]?),
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::MinorFaults]?),
     }
 }
 
@@ -284,6 +286,11 @@ impl Metric {
 
     pub fn key(self) -> &'static str {
         self.row().key
+    }
+
+    /// In JSON, where it is said of one part: a hop is no server.
+    pub fn key_of_part(self) -> &'static str {
+        self.key().strip_prefix("server_").unwrap_or(self.key())
     }
 
     pub fn word(self) -> &'static str {

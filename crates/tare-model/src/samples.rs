@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clients::CLIENTS_MAX;
-use crate::counters::Counters;
 use crate::distribution::Distribution;
 use crate::plain;
 use crate::sustained::{Sustained, WarmUp};
+use crate::usage::Usage;
 
 /// One launch of every variant, and the cycles of slices run on them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,9 +63,13 @@ pub struct Launch {
     pub requests_sent: u64,
     pub requests_served: Option<u64>,
     pub rss_bytes: Option<u64>,
-    /// The part of it that its layers' processes hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What earlier versions kept instead of parts: the memory of all hops.
+    #[serde(default, skip_serializing)]
     pub layers_rss_bytes: Option<u64>,
+    /// Its server and what stands before it, the nearest to the client first; none where tare
+    /// meters nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<LaunchPart>,
     pub log_lines: u64,
     pub log_bytes: u64,
     /// Connections closed by the server between and within slices.
@@ -89,6 +93,30 @@ pub struct Launch {
     pub place_starts: u32,
     #[serde(default)]
     pub load: LaunchLoad,
+}
+
+impl Launch {
+    /// The memory of all its hops; `None` where it has none.
+    pub fn hops_rss_bytes(&self) -> Option<u64> {
+        match self.parts.split_last() {
+            Some((_, hops)) if !hops.is_empty() => hops.iter().map(|hop| hop.rss_bytes).sum(),
+            _ => self.layers_rss_bytes,
+        }
+    }
+}
+
+/// One part of a launch: its server, or a hop before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchPart {
+    pub name: String,
+    /// Where it runs.
+    pub place: String,
+    /// Resident memory at the end of the launch.
+    pub rss_bytes: Option<u64>,
+    /// Periods in which a CPU quota held it up.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub throttled_periods: u64,
 }
 
 /// What a launch saw and did beside its slices.
@@ -171,24 +199,24 @@ impl Favoured {
 }
 
 /// What so many ramps cost together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ramps {
     pub ramps: u32,
     pub answered: u64,
-    pub server: Counters,
+    pub server: Usage,
 }
 
 impl Ramps {
     /// Takes a ramp's part from what a slice used and answered: the first requests after a rest
     /// find cold caches, and clocks that slept. Where that would be most of it, it stays.
-    pub fn taken_from(&self, server: Counters, answered: u64) -> (Counters, u64) {
+    pub fn taken_from(&self, used: &Usage, answered: u64) -> (Usage, u64) {
         let share = |n: u64| n / u64::from(self.ramps.max(1));
         let cpu_ns = share(self.server.cpu_ns());
-        if share(self.answered) * 2 > answered || cpu_ns * 2 > server.cpu_ns() {
-            return (server, answered);
+        if share(self.answered) * 2 > answered || cpu_ns * 2 > used.cpu_ns() {
+            return (used.clone(), answered);
         }
-        (server.since(self.server.map(share)), answered - share(self.answered))
+        (used.since(&self.server.map(share)), answered - share(self.answered))
     }
 }
 
@@ -235,8 +263,8 @@ pub struct Slice {
     /// Its place in the cycle's random order.
     pub position: u32,
     pub counts: Counts,
-    /// Of the server's processes over the whole stretch, ramp and drain included.
-    pub server: Option<Counters>,
+    /// By its parts over the whole stretch, ramp and drain included.
+    pub used: Option<Usage>,
     pub latencies: Vec<(Series, Distribution)>,
 }
 

@@ -92,6 +92,9 @@ pub struct Variant {
     /// Where its server runs and its load comes from: "host", "runc", "vm", …
     pub place: String,
     pub client: String,
+    /// Its hops, the nearest to the client first, and its server; empty where tare meters nothing.
+    #[serde(default)]
+    pub parts: Vec<Part>,
     /// Where several clients made its load together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsFound>,
@@ -115,6 +118,18 @@ pub struct Variant {
     pub proofs: Vec<String>,
     /// Codes of the guards that concern it.
     pub guards: Vec<String>,
+}
+
+/// What one part of a variant takes of what the variant takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// "server", "proxy nginx", "client's sidecar envoy", …
+    pub name: String,
+    /// Where it runs.
+    pub place: String,
+    /// By the metric's key without "server_".
+    pub metrics: BTreeMap<String, Estimate>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -214,6 +229,17 @@ impl RunReport {
 impl Variant {
     pub fn metric(&self, metric: Metric) -> Option<&Estimate> {
         self.metrics.get(metric.key())
+    }
+
+    /// Its parts but for the server.
+    pub fn hops(&self) -> &[Part] {
+        self.parts.split_last().map_or(&[], |(_server, hops)| hops)
+    }
+
+    /// What one of its parts takes.
+    pub fn metric_of(&self, part: &str, metric: Metric) -> Option<&Estimate> {
+        let part = self.parts.iter().find(|own| own.name == part)?;
+        part.metrics.get(metric.key_of_part())
     }
 }
 

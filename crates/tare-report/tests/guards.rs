@@ -9,14 +9,16 @@ use std::collections::BTreeSet;
 
 use tare_model::Distribution;
 use tare_model::counters::Counter;
-use tare_model::samples::{ClientPart, Favoured, Proof, Round, Series, Slice, Together};
+use tare_model::samples::{
+    ClientPart, Favoured, LaunchPart, Proof, Round, Series, Slice, Together,
+};
 use tare_model::servers::ServerSpec;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
 use tare_report::run::RunReport;
 use tare_report::run::build::{RunFacts, build};
 use tare_stats::Verdict;
 
-use made_up::{facts, rounds};
+use made_up::{facts, part, rounds};
 
 /// What trips a guard, and what it then says.
 struct Case {
@@ -53,7 +55,8 @@ fn scale(slice: &mut Slice, percent: u64) {
     }
     counts.body_bytes = counts.good * 612;
     counts.status = vec![(200, counts.good)];
-    slice.server = slice.server.map(|used| used.with(Counter::Cpu, 95_000_000));
+    let used = slice.used.iter_mut();
+    used.for_each(|used| used.all = used.all.with(Counter::Cpu, 95_000_000));
     let (_, latency) = &mut slice.latencies[0];
     let ns = 100_000_000 * 20 / counts.good;
     *latency = Distribution::new(vec![(ns, counts.good)], u128::from(ns * counts.good));
@@ -203,8 +206,8 @@ fn of_steadiness() -> Vec<Case> {
             (load.busy_threads, load.delay_ns) = (4, 400_000_000);
         }),
         seen("not-saturated", Warn, "of a CPU in its slices, and slept between requests", |r| {
-            let servers = r.slices.iter_mut().filter_map(|slice| slice.server.as_mut());
-            servers.for_each(|server| *server = server.with(Counter::Cpu, server.cpu_ns() / 2));
+            let used = r.slices.iter_mut().filter_map(|slice| slice.used.as_mut());
+            used.for_each(|used| used.all = used.all.with(Counter::Cpu, used.cpu_ns() / 2));
         }),
     ]
 }
@@ -297,6 +300,10 @@ fn of_machines() -> Vec<Case> {
         seen("throttled", Warn, "slowed CPUs 24 times", |r| r.machine.thermal_throttles = 1),
         seen("throttled", Warn, "a CPU quota stopped its server in 24 periods", |r| {
             r.launches[1].throttled_periods = 1;
+        }),
+        seen("throttled", Warn, "a CPU quota stopped its proxy nginx in 24 periods", |r| {
+            let hop = LaunchPart { throttled_periods: 1, ..part("proxy nginx", "netns", 1) };
+            r.launches[1].parts.insert(0, hop);
         }),
         seen("noisy", Warn, "CPUs of 2 meanwhile: intervals", |r| {
             r.machine.own_cpu_ns = 300_000_000;

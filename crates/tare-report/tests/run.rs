@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
 use tare_model::Metric;
+use tare_model::counters::{Counter, Counters};
 use tare_model::places::{PlaceSpec, SshSpec};
 use tare_model::samples::{ClientPart, Launch, Proof, Round, Together};
 use tare_model::servers::ServerSpec;
 use tare_model::steps::{Images, Procedure, Repetition, Step, StepKind, Timed, Wait};
+use tare_model::usage::Usage;
 use tare_model::variant::{Skipped, Variant};
 use tare_report::form::{Document, Form};
 use tare_report::import::ImportDocument;
@@ -30,7 +32,7 @@ use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_stats::{Verdict, digest};
 
-use made_up::{facts, round, rounds, slice};
+use made_up::{facts, part, round, rounds, slice};
 
 /// What such servers use is not told from what others do.
 #[test]
@@ -68,6 +70,44 @@ fn columns_that_a_terminal_has_no_room_for_are_named() {
         long.contains("hidden to fit 120 columns: memory") && !long.contains(" memory "),
         "{long}"
     );
+}
+
+/// A round in which the second variant's requests pass these, which use so much CPU.
+fn with_hops(round: &mut Round, hops: &[(&str, u64)]) {
+    let launch = &mut round.launches[1];
+    for (at, (name, _)) in hops.iter().enumerate() {
+        launch.parts.insert(at, part(name, "netns", 5_000_000));
+    }
+    launch.rss_bytes = launch.parts.iter().map(|part| part.rss_bytes).sum();
+    for used in round.slices.iter_mut().filter(|s| s.variant == 1).flat_map(|s| &mut s.used) {
+        let cpu = hops.iter().map(|(_, ns)| Counters::default().with(Counter::Cpu, *ns));
+        *used = Usage::of_parts(used.all, cpu.collect());
+    }
+}
+
+#[test]
+fn each_hop_has_columns_of_its_own_and_their_sum_where_there_are_several() {
+    let render = |hops: &'static [(&str, u64)]| {
+        let document = document_of(&facts(), |round| with_hops(round, hops));
+        (text::render(&document.report), document.report)
+    };
+    let (one, report) = render(&[("proxy nginx", 40_000_000)]);
+    let header = one.lines().nth(2).unwrap();
+    assert!(header.contains("proxy nginx CPU") && header.contains("proxy nginx memory"), "{one}");
+    assert!(!one.contains("layers'"), "{one}");
+    let of = |part: &str| {
+        let metric = report.variants[1].metric_of(part, Metric::ServerCpu);
+        metric.unwrap().point
+    };
+    let whole = report.variants[1].metric(Metric::ServerCpu).unwrap().point;
+    assert!((of("proxy nginx") + of("server") - whole).abs() / whole < 0.01);
+    assert_eq!(report.variants[1].parts[0].place, "netns");
+    assert_eq!(report.variants[0].hops(), []);
+    let (two, _) = render(&[("client's proxy", 40_000_000), ("server's proxy", 20_000_000)]);
+    assert!(two.contains("layers' CPU") && two.contains("layers' memory"), "{two}");
+    let hidden = two.lines().find(|line| line.contains("hidden to fit")).unwrap();
+    assert!(hidden.contains("client's proxy memory, server's proxy memory"), "{two}");
+    assert!(one.contains("hidden to fit 120 columns: p50, memory;"), "{one}");
 }
 
 #[test]
@@ -415,8 +455,14 @@ fn ten_variants_of_500_rounds_fit_into_three_megabytes() {
 
 /// Paths of keys, lists as `[]`, keys that are names or numbers as `*`.
 fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    const OPEN: [&str; 5] =
-        ["machine", "plan", "variants[].errors", "variants[].status", "variants[].metrics"];
+    const OPEN: [&str; 6] = [
+        "machine",
+        "plan",
+        "variants[].errors",
+        "variants[].status",
+        "variants[].metrics",
+        "variants[].parts[].metrics",
+    ];
     match value {
         Value::Object(fields) if at == "machine" || at == "plan" => {
             assert!(!fields.is_empty());

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use tare_io::{DurationNs, Endpoint, Instant, Random};
 use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
-use tare_lab::meter::{Footprint, Used};
 use tare_lab::world;
-use tare_lab::world::{Asker, Expected, Launch as _, MakeLoad as _, Meter as _, Placement, World};
+use tare_lab::world::{
+    Asker, Expected, Launch as _, MakeLoad as _, Meter as _, Placement, Used, World,
+};
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::{Plan, VariantId};
-use tare_model::samples::{Launch, LaunchLoad, Probe};
+use tare_model::samples::{Launch, LaunchLoad, LaunchPart, Probe};
 use tare_model::url::Url;
 
 use crate::error::RunError;
@@ -37,7 +38,8 @@ pub(crate) struct RunningVariant<L: World> {
     pub meter: Option<L::Meter>,
     counted: Option<u64>,
     logged_before: (u64, u64),
-    throttled_before: u64,
+    /// Its parts when it was ready; the server is the last.
+    parts_before: Vec<LaunchPart>,
 }
 
 /// What it took from nothing to the first good reply.
@@ -84,11 +86,17 @@ impl<L: World> RunningVariant<L> {
     }
 
     pub fn cpu_ns(&self) -> u64 {
-        self.used().server.map_or(0, |used| used.cpu_ns())
+        self.used().usage.map_or(0, |usage| usage.cpu_ns())
     }
 
-    fn footprint(&self) -> (Footprint, Option<u64>) {
-        self.meter.as_ref().map_or_else(Default::default, L::Meter::footprint)
+    /// Its parts as they are now, with what held them up since it was ready.
+    fn parts(&self) -> Vec<LaunchPart> {
+        let mut parts = self.meter.as_ref().map_or_else(Vec::new, L::Meter::parts);
+        for (part, before) in parts.iter_mut().zip(&self.parts_before) {
+            part.throttled_periods =
+                part.throttled_periods.saturating_sub(before.throttled_periods);
+        }
+        parts
     }
 
     fn logged(&self) -> (u64, u64) {
@@ -104,7 +112,7 @@ impl<L: World> RunningVariant<L> {
             Some(now.saturating_sub(before))
         });
         let (log_lines, log_bytes) = self.logged();
-        let (footprint, layers_rss_bytes) = self.footprint();
+        let parts = self.parts();
         let own = self.launched.as_mut().map(|launched| launched.end_proofs(sent));
         Launch {
             variant: self.variant.number(),
@@ -115,8 +123,12 @@ impl<L: World> RunningVariant<L> {
             startup_cpu_ns: self.startup.as_ref().map(|startup| startup.cpu_ns),
             requests_sent: sent,
             requests_served: served,
-            rss_bytes: footprint.rss_bytes,
-            layers_rss_bytes,
+            rss_bytes: parts
+                .iter()
+                .map(|part| part.rss_bytes)
+                .reduce(|a, b| Some(a? + b?))
+                .flatten(),
+            layers_rss_bytes: None,
             // What it says of its start is not the price of a request.
             log_lines: log_lines.saturating_sub(self.logged_before.0),
             log_bytes: log_bytes.saturating_sub(self.logged_before.1),
@@ -128,7 +140,8 @@ impl<L: World> RunningVariant<L> {
             place_starts: placement.starts,
             cpu_ns: 0,
             load: LaunchLoad::default(),
-            throttled_periods: footprint.throttled_periods.saturating_sub(self.throttled_before),
+            throttled_periods: parts.last().map_or(0, |server| server.throttled_periods),
+            parts,
         }
     }
 }
@@ -195,13 +208,13 @@ impl<L: World> Runner<'_, L> {
                 startup,
                 counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
                 logged_before: (0, 0),
-                throttled_before: 0,
+                parts_before: Vec::new(),
                 meter: launched.as_ref().map(L::Launch::meter),
                 launched,
                 clients,
             };
             up.logged_before = up.logged();
-            up.throttled_before = up.footprint().0.throttled_periods;
+            up.parts_before = up.parts();
             all.push(up);
             if self.interrupted() {
                 return Ok(Vec::new());

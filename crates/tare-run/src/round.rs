@@ -3,9 +3,9 @@
 use tare_io::DurationNs;
 use tare_lab::executor::LaneLife;
 use tare_lab::world::{Launch as _, MakeLoad as _, World};
-use tare_model::counters::Counters;
 use tare_model::plan::VariantId;
 use tare_model::samples::{Favoured, Launch, MachineUse, Round};
+use tare_model::usage::Usage;
 use tare_store::Entry;
 
 use crate::cell::Cell;
@@ -142,7 +142,7 @@ impl<L: World> Runner<'_, L> {
         round: &mut Round,
     ) -> (Vec<LaneLife>, Result<(), RunError>) {
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
-        let used: Vec<Option<Counters>> = up.iter().map(|up| up.used().server).collect();
+        let used: Vec<Option<Usage>> = up.iter().map(|up| up.used().usage).collect();
         // Only launches that no other cell has loaded yet can tell how long they take to be warm.
         if is_first {
             self.watch_rest(up);
@@ -154,9 +154,8 @@ impl<L: World> Runner<'_, L> {
         // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| self.check_sustained(cell, up));
         for (up, before) in up.iter_mut().zip(used) {
-            let used =
-                up.used().server.zip(before).map(|(after, before)| after.since(before).cpu_ns());
-            up.lane_mut(cell).cpu_ns = used.unwrap_or(0);
+            let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));
+            up.lane_mut(cell).cpu_ns = used.map_or(0, |used| used.cpu_ns());
         }
         let mut machine = self.lab.machine().since(&before);
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);

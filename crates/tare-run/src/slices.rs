@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tare_io::DurationNs;
-use tare_lab::meter::{Quiet, Used};
-use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, World};
+use tare_lab::meter::Quiet;
+use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, Used, World};
 use tare_load::LaneId;
 use tare_model::cold::Cold;
 use tare_model::found::Found;
 use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
+use tare_model::usage::Usage;
 use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_store::Entry;
 
@@ -102,7 +103,7 @@ impl<L: World> Runner<'_, L> {
                 let Some(slice) = self.slice(at, cell, up, window)? else {
                     return Ok(());
                 };
-                own[at.0] += slice.server.map_or(0, |server| server.cpu_ns());
+                own[at.0] += slice.used.as_ref().map_or(0, Usage::cpu_ns);
                 windows_ns[at.0] += slice.counts.window_ns;
                 let (cycle, position) = (cycle as u32, position as u32);
                 let slice = Slice { variant: variant.number(), cycle, position, ..slice };
@@ -224,24 +225,24 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
         window: Window,
     ) -> Result<Option<Slice>, RunError> {
-        let before = up[at.0].used().server;
+        let before = up[at.0].used().usage;
         let measured = self.load.slice(at, window.stretch())?;
         let still = self.quiesce(up);
         let load = &mut up[at.0].lane_mut(cell).load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
-        let after = up[at.0].used().server;
+        let after = up[at.0].used().usage;
         if self.interrupted() {
             return Ok(None);
         }
-        let server = after.zip(before).map(|(after, before)| after.since(before));
+        let used = after.zip(before).map(|(after, before)| after.since(&before));
         if let Some(gone) =
             up[at.0].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
         {
             return Err(gone.into());
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
-        let slice = Slice { counts, server, latencies, ..Slice::default() };
+        let slice = Slice { counts, used, latencies, ..Slice::default() };
         if slice.counts.answered == 0 {
             self.check_alive(&mut up[at.0])?;
         }
@@ -256,15 +257,16 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
         window: Window,
     ) -> Result<u64, RunError> {
-        let before = up[at.0].used().server;
+        let before = up[at.0].used().usage;
         let measured = self.load.slice(at, window.only_ramp())?;
         self.quiesce(up);
-        let Some((after, before)) = up[at.0].used().server.zip(before) else { return Ok(0) };
-        let (server, answered) = (after.since(before), measured.counts.answered);
+        let Some((after, before)) = up[at.0].used().usage.zip(before) else { return Ok(0) };
+        let (server, answered) = (after.since(&before), measured.counts.answered);
+        let cpu_ns = server.cpu_ns();
         if answered > 0 {
             up[at.0].lane_mut(cell).load.ramps = Some(Ramps { ramps: 1, answered, server });
         }
-        Ok(server.cpu_ns())
+        Ok(cpu_ns)
     }
 
     /// Waits until all servers stand still, so that what one has put off is not done while another
@@ -380,8 +382,8 @@ struct Alone {
 
 impl Alone {
     fn of<L: World>(up: &RunningVariant<L>) -> Self {
-        let Used { server, threads } = up.used();
-        Self { cpu_ns: server.map_or(0, |used| used.cpu_ns()), threads }
+        let Used { usage, threads } = up.used();
+        Self { cpu_ns: usage.map_or(0, |usage| usage.cpu_ns()), threads }
     }
 
     /// Threads that did the work, and how long all waited for a CPU.

@@ -5,6 +5,7 @@ use tare_io::{DurationNs, Instant, Random};
 use tare_model::counters::{Counter, Counters};
 use tare_model::samples::{AtRest, Counts, Launch, Ramps, Round, Slice};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
+use tare_model::usage::Usage;
 use tare_stats::idle::{WATCH_NS, at_rest};
 use tare_target::effort::{Effort, Habit};
 
@@ -251,7 +252,7 @@ impl Lab {
             ..Counts::default()
         };
         let server = Counters::default().with(Counter::Cpu, cpu_ns).with(Counter::User, cpu_ns);
-        Slice { variant: at as u32, counts, server: Some(server), ..Slice::default() }
+        Slice { variant: at as u32, counts, used: Some(server.into()), ..Slice::default() }
     }
 
     /// Load on all at once.
@@ -323,14 +324,14 @@ impl Lab {
             for position in 0..n {
                 let at = (position + turned) % n;
                 let slice = self.slice(at, ramp, window);
-                own[at] += slice.server.map_or(0, |server| server.cpu_ns());
+                own[at] += slice.used.as_ref().map_or(0, Usage::cpu_ns);
                 slices.push(Slice { cycle, position: position as u32, ..slice });
             }
         }
         let mut launches = Vec::new();
         for at in 0..n {
             let ramp = self.slice(at, DurationNs::ZERO, RAMP + scaled(WINDOW, 0.5 / 20.0));
-            let server = ramp.server.unwrap_or_default();
+            let server = ramp.used.unwrap_or_default();
             own[at] += server.cpu_ns();
             let mut launch = Launch { variant: at as u32, fresh: true, ..Launch::default() };
             launch.load.ramps = Some(Ramps { ramps: 1, answered: ramp.counts.answered, server });

@@ -1,12 +1,12 @@
 //! From digested rounds to estimates and verdicts.
 
 use tare_model::Metric;
-use tare_model::counters::Counters;
 use tare_model::metric::{Basis, Observed};
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_model::samples::Counts;
+use tare_model::usage::Usage;
 
-use crate::digest::RoundDigest;
+use crate::digest::{RoundDigest, together};
 use crate::estimate::{Estimate, sidak};
 use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
@@ -151,26 +151,29 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
 /// Geometric means over rounds.
 fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric, Estimate)> {
     let of = |metric: Metric| {
-        let logs: Vec<f64> = digests
-            .iter()
-            .filter_map(|digest| digest.variants[variant].value(metric).map(f64::ln))
-            .collect();
-        let estimate = match logs.as_slice() {
-            [] => return None,
-            // One round has a value and no interval.
-            [only] => Estimate { point: *only, lower: *only, upper: *only, level: 0.0, n: 1 },
-            _ => Estimate::of_mean(&logs, level)?,
-        };
-        Some((metric, estimate.from_log()))
+        let values = digests.iter().filter_map(|digest| digest.variants[variant].value(metric));
+        Some((metric, over_rounds(values, level)?))
     };
     Metric::ALL.into_iter().filter_map(of).collect()
+}
+
+/// The geometric mean of a value a round; `None` where there is no round.
+pub(crate) fn over_rounds(values: impl Iterator<Item = f64>, level: f64) -> Option<Estimate> {
+    let logs: Vec<f64> = values.map(f64::ln).collect();
+    let estimate = match logs.as_slice() {
+        [] => return None,
+        // One round has a value and no interval.
+        [only] => Estimate { point: *only, lower: *only, upper: *only, level: 0.0, n: 1 },
+        _ => Estimate::of_mean(&logs, level)?,
+    };
+    Some(estimate.from_log())
 }
 
 /// All rounds of a variant as one.
 #[derive(Default)]
 struct Total {
     counts: Counts,
-    server: Option<Counters>,
+    used: Option<Usage>,
     paid: u64,
 }
 
@@ -180,10 +183,7 @@ impl Total {
             let round = &digest.variants[variant];
             total.counts.then(&round.counts);
             total.paid += round.paid;
-            total.server = match (total.server, round.server) {
-                (Some(sum), Some(more)) => Some(sum.plus(more)),
-                (sum, more) => sum.or(more),
-            };
+            total.used = together(total.used.take(), round.used.clone());
             total
         })
     }
@@ -191,9 +191,9 @@ impl Total {
     /// Of this variant's value to the baseline's, for metrics that are compared within cycles.
     fn ratio_to(&self, base: &Self, metric: Metric) -> Option<f64> {
         let number = |total: &Self| {
-            let Self { counts, server, paid } = total;
-            let (latencies, launch) = (&[][..], None);
-            metric.number(&Observed { counts, server: *server, paid: *paid, latencies, launch })
+            let Self { counts, used, paid } = total;
+            let (used, latencies, launch) = (used.clone(), &[][..], None);
+            metric.number(&Observed { counts, used, paid: *paid, latencies, launch })
         };
         (metric.basis() == Basis::Cycle).then(|| Some(number(self)? / number(base)?))?
     }

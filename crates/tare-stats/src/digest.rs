@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tare_model::counters::Counters;
 use tare_model::metric::{Basis, Observed};
 use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, Slice};
+use tare_model::usage::Usage;
 use tare_model::{Distribution, Metric};
 
 use crate::estimate::{trimmed_mean, trimmed_variance, variance};
@@ -31,7 +31,7 @@ pub struct VariantRound {
     pub launch: Option<Launch>,
     pub counts: Counts,
     /// Without ramps, as far as their cost is known.
-    pub server: Option<Counters>,
+    pub used: Option<Usage>,
     /// The replies that this paid for.
     pub paid: u64,
     /// For Little's law: over slices, the window and the longest latency. A request that was under
@@ -68,7 +68,7 @@ impl VariantRound {
     pub fn observed(&self) -> Observed<'_> {
         Observed {
             counts: &self.counts,
-            server: self.server,
+            used: self.used.clone(),
             paid: self.paid,
             latencies: &self.latencies,
             launch: self.launch.as_ref(),
@@ -121,12 +121,9 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     let mut total = VariantRound { launch, ..VariantRound::default() };
     for slice in round.slices.iter().filter(|slice| slice.variant as usize == variant) {
         total.counts.then(&slice.counts);
-        let (server, paid) = use_of(slice, total.launch.as_ref());
+        let (used, paid) = use_of(slice, total.launch.as_ref());
         total.paid += paid;
-        total.server = match (total.server, server) {
-            (Some(sum), Some(more)) => Some(sum.plus(more)),
-            (sum, more) => sum.or(more),
-        };
+        total.used = together(total.used.take(), used);
         let sent = slice.latency(Series::FromSent).or(slice.latency(Series::Headline));
         total.room_ns += slice.counts.window_ns + sent.map_or(0, Distribution::max_ns);
         for (series, distribution) in &slice.latencies {
@@ -140,23 +137,31 @@ fn totals(round: &Round, variant: usize) -> VariantRound {
     total
 }
 
+/// The sum of what is known.
+pub(crate) fn together(sum: Option<Usage>, more: Option<Usage>) -> Option<Usage> {
+    match (sum, more) {
+        (Some(sum), Some(more)) => Some(sum.plus(&more)),
+        (sum, more) => sum.or(more),
+    }
+}
+
 /// What a slice's window used, and the replies that paid for.
-fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<Counters>, u64) {
+fn use_of(slice: &Slice, launch: Option<&Launch>) -> (Option<Usage>, u64) {
     let answered = slice.counts.answered;
     let ramps = launch.and_then(|launch| launch.load.ramps.as_ref());
-    match slice.server.zip(ramps) {
-        Some((server, ramps)) => {
-            let (server, paid) = ramps.taken_from(server, answered);
-            (Some(server), paid)
+    match slice.used.as_ref().zip(ramps) {
+        Some((used, ramps)) => {
+            let (used, paid) = ramps.taken_from(used, answered);
+            (Some(used), paid)
         }
-        None => (slice.server, answered),
+        None => (slice.used.clone(), answered),
     }
 }
 
 /// What a slice counted, for metrics that are compared within cycles.
 pub fn observed<'a>(slice: &'a Slice, launch: Option<&'a Launch>) -> Observed<'a> {
-    let (server, paid) = use_of(slice, launch);
-    Observed { counts: &slice.counts, server, paid, latencies: &slice.latencies, launch }
+    let (used, paid) = use_of(slice, launch);
+    Observed { counts: &slice.counts, used, paid, latencies: &slice.latencies, launch }
 }
 
 /// The slices of a variant with the baseline's of the same cycle.

@@ -1,6 +1,8 @@
 //! CPU time that servers use while others are measured: what they use at rest anyway, and work that
 //! they put off.
 
+use tare_model::usage::Usage;
+
 use crate::digest::RoundDigest;
 
 /// Beyond this share of what its slices used it matters what a server uses at rest.
@@ -30,7 +32,7 @@ impl Idle {
             let (idle, ns) = load.map_or((0, 0), |load| (load.idle_cpu_ns, load.idle_ns));
             Self {
                 idle,
-                cpu: round.server.map_or(0, |server| server.cpu_ns()),
+                cpu: round.used.as_ref().map_or(0, Usage::cpu_ns),
                 paid: round.paid,
                 at_rest: ((at_rest * ns as f64) as u64).min(idle),
             }

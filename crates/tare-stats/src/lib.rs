@@ -12,6 +12,7 @@ pub mod change;
 pub mod digest;
 pub mod estimate;
 pub mod idle;
+pub mod parts;
 pub mod rules;
 pub mod shape;
 pub mod stopping;

@@ -191,8 +191,9 @@ pub const SATURATED: f64 = 0.75;
 pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let busy = rounds.filter_map(|round| {
-        let server = round.server.filter(|_| round.paid > 0 && round.counts.due.is_none())?;
-        let per_request = server.cpu_ns() as f64 / round.paid as f64;
+        let used = round.used.as_ref();
+        let used = used.filter(|_| round.paid > 0 && round.counts.due.is_none())?;
+        let per_request = used.cpu_ns() as f64 / round.paid as f64;
         Some(per_request * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64)
     });
     let busy: Vec<f64> = busy.collect();
@@ -215,7 +216,8 @@ const WAKES: f64 = 0.5;
 fn wakes_per_request(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     let rounds = digests.iter().map(|digest| &digest.variants[variant]);
     let closed = rounds.filter(|round| round.paid > 0 && round.counts.due.is_none());
-    let wakes = closed.filter_map(|r| Some(r.server?[Counter::Switches]? as f64 / r.paid as f64));
+    let wakes = closed
+        .filter_map(|r| Some(r.used.as_ref()?.all[Counter::Switches]? as f64 / r.paid as f64));
     let wakes: Vec<f64> = wakes.collect();
     (!wakes.is_empty()).then(|| median(&wakes))
 }
@@ -388,7 +390,7 @@ fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>, in_turns: bool) -> 
     let of = |round: &VariantRound| {
         let load = sustained(round, in_turns)?;
         let warm_ns = if load.cold { warm_up(load).ns } else { 0 };
-        let in_slices = round.server?.cpu_ns() as f64 / round.paid as f64;
+        let in_slices = round.used.as_ref()?.cpu_ns() as f64 / round.paid as f64;
         Some((sum(after(load, warm_ns)).cost()? / positive(in_slices)?).ln())
     };
     let shifts: Vec<f64> = rounds.filter_map(of).collect();
@@ -411,10 +413,10 @@ fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Optio
         let mut one_thread = true;
         for round in rounds {
             // Of slices: what a request costs, times requests a second.
-            if let Some(server) = round.server
+            if let Some(used) = &round.used
                 && round.counts.due.is_none()
             {
-                let cost = server.cpu_ns() as f64 / round.paid.max(1) as f64;
+                let cost = used.cpu_ns() as f64 / round.paid.max(1) as f64;
                 busy += cost * round.counts.completed as f64 / round.counts.window_ns.max(1) as f64;
                 n += 1.0;
             }

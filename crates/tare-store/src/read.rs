@@ -232,7 +232,7 @@ impl Store {
         if rows.len() > SLICES_MAX {
             return Err(self.damaged(format!("round {number} has over {SLICES_MAX} slices")));
         }
-        for (id, cycle, position, variant, counts, server) in rows {
+        for (id, cycle, position, variant, counts, used) in rows {
             let latencies = self.latencies(id)?;
             buckets += latencies.iter().map(|(_, latency)| latency.counts().len()).sum::<usize>();
             if buckets > BUCKETS_MAX {
@@ -245,7 +245,7 @@ impl Store {
                 cycle,
                 position,
                 counts: self.json(&counts)?,
-                server: server.map(|text| self.json(&text)).transpose()?,
+                used: used.map(|text: String| self.json(&text)).transpose()?,
                 latencies,
             };
             // Checked when it was written; again now that it is believed.

@@ -99,8 +99,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         assert!(slice.counts.close(), "counters must close: {:?}", slice.counts);
         let counts = serde_json::to_string(&slice.counts).map_err(|e| self.damaged(e))?;
-        let server = slice.server.map(|server| serde_json::to_string(&server)).transpose();
-        let server = server.map_err(|e| self.damaged(e))?;
+        let used = slice.used.as_ref().map(serde_json::to_string).transpose();
+        let used = used.map_err(|e| self.damaged(e))?;
         let mut packed = Vec::new();
         for (series, distribution) in &slice.latencies {
             let bytes = packer.pack(distribution).map_err(|e| self.damaged(e))?;
@@ -125,9 +125,9 @@ impl Store {
                     c.started as i64,
                     c.good as i64,
                     c.failed as i64,
-                    slice.server.map(|server| server.cpu_ns() as i64),
+                    slice.used.as_ref().map(|used| used.cpu_ns() as i64),
                     counts,
-                    server
+                    used
                 ])?;
             let id = transaction.last_insert_rowid();
             for (series, sum_ns, bytes) in &packed {

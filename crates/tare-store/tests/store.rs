@@ -9,6 +9,7 @@ use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
 use tare_model::found::Found;
 use tare_model::samples::{Counts, Launch, MachineUse, Probe, Round, Series, Slice};
+use tare_model::usage::Usage;
 use tare_store::{Entry, NewRun, RunEnd, RunFilter, RunId, Store, StoreError, Writer};
 
 fn folder(name: &str) -> PathBuf {
@@ -47,7 +48,10 @@ fn slice(variant: u32, cycle: u32) -> Slice {
             due: Some(1.5),
             ..Counts::default()
         },
-        server: Some(Counters::default().with(Counter::Cpu, 5).with(Counter::Switches, 4)),
+        used: Some(Usage::of_parts(
+            Counters::default().with(Counter::Cpu, 5).with(Counter::Switches, 4),
+            vec![Counters::default().with(Counter::Cpu, 3)],
+        )),
         latencies: vec![(Series::Headline, Distribution::new(vec![(127, 3), (4095, 4)], 17_000))],
     }
 }

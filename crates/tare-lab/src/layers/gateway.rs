@@ -7,7 +7,7 @@ use tare_model::samples::Proof;
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsEnd, TlsTerms, envoy, path};
-use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand};
+use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat};
 use crate::certificates;
 use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
@@ -49,10 +49,6 @@ impl LayerKind for GatewaySpec {
             }
             None => Ok(()),
         }
-    }
-
-    fn stands(&self) -> &[Stand] {
-        &[Stand::Between]
     }
 
     fn hop(

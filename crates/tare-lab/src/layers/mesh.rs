@@ -48,14 +48,6 @@ impl LayerKind for MeshSpec {
         Ok(())
     }
 
-    fn stands(&self) -> &[Stand] {
-        match (self.inject.has_client(), self.inject.has_server()) {
-            (true, true) => &[Stand::BesideClient, Stand::BesideServer],
-            (true, false) => &[Stand::BesideClient],
-            _ => &[Stand::BesideServer],
-        }
-    }
-
     fn is_injected(&self) -> bool {
         true
     }

@@ -86,15 +86,6 @@ impl LayerKind for ProxySpec {
         }
     }
 
-    fn stands(&self) -> &[Stand] {
-        match self.side {
-            None => &[Stand::Between],
-            Some(Side::Client) => &[Stand::BesideClient],
-            Some(Side::Server) => &[Stand::BesideServer],
-            Some(Side::Both) => &[Stand::BesideClient, Stand::BesideServer],
-        }
-    }
-
     fn hop(
         &self,
         context: &LaunchContext<'_>,

@@ -470,6 +470,7 @@ impl Place for Pod {
         let pods = path.front.iter().flat_map(|front| &front.pods);
         let meters = pods.filter_map(|pod| pod.meter.clone());
         Some(Entry {
+            name: path.via.word(),
             address: path.entry,
             host: path.host.clone(),
             meters: meters.map(|meter| meter.source()).collect(),

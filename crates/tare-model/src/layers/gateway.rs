@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyKind, LayerFacts, LayerSpec, ProxyProgram};
+use super::{KeyKind, LayerFacts, LayerSpec, ProxyProgram, Stand};
 use crate::Invalid;
 use crate::places::Limits;
 use crate::servers::ServerSpec;
@@ -127,6 +127,10 @@ impl LayerFacts for GatewaySpec {
             return wrong("it runs on this machine, as its client must: leave out client");
         }
         Ok(())
+    }
+
+    fn stands(&self) -> &'static [Stand] {
+        &[Stand::Between]
     }
 
     fn takes_tls(&self) -> bool {

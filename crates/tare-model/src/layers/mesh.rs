@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LayerFacts, LayerSpec, Side};
+use super::{LayerFacts, LayerSpec, Side, Stand};
 use crate::Invalid;
 use crate::clients::ClientSpec;
 use crate::places::{KubernetesSpec, PlaceSpec, Via};
@@ -100,6 +100,10 @@ impl LayerFacts for MeshSpec {
         match self.mesh {
             MeshProgram::Istio => "mesh istio".into(),
         }
+    }
+
+    fn stands(&self) -> &'static [Stand] {
+        self.inject.stands()
     }
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LayerFacts, LayerSpec};
+use super::{LayerFacts, LayerSpec, Stand};
 use crate::Invalid;
 use crate::places::{Limits, PlaceSpec};
 use crate::servers::ServerSpec;
@@ -126,6 +126,15 @@ impl KeyKind {
 }
 
 impl Side {
+    /// The hops that sidecars of that side are.
+    pub(super) fn stands(self) -> &'static [Stand] {
+        match self {
+            Self::Client => &[Stand::BesideClient],
+            Self::Server => &[Stand::BesideServer],
+            Self::Both => &[Stand::BesideClient, Stand::BesideServer],
+        }
+    }
+
     pub fn has_client(self) -> bool {
         self != Self::Server
     }
@@ -242,6 +251,10 @@ impl LayerFacts for ProxySpec {
             Some(side) => self.check_sidecar(side, variant),
         };
         checked.or_else(wrong)
+    }
+
+    fn stands(&self) -> &'static [Stand] {
+        self.side.map_or(&[Stand::Between], Side::stands)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

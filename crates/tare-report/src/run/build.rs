@@ -3,12 +3,13 @@
 use tare_guards::clients::ClientsFound;
 use tare_guards::run::of_run;
 use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
-use tare_model::plan::PlanParts;
+use tare_model::plan::{LEVEL, PlanParts};
+use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
-use crate::run::{Comparison, Run, RunReport, SCHEMA, Variant};
+use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, Variant};
 
 /// What the rounds do not tell: the run's head, and its plan.
 #[derive(Clone, Debug)]
@@ -123,6 +124,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         baseline: index == evidence.question.baseline,
         place: variant.place.name(),
         client: variant.clients.name(),
+        parts: parts(evidence.digests, index, LEVEL).into_iter().map(part).collect(),
         clients: counts.together.as_ref().map(ClientsFound::of),
         launches: totals.launches.iter().filter(|launch| launch.fresh).count() as u32,
         place_launches: places::place_launches(evidence, index),
@@ -137,4 +139,10 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         proofs: filters::proofs(&totals.launches),
         guards: concerning.map(|guard| guard.code.clone()).collect(),
     }
+}
+
+fn part(found: PartFound) -> Part {
+    let PartFound { name, place, metrics } = found;
+    let metrics = metrics.into_iter().map(|(metric, value)| (metric.key_of_part().into(), value));
+    Part { name, place, metrics: metrics.collect() }
 }

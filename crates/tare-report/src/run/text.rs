@@ -1,11 +1,11 @@
 //! A run, for a person at a terminal.
 
 use crate::run::RunReport;
-use crate::run::words::{Table, basis, ending, sentences, table, titles_of_asked};
+use crate::run::words::{Table, basis, ending, sentences, spare, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = vec![report.run.name.clone(), String::new()];
-    lines.extend(on_paper(table(report), &titles_of_asked(report)));
+    lines.extend(on_paper(table(report), &spare(report)));
     lines.push(String::new());
     lines.extend(sentences(report));
     let all = report.guards.iter().map(|guard| {
@@ -26,12 +26,10 @@ pub fn render(report: &RunReport) -> String {
 
 /// Wider lines wrap in most people's terminals.
 pub const PAPER: usize = 120;
-/// What a table can do without, first what matters least. The other forms of the report have all.
-const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
 
-/// A table's lines, and below them what they are too wide for; columns of these titles stay.
-pub fn on_paper(table: Table, kept: &[&str]) -> Vec<String> {
-    let (mut lines, left_out) = fitted(table, PAPER, kept);
+/// A table's lines, and below them which of its spare columns they are too wide for.
+pub fn on_paper(table: Table, spare: &[String]) -> Vec<String> {
+    let (mut lines, left_out) = fitted(table, PAPER, spare);
     if !left_out.is_empty() {
         let left_out = left_out.join(", ");
         lines.push(format!("  (hidden to fit {PAPER} columns: {left_out}; see --html or --json)"));
@@ -41,16 +39,16 @@ pub fn on_paper(table: Table, kept: &[&str]) -> Vec<String> {
 
 /// A table's lines, without its spare columns as far as needed to keep to a width, and which those
 /// were.
-pub fn fitted(mut table: Table, width: usize, kept: &[&str]) -> (Vec<String>, Vec<&'static str>) {
-    let mut spare = SPARE.into_iter().filter(|title| !kept.contains(title));
-    let mut left_out = Vec::new();
+pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> (Vec<String>, Vec<String>) {
+    let mut spare = spare.iter();
+    let mut left_out: Vec<String> = Vec::new();
     loop {
         let lines = columns(&table);
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let Some(title) = spare.next().filter(|_| widest > width) else {
             return (lines, left_out);
         };
-        left_out.extend(table.header.iter().any(|header| header == title).then_some(title));
+        left_out.extend(table.header.iter().find(|header| *header == title).cloned());
         while let Some(at) = table.header.iter().position(|header| header == title) {
             table.header.remove(at);
             table.rows.iter_mut().for_each(|row| drop(row.remove(at)));

@@ -35,9 +35,9 @@ pub struct Table {
 
 pub fn table(report: &RunReport) -> Table {
     let asked: Vec<Metric> = asked(report);
-    let columns = columns(report);
+    let columns = table_columns(report);
     let mut header = vec![String::new()];
-    header.extend(columns.iter().map(|metric| metric.row().title.to_owned()));
+    header.extend(columns.iter().map(Column::title));
     for metric in &asked {
         header.push(match asked.as_slice() {
             [_] => "overhead".to_owned(),
@@ -50,7 +50,7 @@ pub fn table(report: &RunReport) -> Table {
     }
     let rows = report.variants.iter().map(|variant| {
         let mut row = vec![variant.name.clone()];
-        row.extend(columns.iter().map(|metric| cell(*metric, variant.metric(*metric))));
+        row.extend(columns.iter().map(|column| cell(column.metric, column.of(variant))));
         for metric in &asked {
             let comparison = report.asked_of(&variant.name).find(|c| c.metric == *metric);
             match comparison {
@@ -80,9 +80,82 @@ pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     columns
 }
 
-/// Of the columns of what was asked for.
-pub fn titles_of_asked(report: &RunReport) -> Vec<&'static str> {
-    asked(report).into_iter().map(|metric| metric.row().title).collect()
+/// A column of the table: a metric of the whole variant, or of one of its hops.
+struct Column {
+    metric: Metric,
+    hop: Option<String>,
+}
+
+impl Column {
+    fn title(&self) -> String {
+        match (&self.hop, self.metric) {
+            (None, metric) => metric.row().title.to_owned(),
+            (Some(hop), Metric::ServerRss) => format!("{hop} memory"),
+            (Some(hop), _) => format!("{hop} CPU"),
+        }
+    }
+
+    fn of<'a>(&self, variant: &'a Variant) -> Option<&'a Estimate> {
+        match &self.hop {
+            None => variant.metric(self.metric),
+            Some(hop) => variant.metric_of(hop, self.metric),
+        }
+    }
+}
+
+/// Each hop's CPU and memory have columns of their own, beside those of all of them together where
+/// there are several.
+fn table_columns(report: &RunReport) -> Vec<Column> {
+    let hops = hops(report);
+    let mut all = Vec::new();
+    for metric in columns(report) {
+        let of_hop = match metric {
+            Metric::LayersCpu => Some(Metric::ServerCpu),
+            Metric::LayersRss => Some(Metric::ServerRss),
+            _ => None,
+        };
+        if of_hop.is_none() || hops.len() != 1 {
+            all.push(Column { metric, hop: None });
+        }
+        if let Some(metric) = of_hop {
+            all.extend(hops.iter().map(|hop| Column { metric, hop: Some(hop.clone()) }));
+        }
+    }
+    all
+}
+
+/// The names of all hops of all variants.
+fn hops(report: &RunReport) -> Vec<String> {
+    let mut names = Vec::new();
+    for hop in report.variants.iter().flat_map(Variant::hops) {
+        if !names.contains(&hop.name) {
+            names.push(hop.name.clone());
+        }
+    }
+    names
+}
+
+/// What a table can do without, first what matters least. The other forms of the report have all.
+const SPARE: [&str; 5] = ["memory", "p50", "p99", "call", "predicted"];
+
+/// The columns that a narrow table leaves out, first what matters least; never what was asked for.
+pub fn spare(report: &RunReport) -> Vec<String> {
+    let of_hops = |metric: Metric| {
+        let all = table_columns(report).into_iter();
+        let all = all.filter(move |column| column.hop.is_some() && column.metric == metric);
+        all.map(|column| column.title())
+    };
+    let mut all: Vec<String> = match hops(report).len() {
+        0 => Vec::new(),
+        // Whoever puts a hop before a server asks what the hop itself takes.
+        1 => vec!["p50".into()],
+        // Without these the sum of several is still there.
+        _ => of_hops(Metric::ServerRss).chain(of_hops(Metric::ServerCpu)).collect(),
+    };
+    all.extend(SPARE.map(str::to_owned));
+    let asked: Vec<&str> = asked(report).into_iter().map(|metric| metric.row().title).collect();
+    all.retain(|title| !asked.contains(&title.as_str()));
+    all
 }
 
 /// Whether a column says anything where these are compared.

@@ -4,7 +4,9 @@ use tare_io::DurationNs;
 use tare_model::counters::{Counter, Counters};
 use tare_model::load::LoadSpec;
 use tare_model::plan::{PlanParts, Slices, Stop};
-use tare_model::samples::{Counts, Launch, LaunchLoad, MachineUse, Probe, Round, Series, Slice};
+use tare_model::samples::{
+    Counts, Launch, LaunchLoad, LaunchPart, MachineUse, Probe, Round, Series, Slice,
+};
 use tare_model::servers::{ServerSpec, TargetSpec};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::variant::{Skipped, Variant};
@@ -76,12 +78,13 @@ pub fn slice(variant: u32, cycle: u32, round: u32) -> Slice {
             status: vec![(200, good)],
             ..Counts::default()
         },
-        server: Some(
+        used: Some(
             Counters::default()
                 .with(Counter::Cpu, 95_000_000)
                 .with(Counter::User, 30_000_000)
                 .with(Counter::System, 65_000_000)
-                .with(Counter::Switches, 300),
+                .with(Counter::Switches, 300)
+                .into(),
         ),
         latencies: vec![(Series::Headline, latency)],
     }
@@ -94,6 +97,11 @@ pub fn sustained(variant: u32) -> Sustained {
     Sustained { bins: vec![bin; 120], one_thread: true, ..Sustained::default() }
 }
 
+pub fn part(name: &str, place: &str, rss_bytes: u64) -> LaunchPart {
+    let (name, place, rss_bytes) = (name.into(), place.into(), Some(rss_bytes));
+    LaunchPart { name, place, rss_bytes, throttled_periods: 0 }
+}
+
 pub fn round(index: u32) -> Round {
     let launch = |variant: u32| Launch {
         variant,
@@ -102,6 +110,7 @@ pub fn round(index: u32) -> Round {
         requests_served: Some(30_360),
         rss_bytes: Some(11_000_000),
         layers_rss_bytes: None,
+        parts: vec![part("server", "host", 11_000_000)],
         cpu_ns: 285_000_000,
         probe: Some(Probe {
             status: 200,

@@ -11,14 +11,14 @@ use tare_lab::Event;
 use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
 use tare_lab::machine;
-use tare_lab::meter::{Footprint, Quiet, Reading, Used, until_quiet};
-use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, World};
+use tare_lab::meter::{Quiet, Reading, until_quiet};
+use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
 use tare_load::measured::Measured;
 use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::VariantId;
-use tare_model::samples::{Counts, Probe, Proof, Series};
+use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Series};
 use tare_store::{Entry, RunId};
 
 use crate::clock::Clock;
@@ -434,11 +434,11 @@ impl Meter for FakeMeter {
     fn used(&self) -> Used {
         let cpu_ns = self.world.servers[self.variant].cpu_ns.get();
         let server = Counters::default().with(Counter::Cpu, cpu_ns).with(Counter::User, cpu_ns);
-        Used { server: Some(server), threads: vec![[cpu_ns, 0]] }
+        Used { usage: Some(server.into()), threads: vec![[cpu_ns, 0]] }
     }
 
-    fn footprint(&self) -> (Footprint, Option<u64>) {
-        Default::default()
+    fn parts(&self) -> Vec<LaunchPart> {
+        Vec::new()
     }
 }
 

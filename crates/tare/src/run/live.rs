@@ -8,7 +8,7 @@ use tare_io::{DurationNs, Instant};
 use tare_model::plain;
 use tare_report::run::build::{RunFacts, build};
 use tare_report::run::text::fitted;
-use tare_report::run::words::{overhead, table, time, titles_of_asked};
+use tare_report::run::words::{overhead, spare, table, time};
 use tare_report::run::{Comparison, RunReport};
 use tare_run::observer::{Event, Observer};
 use tare_run::schedule::CellId;
@@ -131,7 +131,7 @@ impl Observer for LiveTable {
 fn frame(report: &RunReport, rounds: Option<u32>) -> Vec<String> {
     // A line that wraps would spoil the counting of lines.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
-    let (mut lines, _) = fitted(table(report), width, &titles_of_asked(report));
+    let (mut lines, _) = fitted(table(report), width, &spare(report));
     lines.push(String::new());
     lines.push(format!("  {}", progress(report, rounds)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");

@@ -73,6 +73,12 @@ fn sidecars_of_three_programs_are_proven_and_paid_for() {
     let (whole, layers) = (of("envoy", Metric::ServerCpu), of("envoy", Metric::LayersCpu));
     assert!(layers > whole.map(|ns| ns * 0.4) && layers < whole, "{layers:?} of {whole:?}");
     assert!(of("envoy", Metric::LayersRss).unwrap() > 20e6, "two Envoys");
+    let envoy = report.variant("envoy").unwrap();
+    let names: Vec<&str> = envoy.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names, ["client's sidecar envoy", "server's sidecar envoy", "server"]);
+    let part = |name: &str| envoy.metric_of(name, Metric::ServerCpu).unwrap().point;
+    let sum: f64 = names.iter().map(|name| part(name)).sum();
+    assert!((sum / whole.unwrap() - 1.0).abs() < 0.05, "{sum} of {whole:?}");
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
 

@@ -17,10 +17,9 @@ use crate::executor::Target;
 use crate::groups::GROUPS;
 use crate::journal::Journal;
 use crate::layers::PodParts;
-use crate::metering::{MeterSource, Metering};
+use crate::metering::MeterSource;
 use crate::ours::OURS;
 use crate::site::Site;
-use crate::world::Meter as _;
 use tare_model::places::KubernetesSpec;
 
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
@@ -65,7 +64,7 @@ impl NodeMeter {
         let container = container.map(str::to_owned);
         let target = Target::Pod { uid: uid.to_owned(), container };
         let meter = Self { agent, node: node.to_owned(), target };
-        match Metering::of(&meter.source()).used().server {
+        match meter.source().read() {
             Some(_) => Ok(Arc::new(meter)),
             None => Err(LabError::Environment(format!(
                 "{}: node {node} shows no control group of its pod (node_meter = false meters it \

@@ -25,7 +25,7 @@ pub struct Path {
     pub entry: SocketAddr,
     /// What they ask for.
     pub host: String,
-    via: Via,
+    pub via: Via,
     policy: Policy,
     /// In words: `NodePort 31000 of node2`.
     words: String,
