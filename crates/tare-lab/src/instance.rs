@@ -10,10 +10,13 @@ use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::Target;
 use crate::injected::Injected;
 use crate::meter::Meter;
+use crate::metering::MeterSource;
 use crate::places::{LabResources, Place, PlaceContext, Restarts};
 use crate::processes;
+use crate::server::Starting;
 use crate::site::Site;
 
 /// Rounds that every run has before anything is concluded: over these a slow place is started
@@ -120,6 +123,28 @@ impl PlaceInstance {
         if let Some(agent) = self.agent.take() {
             agent.end();
             self.place.stop();
+        }
+    }
+
+    /// How a server or hop is started in it, whose agent that is.
+    pub fn starting<'a>(
+        &self,
+        agent: &Arc<Agent>,
+        who: &'a str,
+        cpus: &[usize],
+        here: &Site,
+    ) -> Starting<'a> {
+        let metered_here = self.cgroup.clone().filter(|_| self.place.is_metered_from_here());
+        let from_here = metered_here.map(|cgroup| {
+            let target = Target::Group { cgroup, leader: agent.pid().unwrap_or_default() };
+            MeterSource { site: here.clone(), target }
+        });
+        Starting {
+            site: Site::There(agent.clone()),
+            who,
+            cpus: if self.place.has_our_cpus() { cpus.to_vec() } else { Vec::new() },
+            cgroup: None,
+            metered: from_here.or_else(|| self.place.metered_by()),
         }
     }
 

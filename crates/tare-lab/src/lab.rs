@@ -18,12 +18,11 @@ use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 
-use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
 use crate::event::Event;
-use crate::executor::{Executor, ExecutorPlan, Target};
+use crate::executor::{Executor, ExecutorPlan};
 use crate::instance::PlaceInstance;
 use crate::journal::Journal;
 use crate::launch::{LaunchNeeds, Launched};
@@ -31,7 +30,7 @@ use crate::layers::{self, ClientAddresses};
 use crate::load::{self, Load};
 use crate::machine;
 use crate::meter::{Quiet, Reading};
-use crate::metering::{self, MeterSource, Metering};
+use crate::metering::{self, Metering};
 use crate::ours::PREFIX;
 use crate::places::kubernetes::ground::Clusters;
 use crate::places::network::{Network, PLACES_MAX};
@@ -40,7 +39,7 @@ use crate::processes::{self, Stat};
 use crate::server::{Server, Starting};
 use crate::servers;
 use crate::site::Site;
-use crate::slot::{ClientSeat, HopContext, SocketGroups, VariantSlot};
+use crate::slot::{ClientSeat, Here, HopContext, SocketGroups, VariantSlot};
 use crate::temporary;
 use crate::world::{Placement, World};
 
@@ -112,13 +111,33 @@ impl Deployment {
         self.clients.single() == Some(&ClientSpec::SameAsServer)
     }
 
-    /// Whether tare's network is what its server and client meet on.
+    /// Whether what connects to the part that stands behind so many hops is not on this machine
+    /// itself.
+    pub(crate) fn is_asked_from_elsewhere(&self, hops: usize) -> bool {
+        let mut before = all_hops(&self.layers).into_iter().take(hops);
+        match before.rfind(|hop| hop.stand == Stand::Between) {
+            None => self.has_client_elsewhere(),
+            Some(hop) => {
+                let place = self.layers[hop.layer].facts().place();
+                place.is_some_and(|place| !matches!(place, PlaceSpec::Host(_)))
+            }
+        }
+    }
+
+    /// Whether tare's network is what its parts meet on.
     fn needs_network(&self) -> bool {
-        let client = self.clients.places().any(PlaceSpec::is_on_bridge);
+        let hops = self.layers.iter().filter_map(|layer| layer.facts().place());
+        let on_bridge = hops.chain(self.clients.places()).any(PlaceSpec::is_on_bridge);
         let on_host = matches!(self.place, PlaceSpec::Host(_));
         let has_address = self.fixed.is_some() || self.ip.is_some();
         let reached = on_host && self.has_client_elsewhere() && !has_address;
-        client || self.place.is_on_bridge() || reached
+        on_bridge || self.place.is_on_bridge() || reached
+    }
+
+    /// Places that it has, for its server, its clients and its hops.
+    fn places(&self) -> usize {
+        let hops = self.layers.iter().filter_map(|layer| layer.facts().place()).count();
+        1 + self.clients.len() + hops
     }
 }
 
@@ -182,9 +201,9 @@ impl Lab {
             true => Some(Network::make(&journal)?),
             false => None,
         };
-        let places: usize = plan.servers.iter().map(|placed| 1 + placed.clients.len()).sum();
+        let places: usize = plan.servers.iter().map(Deployment::places).sum();
         if places > PLACES_MAX {
-            let text = format!("{places} servers and clients; {PLACES_MAX} are allowed");
+            let text = format!("{places} servers, clients and hops; {PLACES_MAX} are allowed");
             return Err(LabError::Usage(text));
         }
         let events = channel();
@@ -262,7 +281,7 @@ impl Lab {
             false => self.instance(&placed.place, context.clone(), plan.place_launches)?,
         };
         let clients = self.clients_of(placed, &name, &context, plan, &mut groups)?;
-        let hops = self.hop_contexts(placed, &name, &folder, &mut groups)?;
+        let hops = self.hop_contexts(placed, &name, &context, plan, &mut groups)?;
         let bypass = groups.attach().map_err(|error| error.named(&placed.name))?;
         let own_ports = server.is_some() && !placed.place.shares_our_ports();
         let ports = if own_ports { Ports::InTurn } else { Ports::Kernel };
@@ -287,30 +306,55 @@ impl Lab {
         Ok(())
     }
 
-    /// A control group and a folder for each hop.
+    /// A control group, a folder and, where it has one of its own, a place for each hop.
     fn hop_contexts(
         &mut self,
         placed: &Deployment,
         name: &str,
-        folder: &Path,
+        server: &PlaceContext,
+        plan: &LabPlan<'_>,
         groups: &mut SocketGroups,
     ) -> Result<Vec<HopContext>, LabError> {
         let mut hops = Vec::new();
-        for (at, HopPart { name: own, layer, stand }) in
-            all_hops(&placed.layers).into_iter().enumerate()
-        {
+        for (at, hop) in all_hops(&placed.layers).into_iter().enumerate() {
+            let HopPart { name: own, layer, stand } = hop;
+            let spec = &placed.layers[layer];
+            let place = spec.facts().place().filter(|_| stand == Stand::Between);
             let who = format!("{}, {own}", placed.name);
-            let mut cgroup = self.cgroup(&format!("{name}h{at}"), Limits::default(), &who)?;
+            let limits = match place.map(PlaceSpec::limits_by_group) {
+                Some(limits) if limits != Limits::default() => limits,
+                _ => spec.facts().limits(),
+            };
+            let name = format!("{name}h{at}");
+            let mut cgroup = self.cgroup(&name, limits, &who)?;
             groups.add(&mut cgroup, &self.journal)?;
-            let folder = folder.join(format!("hop-{at}"));
+            let folder = server.folder.with_file_name(format!("hop-{at}"));
             std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
             allow_traversal(&folder)?;
-            let place = match stand {
-                Stand::Between => PlaceSpec::host().name(),
-                Stand::BesideServer => placed.place.name(),
-                Stand::BesideClient => placed.clients.name(),
+            let instance = match place {
+                None => None,
+                Some(place) => {
+                    let context = PlaceContext {
+                        who: who.clone(),
+                        tag: format!("{PREFIX}{name}"),
+                        layers: Vec::new(),
+                        index: self.next_number(),
+                        cpus: plan.cpus.clone(),
+                        cgroup: cgroup.clone(),
+                        folder: folder.join("place"),
+                        needs: layers::kind(spec).needs_of_hop()?,
+                        ..server.clone()
+                    };
+                    self.instance(place, context, plan.place_launches)?
+                }
             };
-            hops.push(HopContext { name: own, place, layer, stand, who, cgroup, folder });
+            let place = match (stand, place) {
+                (Stand::Between, Some(place)) => place.name(),
+                (Stand::Between, None) => PlaceSpec::host().name(),
+                (Stand::BesideServer, _) => placed.place.name(),
+                (Stand::BesideClient, _) => placed.clients.name(),
+            };
+            hops.push(HopContext { name: own, place, layer, stand, who, cgroup, folder, instance });
         }
         Ok(hops)
     }
@@ -413,7 +457,7 @@ impl Lab {
         for slot in &mut self.slots {
             let begun = match side {
                 Side::Server => {
-                    slot.server.iter_mut().try_for_each(|s| s.begin(round, &mut resources))
+                    slot.instances_of_parts().try_for_each(|s| s.begin(round, &mut resources))
                 }
                 Side::Client => begin_clients(slot, round, &mut resources),
             };
@@ -448,7 +492,7 @@ impl World for Lab {
                 (Some(agent), ip)
             }
             None => {
-                let elsewhere = slot.placed.has_client_elsewhere();
+                let elsewhere = slot.placed.is_asked_from_elsewhere(slot.hops.len());
                 let network = self.network.as_ref().filter(|_| elsewhere);
                 let ip = network.map_or(localhost, Network::own_address);
                 (None, slot.placed.ip.unwrap_or(ip))
@@ -470,20 +514,10 @@ impl World for Lab {
         };
         let launch_spec = servers::launch_spec(&slot.placed.server, &context)
             .map_err(|error| error.named(&who))?;
-        let metered = slot.server.as_ref().is_some_and(|s| s.place.is_metered_from_here());
         // It would carry nothing where the client is in the same place.
         let place = slot.server.as_ref().filter(|_| !inside);
         let link = place.zip(self.network.as_ref()).and_then(|(s, network)| s.place.link(network));
-        let numbered = slot.server.as_ref().is_none_or(|s| s.place.has_our_cpus());
-        // Where a place holds the load too, only its agent can tell what the server used.
-        let shared = slot.placed.clients.has_one_beside_server();
-        let cgroup = slot.cgroup.clone().filter(|_| metered && !shared);
-        let from_here = |agent: &Agent| {
-            let cgroup = cgroup.clone()?;
-            let target = Target::Group { cgroup, leader: agent.pid().unwrap_or_default() };
-            Some(MeterSource { site: self.here.clone(), target })
-        };
-        let starting = match &agent {
+        let starting = match slot.server.as_ref().zip(agent.as_ref()) {
             None => Starting {
                 site: self.here.clone(),
                 who: &who,
@@ -491,13 +525,14 @@ impl World for Lab {
                 cgroup: slot.cgroup.clone(),
                 metered: None,
             },
-            Some(agent) => Starting {
-                site: Site::There(agent.clone()),
-                who: &who,
-                cpus: if numbered { self.cpus.clone() } else { Vec::new() },
-                cgroup: None,
-                metered: from_here(agent).or_else(|| place.and_then(|s| s.place.metered_by())),
-            },
+            Some((instance, agent)) => {
+                let starting = instance.starting(agent, &who, &self.cpus, &self.here);
+                // Where a place holds the load too, only its agent can tell what the server used.
+                match slot.placed.clients.has_one_beside_server() {
+                    true => Starting { metered: instance.place.metered_by(), ..starting },
+                    false => starting,
+                }
+            }
         };
         let needs = slot.needs.clone();
         let start = |launch_spec| Server::start(starting, launch_spec);
@@ -509,7 +544,11 @@ impl World for Lab {
         if slot.has_hop_beside_client() {
             self.clients(variant, round)?;
         }
-        let hops = self.slots[variant.0].start_hops(&mut launched, &self.here, self.connections);
+        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let slot = &mut self.slots[variant.0];
+        let placed = slot.start_hop_places(round, &mut resources);
+        let here = Here { site: &self.here, network: self.network.as_ref() };
+        let hops = placed.and_then(|()| slot.start_hops(&mut launched, &here, self.connections));
         hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }
@@ -565,22 +604,29 @@ impl World for Lab {
             let layer = format!("{} in {}", slot.placed.clients.word(at), proof.layer);
             Some(Proof { layer, ..proof.clone() })
         });
+        let hops = slot.hops.iter().filter_map(|hop| {
+            let proof = hop.instance.as_ref()?.proof()?;
+            let layer = format!("{} in {}", hop.name, proof.layer);
+            Some(Proof { layer, ..proof.clone() })
+        });
         Placement {
-            proofs: server.into_iter().chain(clients).collect(),
+            proofs: server.into_iter().chain(hops).chain(clients).collect(),
             is_emulated: slot.instances().any(|instance| instance.place.is_emulated()),
             starts: slot.server.as_ref().map_or(0, |instance| instance.starts),
         }
     }
 
     fn make_way(&mut self, variant: VariantId) {
-        if let Some(instance) = &mut self.slots[variant.0].server {
-            instance.make_way();
-        }
+        self.slots[variant.0].instances_of_parts().for_each(PlaceInstance::make_way);
     }
 
+    /// What runs in a hop's place is all its own.
     fn cpu_of_places(&self) -> u64 {
-        let all = self.slots.iter().flat_map(VariantSlot::instances);
-        all.filter_map(PlaceInstance::cpu_ns).sum()
+        let of = |slot: &VariantSlot| -> u64 {
+            let clients = slot.clients.iter().filter_map(ClientSeat::instance);
+            slot.server.iter().chain(clients).filter_map(PlaceInstance::cpu_ns).sum()
+        };
+        self.slots.iter().map(of).sum()
     }
 
     /// Daemons outlive the process that tare started.

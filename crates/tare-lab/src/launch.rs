@@ -13,10 +13,9 @@ use tare_model::layers::LayerSpec;
 use tare_model::samples::Proof;
 
 use crate::error::LabError;
-use crate::injected::Injected;
-use crate::intercept::Namespace;
+use crate::hop::{Hop, Shows, Upstream};
 use crate::launch_spec::LaunchSpec;
-use crate::layers::{self, LayerProof, ProofContext, Stand};
+use crate::layers::{self, LayerProof, ProofContext};
 use crate::metering::{MeterSource, Metering};
 use crate::server::Server;
 use crate::world::{Asker, Expected, Launch};
@@ -72,26 +71,6 @@ pub struct Entry {
     pub meters: Vec<MeterSource>,
 }
 
-/// A layer's process.
-#[derive(Debug)]
-pub struct Hop {
-    pub name: String,
-    pub place: String,
-    /// Its layer's place among the variant's.
-    pub layer: usize,
-    pub stand: Stand,
-    /// Where it is, beside client or server.
-    pub namespace: Option<Namespace>,
-    /// What a cluster's mesh put there.
-    pub injected: Option<Injected>,
-    /// Clients are sent through it, and know only what is behind it.
-    pub intercepts: bool,
-    /// What it passes on to.
-    pub to: SocketAddr,
-    pub launch_spec: LaunchSpec,
-    pub server: Server,
-}
-
 impl Launched {
     pub fn begin(
         launch_spec: LaunchSpec,
@@ -121,6 +100,14 @@ impl Launched {
     /// Puts a layer's process before all that are there.
     pub(crate) fn add_hop(&mut self, hop: Hop) {
         self.hops.insert(0, hop);
+    }
+
+    /// What the next hop in front of all that is there passes on to.
+    pub fn entrance(&self) -> Upstream {
+        let entered = self.hops.iter().find(|hop| !hop.intercepts);
+        let of_server = || self.launch_spec.tls.then_some(Shows::Server);
+        let shows = entered.map_or_else(of_server, |hop| hop.shows);
+        Upstream { address: Launch::address(self), shows }
     }
 
     pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
@@ -192,7 +179,7 @@ impl Launch for Launched {
     }
 
     fn place_gone(&self, timeout: DurationNs) -> Option<LabError> {
-        self.server.place_gone(timeout)
+        self.all().find_map(|server| server.place_gone(timeout))
     }
 
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), LabError> {

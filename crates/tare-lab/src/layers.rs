@@ -12,20 +12,21 @@ mod proxies;
 mod proxy;
 
 use std::fmt::Debug;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tare_kube::Kind;
-use tare_model::layers::LayerSpec;
 pub use tare_model::layers::Stand;
+use tare_model::layers::{LayerFacts, LayerSpec};
 use tare_model::samples::Proof;
 
 use crate::context::LaunchContext;
 use crate::error::LabError;
+use crate::hop::{Hop, Shows, Upstream};
 use crate::intercept::Namespace;
-use crate::launch::{Hop, Launched};
+use crate::launch::Launched;
 use crate::launch_spec::{CompanionSpec, LaunchSpec};
 use crate::server::Server;
 use crate::world::Asker;
@@ -68,12 +69,17 @@ pub trait LayerKind {
         false
     }
 
-    /// One of its processes, which passes on to what listens at `to`.
+    /// The programs and files that its processes need where they run, by their absolute paths.
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// One of its processes, which passes on to what is behind it.
     fn hop(
         &self,
         _context: &LaunchContext<'_>,
         _seat: &Seat<'_>,
-        _to: SocketAddr,
+        _to: Upstream,
     ) -> Result<HopPlan, LabError> {
         Err(LabError::Environment("this layer is no process".into()))
     }
@@ -132,6 +138,10 @@ pub struct PodParts {
 #[derive(Debug)]
 pub struct HopPlan {
     pub launch_spec: LaunchSpec,
+    /// Whose certificate clients of it see, where they speak TLS with it or through it.
+    pub shows: Option<Shows>,
+    /// It speaks TLS with what is behind it.
+    pub makes_tls: bool,
     /// Connections come to this port of it unseen; else clients connect to where it listens.
     pub intercepts: Option<u16>,
 }
@@ -190,6 +200,11 @@ pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, LabError> {
     let all: Result<Vec<Vec<PathBuf>>, LabError> =
         layers.iter().map(|layer| kind(layer).needs()).collect();
     Ok(all?.concat())
+}
+
+/// The place of its own that a hop has, in words.
+fn where_it_runs(layer: &dyn LayerFacts) -> String {
+    layer.place().map_or_else(String::new, |place| format!(" in {}", place.name()))
 }
 
 /// What evidence is collected with.

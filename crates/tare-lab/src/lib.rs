@@ -23,6 +23,7 @@ mod event;
 pub mod executor;
 pub mod filters;
 pub mod groups;
+mod hop;
 mod injected;
 mod instance;
 pub mod intercept;

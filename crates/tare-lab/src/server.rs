@@ -156,6 +156,11 @@ impl Server {
         &self.metered
     }
 
+    /// Who is asked about it.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
     /// Lines and bytes that it wrote: to its standard streams, and to its log files.
     pub fn logged(&self) -> (u64, u64) {
         match &self.process {

@@ -10,17 +10,19 @@ use tare_io::process;
 use crate::cgroup::Cgroup;
 use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
+use crate::hop::{Hop, Upstream};
 use crate::injected;
 use crate::instance::PlaceInstance;
 use crate::intercept::{Direction, Namespace};
 use crate::journal::Journal;
 use crate::lab::Deployment;
-use crate::launch::{Hop, LaunchNeeds, Launched};
+use crate::launch::{LaunchNeeds, Launched};
 use crate::launch_spec::LaunchSpec;
 use crate::layers::{self, ClientAddresses, HopPlan, Seat, Stand};
+use crate::places::LabResources;
+use crate::places::network::Network;
 use crate::server::{Server, Starting};
 use crate::site::Site;
-use crate::world::Launch as _;
 
 /// One variant's part of the lab.
 #[derive(Debug)]
@@ -78,12 +80,37 @@ pub struct HopContext {
     pub who: String,
     pub cgroup: Option<Cgroup>,
     pub folder: PathBuf,
+    /// The place that it has of its own.
+    pub instance: Option<PlaceInstance>,
+}
+
+/// This machine, for what is in no place of its own.
+#[derive(Debug)]
+pub struct Here<'a> {
+    pub site: &'a Site,
+    pub network: Option<&'a Network>,
+}
+
+impl Here<'_> {
+    /// Its address on tare's network, where places reach it.
+    pub fn on_network(&self) -> IpAddr {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.network.map_or(localhost, Network::own_address)
+    }
 }
 
 impl VariantSlot {
-    /// The places of its server and of its clients, as far as they have places of their own.
+    /// The places of its server, of its clients and of its hops, as far as they have places of their
+    /// own.
     pub fn instances(&self) -> impl Iterator<Item = &PlaceInstance> {
-        self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance))
+        let hops = self.hops.iter().filter_map(|hop| hop.instance.as_ref());
+        self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance)).chain(hops)
+    }
+
+    /// Those of them that make up what the variant takes.
+    pub fn instances_of_parts(&mut self) -> impl Iterator<Item = &mut PlaceInstance> {
+        let hops = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
+        self.server.iter_mut().chain(hops)
     }
 
     /// What the hops of its one client stand beside.
@@ -91,69 +118,104 @@ impl VariantSlot {
         self.clients.first().and_then(ClientSeat::instance)
     }
 
-    /// Layers that are processes, from the server's side on: each stands before what is there.
+    /// Starts the places that hops have of their own, as far as that is due.
+    pub fn start_hop_places(
+        &mut self,
+        round: u32,
+        resources: &mut LabResources<'_>,
+    ) -> Result<(), LabError> {
+        let mut instances = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
+        instances.try_for_each(|instance| instance.up(round, resources).map(drop))
+    }
+
+    /// Starts hops from the server's side on: each stands before what is there.
     pub fn start_hops(
         &self,
         launched: &mut Launched,
-        here: &Site,
+        here: &Here<'_>,
         connections: u32,
     ) -> Result<(), LabError> {
         launched.bypass = self.bypass.clone();
-        for hop in self.hops.iter().rev() {
-            if layers::kind(&self.placed.layers[hop.layer]).is_injected() {
-                launched.add_hop(self.injected(hop, launched)?);
-                continue;
-            }
-            let namespace = self.namespace(hop.stand)?;
-            let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            let context = LaunchContext {
-                folder: &hop.folder,
-                our_programs: true,
-                ip: namespace.as_ref().map_or(localhost, |namespace| namespace.address),
-                ports: Ports::Kernel,
-                port: None,
-                root: process::is_root(),
-                files: Default::default(),
-                connections,
-                fixed: None,
-                layers: &[],
-                layers_taken: Default::default(),
+        for (at, hop) in self.hops.iter().enumerate().rev() {
+            let hop = match layers::kind(&self.placed.layers[hop.layer]).is_injected() {
+                true => self.injected(hop, launched)?,
+                false => self.started(at, launched.entrance(), here, connections)?,
             };
-            let layer = &self.placed.layers[hop.layer];
-            let seat = Seat { stand: hop.stand, namespace: namespace.as_ref() };
-            let to = launched.address();
-            let HopPlan { mut launch_spec, intercepts } =
-                layers::kind(layer).hop(&context, &seat, to)?;
-            launch_spec.env.extend(layers::env(&self.placed.layers));
-            let starting = Starting {
-                site: here.clone(),
-                who: &hop.who,
-                cpus: self.needs.server_cpus.clone(),
-                cgroup: hop.cgroup.clone(),
-                metered: None,
-            };
-            let server = Server::start(starting, launch_spec.clone())?;
-            if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
-                let direction = match hop.stand {
-                    Stand::BesideClient => Direction::Leaving,
-                    Stand::BesideServer | Stand::Between => Direction::Coming,
-                };
-                namespace.intercept(direction, to, port, &hop.folder)?;
-            }
-            launched.add_hop(Hop {
-                name: hop.name.clone(),
-                place: hop.place.clone(),
-                layer: hop.layer,
-                stand: hop.stand,
-                namespace,
-                injected: None,
-                intercepts: intercepts.is_some(),
-                to,
-                launch_spec,
-                server,
-            });
+            launched.add_hop(hop);
         }
         Ok(())
+    }
+
+    fn started(
+        &self,
+        at: usize,
+        to: Upstream,
+        here: &Here<'_>,
+        connections: u32,
+    ) -> Result<Hop, LabError> {
+        let hop = &self.hops[at];
+        let layer = &self.placed.layers[hop.layer];
+        let namespace = self.namespace(hop.stand)?;
+        let instance = hop.instance.as_ref();
+        let agent = instance.and_then(PlaceInstance::agent);
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let ip = match (&namespace, instance) {
+            (Some(namespace), _) => namespace.address,
+            (None, Some(instance)) => instance.place.address(),
+            (None, None) if self.placed.is_asked_from_elsewhere(at) => here.on_network(),
+            (None, None) => localhost,
+        };
+        let folder = instance.and_then(|instance| instance.place.folder());
+        let context = LaunchContext {
+            folder: folder.as_deref().unwrap_or(&hop.folder),
+            our_programs: true,
+            ip,
+            ports: if instance.is_some() { Ports::InTurn } else { Ports::Kernel },
+            port: instance.and_then(|instance| instance.place.port()),
+            root: agent.map_or_else(process::is_root, |agent| agent.hello.uid == 0),
+            files: Default::default(),
+            connections,
+            fixed: None,
+            layers: &[],
+            layers_taken: Default::default(),
+        };
+        let seat = Seat { stand: hop.stand, namespace: namespace.as_ref() };
+        let plan = layers::kind(layer).hop(&context, &seat, to)?;
+        let HopPlan { mut launch_spec, intercepts, shows, makes_tls } = plan;
+        launch_spec.env.extend(layers::env(&self.placed.layers));
+        let cpus = &self.needs.server_cpus;
+        let starting = match instance.zip(agent) {
+            Some((instance, agent)) => instance.starting(agent, &hop.who, cpus, here.site),
+            None => Starting {
+                site: here.site.clone(),
+                who: &hop.who,
+                cpus: cpus.clone(),
+                cgroup: hop.cgroup.clone(),
+                metered: None,
+            },
+        };
+        let server = Server::start(starting, launch_spec.clone())?;
+        if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
+            let direction = match hop.stand {
+                Stand::BesideClient => Direction::Leaving,
+                Stand::BesideServer | Stand::Between => Direction::Coming,
+            };
+            namespace.intercept(direction, to.address, port, &hop.folder)?;
+        }
+        Ok(Hop {
+            name: hop.name.clone(),
+            place: hop.place.clone(),
+            layer: hop.layer,
+            stand: hop.stand,
+            namespace,
+            injected: None,
+            intercepts: intercepts.is_some(),
+            to: to.address,
+            makes_tls,
+            shows,
+            launch_spec,
+            server,
+        })
     }
 
     /// What the cluster put into a pod of this variant.
@@ -182,6 +244,8 @@ impl VariantSlot {
             namespace: None,
             intercepts: true,
             to: launched.launch_spec.address,
+            makes_tls: false,
+            shows: None,
             launch_spec: LaunchSpec {
                 pages: Some(injected::ADMIN),
                 ..launched.launch_spec.clone()

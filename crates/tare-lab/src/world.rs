@@ -58,7 +58,8 @@ pub trait World {
     /// How a variant's server and client are placed, and what shows it.
     fn placement(&self, variant: VariantId) -> Placement;
 
-    /// CPU time of all that runs in places, ever: servers, clients, runtimes, machines.
+    /// CPU time of all that runs in the places of servers and clients, ever: those, runtimes,
+    /// machines.
     fn cpu_of_places(&self) -> u64;
 
     fn machine(&self) -> machine::Counters;

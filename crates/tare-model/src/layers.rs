@@ -18,6 +18,8 @@ use serde_json::{Map, Value};
 
 use crate::Invalid;
 use crate::filters::FilterSpec;
+use crate::places::{Bytes, Limits, PlaceSpec};
+use crate::servers::ServerSpec;
 use crate::variant::Variant;
 
 pub use bypass::{BypassKind, BypassSpec};
@@ -97,6 +99,25 @@ impl Stand {
     }
 }
 
+/// What a layer takes from the client's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Whatever is behind it takes.
+    Anything,
+    Plain,
+    /// TLS, with a certificate that tare makes.
+    Tls,
+}
+
+/// Whether clients speak TLS with a server that has these layers before it.
+pub fn take_tls(layers: &[LayerSpec], server_does: bool) -> bool {
+    let mut takes = layers.iter().map(|layer| layer.facts().takes());
+    match takes.find(|takes| *takes != Takes::Anything) {
+        None => server_does,
+        Some(takes) => takes == Takes::Tls,
+    }
+}
+
 /// One of a variant's hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopPart {
@@ -105,6 +126,50 @@ pub struct HopPart {
     /// Its layer's number among the variant's.
     pub layer: usize,
     pub stand: Stand,
+}
+
+/// What hops have in common, but for where they stand.
+pub(crate) struct HopSettings<'a> {
+    pub threads: u32,
+    pub cpus: Option<f64>,
+    pub memory: Option<Bytes>,
+    /// Of a hop between client and server.
+    pub place: Option<&'a PlaceSpec>,
+}
+
+const THREADS_MAX: u32 = 64;
+
+impl HopSettings<'_> {
+    fn limits(&self) -> Limits {
+        Limits::of(self.cpus, self.memory)
+    }
+
+    /// What is wrong with them on that variant.
+    fn check(&self, variant: &Variant) -> Result<(), Invalid> {
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            let text = format!("threads = {}: write 1 to {THREADS_MAX}", self.threads);
+            return Err(Invalid(text));
+        }
+        self.limits().check()?;
+        if variant.server == ServerSpec::External {
+            return Err("it stands before a server that tare starts".into());
+        }
+        let Some(place) = self.place else { return Ok(()) };
+        if self.limits() != Limits::default() {
+            let text = "its place has the limits, too: place = { netns = { cpus = 1 } }";
+            return Err(text.into());
+        }
+        if !matches!(
+            place,
+            PlaceSpec::Host(_) | PlaceSpec::Netns(_) | PlaceSpec::Oci(_) | PlaceSpec::Vm(_)
+        ) {
+            return Err(Invalid(format!(
+                "its place can be host, netns, oci or vm, not {}",
+                place.name()
+            )));
+        }
+        place.check()
+    }
 }
 
 /// All hops of these layers, in their order: from the client's side on.
@@ -144,9 +209,19 @@ pub trait LayerFacts {
         &[]
     }
 
-    /// Clients speak TLS with it, whatever their server speaks.
-    fn takes_tls(&self) -> bool {
-        false
+    /// Where its processes run, that stand between client and server.
+    fn place(&self) -> Option<&PlaceSpec> {
+        None
+    }
+
+    /// What each of its processes may use.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// What it takes from the client's side.
+    fn takes(&self) -> Takes {
+        Takes::Anything
     }
 
     /// Files that it names.

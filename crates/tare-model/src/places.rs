@@ -84,7 +84,16 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn of(cpus: Option<f64>, memory: Option<Bytes>) -> Self {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        match self.cpus {
+            Some(cpus) if !(0.01..=1024.0).contains(&cpus) => {
+                Err(Invalid(format!("cpus = {cpus}: write 0.01 to 1024")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn of(cpus: Option<f64>, memory: Option<Bytes>) -> Self {
         Self { cpus, memory_bytes: memory.map(|memory| memory.0) }
     }
 }
@@ -156,12 +165,8 @@ impl PlaceSpec {
     }
 
     pub fn check(&self) -> Result<(), Invalid> {
-        match self.facts().limits().cpus {
-            Some(cpus) if !(0.01..=1024.0).contains(&cpus) => {
-                Err(Invalid(format!("cpus = {cpus}: write 0.01 to 1024")))
-            }
-            _ => self.facts().check(),
-        }
+        self.facts().limits().check()?;
+        self.facts().check()
     }
 
     /// What a control group of tare's is to limit.

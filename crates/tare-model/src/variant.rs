@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::Invalid;
 use crate::clients::Clients;
 use crate::filters::FilterSpec;
-use crate::layers::LayerSpec;
+use crate::layers::{self, LayerSpec, Stand, Takes};
 use crate::net::Protocol;
-use crate::places::PlaceSpec;
+use crate::places::{HostSpec, Network, PlaceSpec};
 use crate::servers::ServerSpec;
 use crate::url::Url;
 
@@ -46,6 +46,7 @@ pub struct Variant {
 }
 
 const LAYERS_MAX: usize = 8;
+static ON_HOST: PlaceSpec = PlaceSpec::Host(HostSpec { cpus: None, memory: None });
 
 impl Variant {
     /// With nothing between client and server, both on this machine.
@@ -82,7 +83,8 @@ impl Variant {
 
     /// Clients see a certificate that tare made.
     pub fn shows_our_certificate(&self) -> bool {
-        self.server.facts().tls() || self.layers.iter().any(|layer| layer.facts().takes_tls())
+        let mut takes = self.layers.iter().map(|layer| layer.facts().takes());
+        self.server.facts().tls() || takes.any(|takes| takes == Takes::Tls)
     }
 
     /// Its gateway was told to take up no session again.
@@ -153,7 +155,58 @@ impl Variant {
             place.check_server()?;
         }
         self.check_places()?;
-        self.layers.iter().try_for_each(|layer| layer.facts().check(self))
+        self.layers.iter().try_for_each(|layer| layer.facts().check(self))?;
+        self.check_way()
+    }
+
+    /// The places that its hops have of their own.
+    pub fn places_of_hops(&self) -> impl Iterator<Item = &PlaceSpec> {
+        self.layers.iter().filter_map(|layer| layer.facts().place())
+    }
+
+    /// Hops that have a place of their own: their names and places, from the client's side on.
+    fn hops_between(&self) -> Vec<(String, &PlaceSpec)> {
+        let hops = layers::hops(&self.layers).into_iter();
+        let between = hops.filter(|hop| hop.stand == Stand::Between);
+        let placed = between.map(|hop| {
+            let place = self.layers[hop.layer].facts().place();
+            (hop.name, place.unwrap_or(&ON_HOST))
+        });
+        placed.collect()
+    }
+
+    /// Whether clients reach the first hop, and each hop what it passes on to.
+    fn check_way(&self) -> Result<(), Invalid> {
+        let hops = self.hops_between();
+        let Some((first, _)) = hops.first() else { return Ok(()) };
+        let wrong = |who: &str, text: &str| Err(Invalid(format!("{who}: {text}")));
+        let is_reached = |client: &PlaceSpec| {
+            matches!(client.facts().network(), Network::Host | Network::Bridge)
+        };
+        if self.clients.has_one_beside_server() || !self.clients.places().all(is_reached) {
+            return wrong(first, "its clients run on the host, or in netns, oci or vm");
+        }
+        let url = Url::parse(&self.url.replace("{port}", "1"));
+        if !self.url.contains("{port}") || !url.is_ok_and(|url| url.is_loopback()) {
+            return wrong(first, "it listens where tare says: leave out url");
+        }
+        let takes_tls = layers::take_tls(&self.layers, self.server.facts().tls());
+        match (takes_tls, self.is_tls()) {
+            (true, false) => return wrong(first, "clients come to it by https: leave out url"),
+            (false, true) => return wrong(first, "clients come to it by http: leave out url"),
+            _ => {}
+        }
+        let behind = hops.iter().skip(1).map(|(_, place)| *place).chain([&self.place]);
+        for ((name, place), next) in hops.iter().zip(behind) {
+            if !next.meets(place) {
+                return Err(Invalid(format!(
+                    "{name}: in {} it cannot reach what is in {}: they are on different networks",
+                    place.name(),
+                    next.name()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether what a client of it may use of CPUs is limited: it must not spend that on waiting.
@@ -198,7 +251,10 @@ impl Variant {
                 "an nginx config of one's own says where it listens: it goes with the host",
             );
         }
-        self.clients.places().try_for_each(|client| self.check_reach(client))
+        match self.hops_between().is_empty() {
+            true => self.clients.places().try_for_each(|client| self.check_reach(client)),
+            false => Ok(()),
+        }
     }
 
     /// Whether a client in that place finds the server.

@@ -153,15 +153,17 @@ impl<L: World> Runner<'_, L> {
         let lives = self.load.close();
         // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| self.check_sustained(cell, up));
+        let mut of_servers = 0;
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));
-            up.lane_mut(cell).cpu_ns = used.map_or(0, |used| used.cpu_ns());
+            up.lane_mut(cell).cpu_ns = used.as_ref().map_or(0, Usage::cpu_ns);
+            if self.lab.placement(up.variant).starts > 0 {
+                of_servers += used.map_or(0, |used| used.server().cpu_ns());
+            }
         }
         let mut machine = self.lab.machine().since(&before);
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         // Clients and runtimes in places are ours as well as servers are.
-        let placed = up.iter().filter(|up| self.lab.placement(up.variant).starts > 0);
-        let of_servers: u64 = placed.map(|up| up.lane(cell).cpu_ns).sum();
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
         add_use(&mut round.machine, machine);
         if self.cells[cell.0].plan.load.new_connections {

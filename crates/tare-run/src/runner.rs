@@ -220,7 +220,9 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     fn see_what_is_waited_for(&mut self) {
-        let waits = self.plan().variants.iter().filter_map(|v| to_wait_for(&v.place));
+        let variants = self.plan().variants.iter();
+        let places = variants.flat_map(|v| v.places_of_hops().chain([&v.place]));
+        let waits = places.filter_map(to_wait_for);
         let mut waits: Vec<&str> = waits.collect();
         waits.sort_unstable();
         waits.dedup();

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer};
 use tare_io::DurationNs;
 use tare_model::Metric;
-use tare_model::layers::LayerSpec;
+use tare_model::layers::{LayerSpec, take_tls};
 use tare_model::load::LoadSpec;
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::text;
@@ -173,7 +173,7 @@ fn variant(
         return Err(source.at(at, &format!("there is no server '{name}'; there are: {known}")));
     };
     let spec = server::spec(&name, server, source)?;
-    let takes_tls = spec.facts().tls() || layers.iter().any(|layer| layer.facts().takes_tls());
+    let takes_tls = take_tls(&layers, spec.facts().tls());
     let scheme = if takes_tls { "https" } else { "http" };
     let own = table.url.or_else(|| server.get_ref().url.clone());
     Ok(Variant {

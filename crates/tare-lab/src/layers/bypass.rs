@@ -8,7 +8,8 @@ use tare_model::samples::Proof;
 
 use super::{LayerKind, LayerProof, ProofContext, Stand};
 use crate::error::LabError;
-use crate::launch::{Hop, Launched};
+use crate::hop::Hop;
+use crate::launch::Launched;
 use crate::places::need_root;
 use crate::server::Server;
 

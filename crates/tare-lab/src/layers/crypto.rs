@@ -7,7 +7,8 @@ use tare_model::samples::Proof;
 use super::{LayerKind, LayerProof, ProofContext};
 use crate::commands::run;
 use crate::error::LabError;
-use crate::launch::{Hop, Launched};
+use crate::hop::Hop;
+use crate::launch::Launched;
 use crate::processes;
 use crate::server::Server;
 

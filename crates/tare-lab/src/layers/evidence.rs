@@ -12,8 +12,8 @@ use super::proxies::{Passed, TlsTerms, program};
 use super::{LayerProof, Stand};
 use crate::certificates;
 use crate::error::LabError;
+use crate::hop::{Hop, Statistics};
 use crate::intercept::{Namespace, SIDECAR};
-use crate::launch::Hop;
 use crate::server::Server;
 use crate::tls_probe;
 
@@ -54,24 +54,20 @@ pub trait Counting: Debug {
 #[derive(Debug)]
 pub struct ProgramCounting {
     pub program: ProxyProgram,
-    pub statistics: SocketAddr,
+    pub statistics: Statistics,
     pub is_http: bool,
 }
 
 impl ProgramCounting {
     pub fn of(program: ProxyProgram, is_http: bool, hop: &Hop) -> Box<dyn Counting> {
-        let statistics = statistics(hop);
+        let statistics = hop.statistics();
         Box::new(Self { program, statistics, is_http })
     }
 }
 
-fn statistics(hop: &Hop) -> SocketAddr {
-    hop.launch_spec.pages.unwrap_or(hop.launch_spec.address)
-}
-
 impl Counting for ProgramCounting {
     fn passed(&self) -> Option<Passed> {
-        program(self.program).passed(self.statistics, self.is_http)
+        program(self.program).passed(&self.statistics, self.is_http)
     }
 
     fn counts_asking(&self) -> bool {
@@ -118,9 +114,14 @@ impl HopsProof {
             }
         }
         for hop in hops {
+            // What it passes on to takes nothing that is not encrypted.
+            if hop.makes_tls && hop.stand == Stand::Between {
+                let served = tls_probe::serves_plain_text(hop.to);
+                proof.expect_refused(served, "a request in plain text behind it");
+            }
             let mut process = Process {
                 stand: hop.stand,
-                own: statistics(hop).ip(),
+                own: hop.statistics().address.ip(),
                 counting: counting(hop),
                 namespace: hop.namespace.clone().filter(|_| hop.intercepts),
                 before: Counts::default(),
@@ -320,11 +321,20 @@ mod tests {
     });
     const PLAIN: Option<TlsTerms> = None;
 
+    /// It is not asked: these tests say themselves what was counted.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Counting for Silent {
+        fn passed(&self) -> Option<Passed> {
+            None
+        }
+    }
+
     fn process() -> Process {
         let namespace = Namespace { name: "tare-x".into(), address: "10.213.0.2".parse().unwrap() };
         let own = namespace.address;
-        let (program, statistics) = (ProxyProgram::Envoy, SocketAddr::new(own, 15_000));
-        let counting = Box::new(ProgramCounting { program, statistics, is_http: true });
+        let counting = Box::new(Silent);
         let before = counts(100, 10, 10, 5);
         let stand = Stand::BesideServer;
         Process { stand, own, counting, namespace: Some(namespace), before }

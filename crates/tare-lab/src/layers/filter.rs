@@ -10,7 +10,8 @@ use crate::error::LabError;
 use crate::filters;
 use crate::filters::proof::FilterProof;
 use crate::filters::status::{FilterStatus, PAGE};
-use crate::launch::{Hop, Launched};
+use crate::hop::Hop;
+use crate::launch::Launched;
 
 impl LayerKind for FilterSpec {
     fn describe(&self) -> Result<String, LabError> {

@@ -1,17 +1,18 @@
-//! A gateway: a proxy on this machine that speaks TLS with clients.
+//! A gateway: a proxy that speaks TLS with clients.
 
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tare_model::layers::{GatewaySpec, KeyProvider, LayerFacts};
 use tare_model::samples::Proof;
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
-use super::proxies::{Job, JobTls, TlsEnd, TlsTerms, envoy, path};
-use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat};
+use super::proxies::{Job, JobTls, TlsTerms, envoy, path};
+use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, where_it_runs};
 use crate::certificates;
 use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
-use crate::launch::{Hop, Launched};
+use crate::hop::{Hop, Statistics, Upstream};
+use crate::launch::Launched;
 use crate::server::Server;
 
 fn terms(spec: &GatewaySpec) -> TlsTerms {
@@ -33,8 +34,9 @@ impl LayerKind for GatewaySpec {
             false => format!("{} to {}", tls.min.word(), tls.max.word()),
         };
         Ok(format!(
-            "before it {} with {}, {versions} by {}, sessions {}taken up again",
+            "before it {}{} with {}, {versions} by {}, sessions {}taken up again",
             program.display(),
+            where_it_runs(self),
             counted(self.threads, "thread"),
             tls.key.word(),
             if tls.resume { "" } else { "not " }
@@ -51,11 +53,15 @@ impl LayerKind for GatewaySpec {
         }
     }
 
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![path(self.gateway)?])
+    }
+
     fn hop(
         &self,
         context: &LaunchContext<'_>,
         seat: &Seat<'_>,
-        to: SocketAddr,
+        to: Upstream,
     ) -> Result<HopPlan, LabError> {
         let job = Job {
             threads: self.threads,
@@ -63,14 +69,16 @@ impl LayerKind for GatewaySpec {
             is_sidecar: false,
             intercepts: false,
             listen: context.address()?,
-            to,
+            to: to.address,
+            passes_on: None,
             statistics: context.status_address()?,
             connections: context.connections * 2 + 128,
             source: None,
-            tls: Some(JobTls {
+            accepts: Some(JobTls {
                 provider: self.tls.provider,
-                ..JobTls::new(TlsEnd::Accepts, terms(self), context)?
+                ..JobTls::new(terms(self), context)?
             }),
+            makes: JobTls::to(to, context)?,
         };
         job.plan(self.gateway, self.config.as_deref(), context, seat)
     }
@@ -81,10 +89,11 @@ impl LayerKind for GatewaySpec {
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
-        let expected = Expected { layer: self.name(), is_http: true, tls: Some(terms(self)) };
+        let layer = hops.first().map_or_else(|| self.name(), |hop| hop.name.clone());
+        let expected = Expected { layer, is_http: true, tls: Some(terms(self)) };
         let proof =
             HopsProof::begin(expected, hops, &|hop| ProgramCounting::of(self.gateway, true, hop))?;
-        let provider = self.tls.provider.zip(hops.first().and_then(|hop| hop.launch_spec.pages));
+        let provider = self.tls.provider.zip(hops.first().map(|hop| hop.statistics()));
         Ok(Some(match provider {
             None => Box::new(proof),
             Some((provider, statistics)) => {
@@ -100,12 +109,12 @@ impl LayerKind for GatewaySpec {
 struct ProviderProof {
     proof: Box<HopsProof>,
     provider: KeyProvider,
-    statistics: SocketAddr,
+    statistics: Statistics,
 }
 
 impl LayerProof for ProviderProof {
     fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
-        let signs = envoy::provider_signs(self.statistics, self.provider);
+        let signs = envoy::provider_signs(&self.statistics, self.provider);
         let mut proof = self.proof.end(server, sent);
         let name = self.provider.word();
         let told = match (signs, self.provider) {

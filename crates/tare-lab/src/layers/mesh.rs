@@ -10,8 +10,9 @@ use super::evidence::{Counting, Expected, HopsProof};
 use super::proxies::{Passed, TlsTerms};
 use super::{LayerKind, LayerProof, PodParts, PodSeat, ProofContext, Stand};
 use crate::error::LabError;
+use crate::hop::Hop;
 use crate::injected::{self, Injected};
-use crate::launch::{Hop, Launched};
+use crate::launch::Launched;
 
 /// Where a server's sidecar takes connections, and what stands for the servers that each knows:
 /// it also speaks with its control plane.

@@ -16,6 +16,7 @@ use super::{HopPlan, Seat};
 use crate::certificates;
 use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
+use crate::hop::{Shows, Statistics, Upstream};
 use crate::launch_spec::LaunchSpec;
 use crate::programs;
 
@@ -32,9 +33,9 @@ pub trait Program {
     /// Its command line.
     fn argv(&self, program: &str, config: &str, job: &Job) -> Vec<String>;
 
-    /// What passed so far, by the page at the address of its statistics. The asking itself is
-    /// counted where [`Program::counts_asking`] says so.
-    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed>;
+    /// What passed so far, by its pages of statistics. The asking itself is counted where
+    /// [`Program::counts_asking`] says so.
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed>;
 
     fn counts_asking(&self) -> bool {
         false
@@ -64,34 +65,38 @@ pub struct Job {
     pub intercepts: bool,
     pub listen: SocketAddr,
     pub to: SocketAddr,
+    /// What clients see of the certificate behind it: it passes on bytes as they are.
+    pub passes_on: Option<Shows>,
     pub statistics: SocketAddr,
     /// That it must be able to hold, both sides together.
     pub connections: u32,
     /// Where it connects from.
     pub source: Option<IpAddr>,
-    pub tls: Option<JobTls>,
+    /// How it takes connections, and how it makes them, where these are encrypted.
+    pub accepts: Option<JobTls>,
+    pub makes: Option<JobTls>,
 }
 
-/// TLS on one side of a proxy, and the files of its certificate and of who signs its peers'.
+/// TLS on one side of a proxy, and the files of its certificate and of whom it trusts.
 #[derive(Debug)]
 pub struct JobTls {
-    pub end: TlsEnd,
     pub terms: TlsTerms,
     /// Who signs with the key, where it is not the program itself.
     pub provider: Option<KeyProvider>,
+    /// What it shows; a client that nobody asks for one shows no certificate.
+    pub own: Option<OwnFiles>,
+    /// Whose signature its peer's certificate must have, and what that must be for.
+    pub authority: PathBuf,
+    pub shows: Shows,
+}
+
+/// A certificate and its key.
+#[derive(Debug)]
+pub struct OwnFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
     /// Both of these in one file.
     pub both: PathBuf,
-    pub authority: PathBuf,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsEnd {
-    /// It takes encrypted connections.
-    Accepts,
-    /// It makes them.
-    Makes,
 }
 
 /// How TLS is to be spoken.
@@ -106,38 +111,47 @@ pub struct TlsTerms {
     pub resumes: bool,
 }
 
+/// To a server or hop that takes nothing else, as proxies do it by themselves.
+const UPSTREAM: TlsTerms = TlsTerms {
+    key: KeyKind::Rsa2048,
+    is_mutual: false,
+    min: TlsVersion::V1_2,
+    max: TlsVersion::V1_3,
+    resumes: true,
+};
+
 impl JobTls {
-    /// Writes its files into the context's folder.
-    pub fn new(
-        end: TlsEnd,
+    /// How a hop that understands requests speaks with what is behind it.
+    pub fn to(upstream: Upstream, context: &LaunchContext<'_>) -> Result<Option<Self>, LabError> {
+        upstream.shows.map(|shows| Self::without_own(UPSTREAM, shows, context)).transpose()
+    }
+
+    fn without_own(
         terms: TlsTerms,
+        shows: Shows,
         context: &LaunchContext<'_>,
     ) -> Result<Self, LabError> {
+        let (name, authority) = match shows {
+            Shows::Hop => ("authority.pem", certificates::authority()?),
+            Shows::Server => ("server.pem", certificates::of_server()?),
+        };
+        let authority = context.write(name, authority.cert.as_bytes());
+        Ok(Self { terms, shows, provider: None, own: None, authority })
+    }
+
+    /// Among hops, with a certificate of its own. Writes its files into the context's folder.
+    pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, LabError> {
         let own = certificates::of_layer(terms.key)?;
-        let authority = certificates::authority()?;
-        Ok(Self {
-            end,
-            terms,
-            provider: None,
+        let files = OwnFiles {
             cert: context.write("cert.pem", own.cert.as_bytes()),
             key: context.write_secret("key.pem", own.key.as_bytes()),
             both: context.write_secret("both.pem", format!("{}{}", own.cert, own.key).as_bytes()),
-            authority: context.write("authority.pem", authority.cert.as_bytes()),
-        })
+        };
+        Ok(Self { own: Some(files), ..Self::without_own(terms, Shows::Hop, context)? })
     }
 }
 
 impl Job {
-    /// Where what it takes is encrypted.
-    fn accepts(&self) -> Option<&JobTls> {
-        self.tls.as_ref().filter(|tls| tls.end == TlsEnd::Accepts)
-    }
-
-    /// Where what it sends is.
-    fn makes(&self) -> Option<&JobTls> {
-        self.tls.as_ref().filter(|tls| tls.end == TlsEnd::Makes)
-    }
-
     /// What it listens on: to a sidecar connections come by more than one address.
     fn listens_on(&self) -> SocketAddr {
         match self.is_sidecar {
@@ -169,10 +183,17 @@ impl Job {
         }
         let launch_spec = LaunchSpec {
             pages: Some(self.statistics),
-            tls: self.accepts().is_some(),
+            tls: self.accepts.is_some(),
             ..context.launch_spec(argv, self.listen, READY_WITHIN)
         };
-        Ok(HopPlan { launch_spec, intercepts: self.intercepts.then_some(self.listen.port()) })
+        let shows = self.accepts.is_some().then_some(Shows::Hop).or(self.passes_on);
+        let makes_tls = self.makes.is_some();
+        Ok(HopPlan {
+            launch_spec,
+            shows,
+            makes_tls,
+            intercepts: self.intercepts.then_some(self.listen.port()),
+        })
     }
 }
 

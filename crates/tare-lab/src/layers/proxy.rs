@@ -1,17 +1,19 @@
-//! Proxies: one on this machine between client and server, or sidecars in the network namespace of
+//! Proxies: one between client and server, or sidecars in the network namespace of
 //! either. Which programs they can be is in [`super::proxies`].
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tare_model::layers::{LayerFacts, ProxySpec, Side, Tls, TlsVersion};
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
-use super::proxies::{Job, JobTls, TlsEnd, TlsTerms, path};
-use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand};
+use super::proxies::{Job, JobTls, TlsTerms, path};
+use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand, where_it_runs};
 use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
+use crate::hop::{Hop, Upstream};
 use crate::intercept;
-use crate::launch::{Hop, Launched};
+use crate::launch::Launched;
 
 /// Ports of sidecars, as Istio's.
 const LEAVING_PORT: u16 = 15_001;
@@ -34,7 +36,7 @@ fn job(
     spec: &ProxySpec,
     context: &LaunchContext<'_>,
     stand: Stand,
-    to: SocketAddr,
+    to: Upstream,
 ) -> Result<Job, LabError> {
     let at = |port: u16| SocketAddr::new(context.ip, port);
     let (listen, statistics) = match stand {
@@ -42,19 +44,27 @@ fn job(
         Stand::BesideClient => (at(LEAVING_PORT), at(ADMIN_PORT)),
         Stand::BesideServer => (at(COMING_PORT), at(ADMIN_PORT)),
     };
-    let end = if stand == Stand::BesideServer { TlsEnd::Accepts } else { TlsEnd::Makes };
-    let tls = terms(spec).map(|terms| JobTls::new(end, terms, context)).transpose()?;
+    let own = || terms(spec).map(|terms| JobTls::new(terms, context)).transpose();
+    let (accepts, makes) = match (stand, spec.mode.is_http()) {
+        (Stand::BesideServer, _) => (own()?, None),
+        (Stand::BesideClient, _) => (None, own()?),
+        (Stand::Between, true) => (own()?, JobTls::to(to, context)?),
+        // It passes on what its clients and the server speak.
+        (Stand::Between, false) => (None, None),
+    };
     Ok(Job {
         threads: spec.threads,
         is_http: spec.mode.is_http(),
         is_sidecar: spec.side.is_some(),
         intercepts: spec.intercepts(),
         listen,
-        to,
+        to: to.address,
+        passes_on: if spec.mode.is_http() { None } else { to.shows },
         statistics,
         connections: context.connections * 2 + 128,
         source: (stand == Stand::BesideServer).then_some(intercept::SIDECAR),
-        tls,
+        accepts,
+        makes,
     })
 }
 
@@ -69,13 +79,16 @@ impl LayerKind for ProxySpec {
             Some(Side::Both) => "beside it and its client",
         };
         let tls = match self.tls {
+            Tls::Tls if self.side.is_none() => format!(", TLS by {}", self.key().word()),
             Tls::None => String::new(),
             Tls::Tls => format!(", TLS between them by {}", self.key().word()),
             Tls::Mtls => format!(", mutual TLS between them by {}", self.key().word()),
         };
         let redirected = if self.intercepts() { ", connections redirected" } else { "" };
         let mode = self.mode.word();
-        Ok(format!("{who} {} with {threads}, mode {mode}{tls}{redirected}", program.display()))
+        let place = where_it_runs(self);
+        let program = program.display();
+        Ok(format!("{who} {program}{place} with {threads}, mode {mode}{tls}{redirected}"))
     }
 
     fn check_machine(&self) -> Result<(), LabError> {
@@ -86,11 +99,15 @@ impl LayerKind for ProxySpec {
         }
     }
 
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+        Ok(vec![path(self.proxy)?])
+    }
+
     fn hop(
         &self,
         context: &LaunchContext<'_>,
         seat: &Seat<'_>,
-        to: SocketAddr,
+        to: Upstream,
     ) -> Result<HopPlan, LabError> {
         let job = job(self, context, seat.stand, to)?;
         job.plan(self.proxy, self.config.as_deref(), context, seat)
@@ -102,8 +119,9 @@ impl LayerKind for ProxySpec {
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
     ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
-        let expected =
-            Expected { layer: self.name(), is_http: self.mode.is_http(), tls: terms(self) };
+        let between = hops.first().filter(|hop| hop.stand == Stand::Between);
+        let layer = between.map_or_else(|| self.name(), |hop| hop.name.clone());
+        let expected = Expected { layer, is_http: self.mode.is_http(), tls: terms(self) };
         Ok(Some(Box::new(HopsProof::begin(expected, hops, &|hop| {
             ProgramCounting::of(self.proxy, self.mode.is_http(), hop)
         })?)))

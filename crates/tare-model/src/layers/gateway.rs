@@ -1,14 +1,12 @@
-//! A gateway before the server, on this machine: clients speak TLS with it, and it plain HTTP with
-//! the server.
+//! A gateway before the server: clients speak TLS with it, and it with the server as that does.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyKind, LayerFacts, LayerSpec, ProxyProgram, Stand};
+use super::{HopSettings, KeyKind, LayerFacts, LayerSpec, ProxyProgram, Stand, Takes};
 use crate::Invalid;
-use crate::places::Limits;
-use crate::servers::ServerSpec;
+use crate::places::{Bytes, Limits, PlaceSpec};
 use crate::variant::Variant;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +20,14 @@ pub struct GatewaySpec {
     /// The user's own configuration, with words in braces for what only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
+    /// Where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlaceSpec>,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
 }
 
 /// How it speaks TLS with clients.
@@ -82,10 +88,15 @@ impl Default for GatewayTls {
     }
 }
 
-const THREADS_MAX: u32 = 64;
-
 fn one() -> u32 {
     1
+}
+
+impl GatewaySpec {
+    fn settings(&self) -> HopSettings<'_> {
+        let Self { threads, cpus, memory, .. } = *self;
+        HopSettings { threads, cpus, memory, place: self.place.as_ref() }
+    }
 }
 
 impl LayerFacts for GatewaySpec {
@@ -95,18 +106,13 @@ impl LayerFacts for GatewaySpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         let wrong = |text: &str| Err(Invalid(format!("{}: {text}", self.name())));
-        if !(1..=THREADS_MAX).contains(&self.threads) {
-            return wrong(&format!("threads = {}: write 1 to {THREADS_MAX}", self.threads));
-        }
+        self.settings().check(variant).map_err(|why| why.of(&self.name()))?;
         if self.tls.min > self.tls.max {
             return wrong("tls: min is above max");
         }
         let writes_it = self.gateway == ProxyProgram::Envoy && self.config.is_none();
         if self.tls.provider.is_some() && !writes_it {
             return wrong("tls: provider is of Envoy's, by a configuration that tare writes");
-        }
-        if variant.server == ServerSpec::External || variant.server.facts().tls() {
-            return wrong("it stands before a server that tare starts, which speaks no TLS itself");
         }
         if !variant.is_tls() || !variant.url.contains("{port}") {
             return wrong(
@@ -120,12 +126,6 @@ impl LayerFacts for GatewaySpec {
         {
             return wrong("it comes first, and there is one: proxies stand behind it");
         }
-        if variant.place.limits_by_group() != Limits::default() {
-            return wrong("limits of the server's place would not be its: leave them out");
-        }
-        if !variant.clients.is_on_host() {
-            return wrong("it runs on this machine, as its client must: leave out client");
-        }
         Ok(())
     }
 
@@ -133,8 +133,16 @@ impl LayerFacts for GatewaySpec {
         &[Stand::Between]
     }
 
-    fn takes_tls(&self) -> bool {
-        true
+    fn place(&self) -> Option<&PlaceSpec> {
+        self.place.as_ref()
+    }
+
+    fn limits(&self) -> Limits {
+        self.settings().limits()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Tls
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

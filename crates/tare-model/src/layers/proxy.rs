@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LayerFacts, LayerSpec, Stand};
+use super::{HopSettings, LayerFacts, LayerSpec, Stand, Takes};
 use crate::Invalid;
-use crate::places::{Limits, PlaceSpec};
-use crate::servers::ServerSpec;
+use crate::places::{Bytes, Limits, PlaceSpec};
 use crate::variant::Variant;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +22,8 @@ pub struct ProxySpec {
     /// How requests come to it; sidecars are `redirect` where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Intercept>,
-    /// Between the sidecars of both sides.
+    /// Between the sidecars of both sides; of a proxy between client and server, with its clients.
+    /// With a server that speaks TLS, the latter speaks it, too.
     #[serde(default, skip_serializing_if = "Tls::is_none")]
     pub tls: Tls,
     /// Of the certificates, with `tls`.
@@ -34,6 +34,14 @@ pub struct ProxySpec {
     /// The user's own configuration, with words in braces for what only tare knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
+    /// Where it runs; sidecars run where client and server do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlaceSpec>,
+    /// What each of its processes may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,8 +98,6 @@ pub enum KeyKind {
     #[serde(rename = "ecdsa-p256")]
     EcdsaP256,
 }
-
-const THREADS_MAX: u32 = 64;
 
 fn one() -> u32 {
     1
@@ -168,23 +174,34 @@ impl ProxySpec {
         self.key.unwrap_or_default()
     }
 
-    fn check_between(&self, variant: &Variant) -> Result<(), &'static str> {
+    fn settings(&self) -> HopSettings<'_> {
+        let Self { threads, cpus, memory, .. } = *self;
+        HopSettings { threads, cpus, memory, place: self.place.as_ref() }
+    }
+
+    fn check_between(&self) -> Result<(), &'static str> {
         if self.intercept == Some(Intercept::Redirect) {
             return Err("intercept = \"redirect\" is of sidecars: give side, too");
         }
-        if !self.tls.is_none() {
-            return Err("tls is between the sidecars of both sides: give side = \"both\", too");
+        if self.tls == Tls::Mtls {
+            return Err(
+                "clients show no certificate: tls = \"mtls\" is between sidecars, \"tls\" \
+                        with clients",
+            );
         }
-        if variant.place.limits_by_group() != Limits::default() {
-            return Err("limits of the server's place would not be its: leave them out");
-        }
-        if !variant.clients.is_on_host() {
-            return Err("it runs on this machine, as its client must: leave out client");
+        if !self.tls.is_none() && self.mode == Mode::Tcp {
+            return Err("in mode tcp it passes TLS on as it is: leave out tls");
         }
         Ok(())
     }
 
     fn check_sidecar(&self, side: Side, variant: &Variant) -> Result<(), &'static str> {
+        if self.place.is_some() {
+            return Err("a sidecar runs where its client or server does: leave out place");
+        }
+        if self.mode == Mode::Http && variant.server.facts().tls() {
+            return Err("it speaks plain HTTP with the server: leave out TLS, or take mode tcp");
+        }
         let has_namespace =
             |place: &PlaceSpec| matches!(place, PlaceSpec::Netns(_) | PlaceSpec::Oci(_));
         if side.has_server() && !has_namespace(&variant.place) {
@@ -228,29 +245,37 @@ impl LayerFacts for ProxySpec {
 
     fn check(&self, variant: &Variant) -> Result<(), Invalid> {
         let wrong = |text: &str| Err(Invalid(format!("{}: {text}", self.name())));
-        if !(1..=THREADS_MAX).contains(&self.threads) {
-            return wrong(&format!("threads = {}: write 1 to {THREADS_MAX}", self.threads));
-        }
-        if variant.server == ServerSpec::External {
-            return wrong("it stands before a server that tare starts");
-        }
+        self.settings().check(variant).map_err(|why| why.of(&self.name()))?;
         if !variant.url.contains("{port}") {
             return wrong("it listens where tare says: leave out the port in url");
         }
         if self.mode == Mode::Tcp && self.proxy == ProxyProgram::Nginx {
             return wrong("nginx does not tell what passed in mode tcp: take envoy or haproxy");
         }
-        if self.mode == Mode::Http && variant.server.facts().tls() {
-            return wrong("it speaks plain HTTP on both sides: leave out TLS, or take mode tcp");
-        }
         if self.tls.is_none() && self.key.is_some() {
             return wrong("key is of the certificates of tls: leave it out");
         }
         let checked = match self.side {
-            None => self.check_between(variant),
+            None => self.check_between(),
             Some(side) => self.check_sidecar(side, variant),
         };
         checked.or_else(wrong)
+    }
+
+    fn place(&self) -> Option<&PlaceSpec> {
+        self.place.as_ref()
+    }
+
+    fn limits(&self) -> Limits {
+        self.settings().limits()
+    }
+
+    fn takes(&self) -> Takes {
+        match (self.side, self.mode, self.tls.is_none()) {
+            (Some(_), ..) | (_, Mode::Tcp, _) => Takes::Anything,
+            (None, Mode::Http, true) => Takes::Plain,
+            (None, Mode::Http, false) => Takes::Tls,
+        }
     }
 
     fn stands(&self) -> &'static [Stand] {

@@ -232,6 +232,67 @@ fn values_out_of_range_are_refused_before_anything_starts() {
     }
 }
 
+/// An experiment whose second variant has these layers, and says this beside them.
+fn with_layers(layers: &str, more: &str) -> Result<Plan, Failure> {
+    let text = format!(
+        "name = \"x\"\n[load]\nconnections = 8\n[server.web]\nnginx = {{}}\n\
+         [server.tls]\nnginx = {{ tls = true }}\n\
+         [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
+         [[variant]]\nname = \"b\"\nlayers = [{layers}]\n{more}\n"
+    );
+    Ok(Plan::try_from(parse(&text)?)?)
+}
+
+#[test]
+fn a_hop_says_where_it_runs_and_what_it_may_use() {
+    let url = |layers: &str, server: &str| {
+        let plan = with_layers(layers, &format!("server = \"{server}\"")).unwrap();
+        plan.variants[1].url.clone()
+    };
+    let https = "https://127.0.0.1:{port}/";
+    let http = "http://127.0.0.1:{port}/";
+    assert_eq!(url("{ proxy = \"nginx\", tls = \"tls\", place = \"netns\" }", "web"), https);
+    assert_eq!(url("{ proxy = \"nginx\" }", "tls"), http);
+    assert_eq!(url("{ proxy = \"haproxy\", mode = \"tcp\" }", "tls"), https);
+    assert_eq!(url("{ gateway = \"nginx\", place = { oci = \"runc\", cpus = 1 } }", "tls"), https);
+    let web = "server = \"web\"";
+    for (layers, more, part) in [
+        ("{ proxy = \"nginx\", place = \"nets\" }", web, "'nets' is not a kind of place"),
+        ("{ proxy = \"nginx\", place = { ssh = \"h\" } }", web, "its place can be host, netns"),
+        (
+            "{ proxy = \"nginx\", cpus = 1, place = \"netns\" }",
+            web,
+            "its place has the limits, too",
+        ),
+        ("{ proxy = \"nginx\", cpus = 0 }", web, "cpus = 0: write 0.01 to 1024"),
+        ("{ proxy = \"nginx\", tls = \"mtls\" }", web, "clients show no certificate"),
+        ("{ proxy = \"envoy\", mode = \"tcp\", tls = \"tls\" }", web, "passes TLS on as it is"),
+        (
+            "{ proxy = \"nginx\" }",
+            "server = \"web\"\nclient = { ssh = \"h\" }",
+            "its clients run on the host, or in netns, oci or vm",
+        ),
+        (
+            "{ proxy = \"nginx\" }",
+            "server = \"web\"\nurl = \"https://127.0.0.1:{port}/\"",
+            "clients come to it by http: leave out url",
+        ),
+        (
+            "{ proxy = \"nginx\", place = \"netns\" }",
+            "server = \"web\"\nplace = { container = \"x\" }",
+            "in netns it cannot reach what is in",
+        ),
+        (
+            "{ proxy = \"nginx\", side = \"server\", place = \"netns\" }",
+            "server = \"web\"\nplace = \"netns\"\nclient = \"netns\"",
+            "a sidecar runs where its client or server does: leave out place",
+        ),
+    ] {
+        let Err(Failure::Usage(said)) = with_layers(layers, more) else { panic!("{layers}") };
+        assert!(said.contains(part), "{layers}: {said}");
+    }
+}
+
 /// An experiment whose second variant says so of its clients.
 fn with_client(written: &str) -> Result<Plan, Failure> {
     let text = format!(

@@ -55,6 +55,7 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
 fn can_be_had(variant: &Variant) -> Result<(), LabError> {
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;
+    variant.places_of_hops().try_for_each(places::check)?;
     variant.clients.places().try_for_each(places::check)
 }
 

@@ -331,7 +331,12 @@ fn killed_at_any_moment_sidecars_leave_nothing() {
     }
     let desk = Desk::new("sidecar-kill");
     let layers = "{ proxy = \"envoy\", side = \"both\", tls = \"mtls\" }, { bypass = \"sockmap\" }";
-    let text = HEAD.to_owned() + &variant("none", "") + &variant("both", layers);
+    let hop = "{ proxy = \"haproxy\", place = { netns = { cpus = 0.5 } } }";
+    let text = HEAD.to_owned()
+        + &variant("none", "")
+        + &variant("both", layers)
+        + &variant("hop", hop)
+        + &variant("boxed", "{ proxy = \"nginx\", place = { oci = \"runc\" } }");
     let path = desk.file("kill.toml", &text.replace("rounds = 2", "rounds = 1000"));
     let mut random = Random::stream(u64::from(std::process::id()), "sidecar-kill", 0);
     for kill in 0..4 {

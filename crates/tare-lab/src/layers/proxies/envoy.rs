@@ -8,12 +8,12 @@ use tare_io::DurationNs;
 use tare_model::layers::{KeyProvider, TlsVersion};
 use tare_model::plain;
 
-use super::{Job, JobTls, Passed, Program, TlsEnd};
+use super::{Job, JobTls, Passed, Program};
 use crate::certificates::{Certified, SERVER_NAME};
 use crate::commands::{self, Outcome};
 use crate::context::{LaunchContext, utf8};
-use crate::count;
 use crate::error::LabError;
+use crate::hop::{Shows, Statistics};
 
 pub struct Envoy;
 
@@ -38,8 +38,8 @@ impl Program for Envoy {
         argv.into_iter().chain(["error"]).map(str::to_owned).collect()
     }
 
-    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed> {
-        read(&count::fetch(statistics, "/stats?filter=web")?, is_http)
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+        read(&statistics.page("/stats?filter=web")?, is_http)
     }
 }
 
@@ -82,8 +82,8 @@ fn listener(job: &Job) -> Value {
         // Who connects to its own port would be passed on to that, for ever.
         chain["filter_chain_match"] = json!({"destination_port": job.to.port()});
     }
-    if let Some(tls) = job.accepts() {
-        let mut settings = json!({"common_tls_context": tls_context(tls)});
+    if let Some(tls) = &job.accepts {
+        let mut settings = json!({"common_tls_context": tls_context(tls, true)});
         settings["require_client_certificate"] = json!(tls.terms.is_mutual);
         if !tls.terms.resumes {
             settings["disable_stateless_session_resumption"] = json!(true);
@@ -143,8 +143,8 @@ fn cluster(job: &Job) -> Value {
     if let Some(source) = job.source {
         cluster["upstream_bind_config"] = json!({"source_address": ip(source, 0)});
     }
-    if let Some(tls) = job.makes() {
-        let settings = json!({"sni": SERVER_NAME, "common_tls_context": tls_context(tls)});
+    if let Some(tls) = &job.makes {
+        let settings = json!({"sni": SERVER_NAME, "common_tls_context": tls_context(tls, false)});
         cluster["transport_socket"] = typed("transport_sockets.tls", UPSTREAM_TLS, settings);
     }
     cluster
@@ -152,7 +152,7 @@ fn cluster(job: &Job) -> Value {
 
 /// Its own certificate, and who signs its peer's. A server that asks for no certificate checks
 /// none, and a client that is not asked shows none.
-fn tls_context(tls: &JobTls) -> Value {
+fn tls_context(tls: &JobTls, accepts: bool) -> Value {
     let mut context = json!({
         "alpn_protocols": ["http/1.1"],
         "tls_params": {
@@ -160,10 +160,9 @@ fn tls_context(tls: &JobTls) -> Value {
             "tls_maximum_protocol_version": version(tls.terms.max),
         },
     });
-    let accepts = tls.end == TlsEnd::Accepts;
-    if accepts || tls.terms.is_mutual {
-        let mut certificate = json!({"certificate_chain": {"filename": tls.cert}});
-        let key = json!({"filename": tls.key});
+    if let Some(own) = tls.own.as_ref().filter(|_| accepts || tls.terms.is_mutual) {
+        let mut certificate = json!({"certificate_chain": {"filename": own.cert}});
+        let key = json!({"filename": own.key});
         match tls.provider {
             None => certificate["private_key"] = key,
             Some(provider) => certificate["private_key_provider"] = self::provider(provider, key),
@@ -171,7 +170,10 @@ fn tls_context(tls: &JobTls) -> Value {
         context["tls_certificates"] = json!([certificate]);
     }
     if !accepts || tls.terms.is_mutual {
-        let name = json!({"san_type": "URI", "matcher": {"prefix": "spiffe://"}});
+        let name = match tls.shows {
+            Shows::Hop => json!({"san_type": "URI", "matcher": {"prefix": "spiffe://"}}),
+            Shows::Server => json!({"san_type": "DNS", "matcher": {"exact": SERVER_NAME}}),
+        };
         context["validation_context"] = json!({
             "trusted_ca": {"filename": tls.authority},
             "match_typed_subject_alt_names": [name],
@@ -249,9 +251,9 @@ fn ip(ip: IpAddr, port: u16) -> Value {
 }
 
 /// Handshakes that a provider signed for, as its histogram of batches tells: whether there are any.
-pub fn provider_signs(statistics: SocketAddr, provider: KeyProvider) -> Option<bool> {
+pub fn provider_signs(statistics: &Statistics, provider: KeyProvider) -> Option<bool> {
     match provider {
-        KeyProvider::Cryptomb => signs(&count::fetch(statistics, "/stats?filter=cryptomb")?),
+        KeyProvider::Cryptomb => signs(&statistics.page("/stats?filter=cryptomb")?),
         // It has no statistics; without a fallback every handshake is its own.
         KeyProvider::Qat => Some(true),
     }

@@ -1,11 +1,10 @@
 //! HAProxy.
 
-use std::net::SocketAddr;
-
 use super::{Job, Passed, Program, TlsTerms};
 use crate::certificates::SERVER_NAME;
 use crate::context::LaunchContext;
 use crate::count;
+use crate::hop::Statistics;
 
 pub struct Haproxy;
 
@@ -44,7 +43,7 @@ frontend status
 ",
             connections = job.connections,
             threads = job.threads,
-            global = match job.accepts() {
+            global = match &job.accepts {
                 Some(tls) if !tls.terms.resumes => "    tune.ssl.cachesize 0\n",
                 _ => "",
             },
@@ -63,8 +62,8 @@ frontend status
         [program, "-db", "-q", "-f", config].map(str::to_owned).to_vec()
     }
 
-    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed> {
-        let page = count::fetch(statistics, "/;csv")?;
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+        let page = statistics.page("/;csv")?;
         Some(Passed {
             requests: count::haproxy_column(&page, "req_tot").filter(|_| is_http),
             connections: Some(count::haproxy_column(&page, "conn_tot")?),
@@ -74,11 +73,12 @@ frontend status
 }
 
 fn accepts(job: &Job) -> String {
-    let Some(tls) = job.accepts() else { return String::new() };
+    let Some(tls) = &job.accepts else { return String::new() };
+    let Some(files) = &tls.own else { return String::new() };
     let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
     let mut own = format!(
         " ssl crt {} ssl-min-ver {} ssl-max-ver {}",
-        tls.both.display(),
+        files.both.display(),
         min.word(),
         max.word()
     );
@@ -92,9 +92,9 @@ fn accepts(job: &Job) -> String {
 }
 
 fn makes(job: &Job) -> String {
-    let Some(tls) = job.makes() else { return String::new() };
-    let own =
-        if tls.terms.is_mutual { format!(" crt {}", tls.both.display()) } else { String::new() };
+    let Some(tls) = &job.makes else { return String::new() };
+    let own = tls.own.as_ref().filter(|_| tls.terms.is_mutual);
+    let own = own.map_or_else(String::new, |own| format!(" crt {}", own.both.display()));
     format!(
         " ssl{own} ca-file {} verify required sni str({SERVER_NAME}) verifyhost {SERVER_NAME}",
         tls.authority.display()

@@ -1,11 +1,10 @@
 //! nginx: `proxy_pass` over kept connections.
 
-use std::net::SocketAddr;
-
 use super::{Job, Passed, Program, TlsTerms};
 use crate::certificates::SERVER_NAME;
 use crate::context::LaunchContext;
 use crate::count;
+use crate::hop::Statistics;
 use crate::intercept;
 
 pub struct Nginx;
@@ -61,7 +60,7 @@ http {{
             to = job.to,
             listen = job.listens_on(),
             accepts = accepts(job),
-            scheme = if job.makes().is_some() { "https" } else { "http" },
+            scheme = if job.makes.is_some() { "https" } else { "http" },
             source =
                 job.source.map_or(String::new(), |ip| format!("            proxy_bind {ip};\n")),
             makes = makes(job),
@@ -75,8 +74,8 @@ http {{
         [program, "-p", folder, "-e", "stderr", "-c", config].map(str::to_owned).to_vec()
     }
 
-    fn passed(&self, statistics: SocketAddr, is_http: bool) -> Option<Passed> {
-        let (accepted, requests) = count::nginx_stub(&count::fetch(statistics, "/")?)?;
+    fn passed(&self, statistics: &Statistics, is_http: bool) -> Option<Passed> {
+        let (accepted, requests) = count::nginx_stub(&statistics.page("/")?)?;
         let requests = is_http.then_some(requests);
         Some(Passed { requests, connections: Some(accepted), ..Passed::default() })
     }
@@ -99,7 +98,8 @@ fn user(job: &Job, context: &LaunchContext<'_>) -> String {
 
 /// The directives that follow its listener.
 fn accepts(job: &Job) -> String {
-    let Some(tls) = job.accepts() else { return String::new() };
+    let Some(tls) = &job.accepts else { return String::new() };
+    let Some(own) = &tls.own else { return String::new() };
     let TlsTerms { is_mutual, min, max, resumes, .. } = tls.terms;
     let versions = match min == max {
         true => max.word().to_owned(),
@@ -108,8 +108,8 @@ fn accepts(job: &Job) -> String {
     let mut lines = vec![
         " ssl".to_owned(),
         format!("ssl_protocols {versions}"),
-        format!("ssl_certificate {}", tls.cert.display()),
-        format!("ssl_certificate_key {}", tls.key.display()),
+        format!("ssl_certificate {}", own.cert.display()),
+        format!("ssl_certificate_key {}", own.key.display()),
     ];
     lines.extend(match resumes {
         true => ["ssl_session_cache shared:tare:10m".to_owned(), "ssl_session_tickets on".into()],
@@ -123,7 +123,7 @@ fn accepts(job: &Job) -> String {
 }
 
 fn makes(job: &Job) -> String {
-    let Some(tls) = job.makes() else { return String::new() };
+    let Some(tls) = &job.makes else { return String::new() };
     let mut lines = vec![
         "proxy_ssl_verify on".to_owned(),
         format!("proxy_ssl_trusted_certificate {}", tls.authority.display()),
@@ -131,9 +131,9 @@ fn makes(job: &Job) -> String {
         "proxy_ssl_server_name on".into(),
         "proxy_ssl_protocols TLSv1.2 TLSv1.3".into(),
     ];
-    if tls.terms.is_mutual {
-        lines.push(format!("proxy_ssl_certificate {}", tls.cert.display()));
-        lines.push(format!("proxy_ssl_certificate_key {}", tls.key.display()));
+    if let Some(own) = tls.own.as_ref().filter(|_| tls.terms.is_mutual) {
+        lines.push(format!("proxy_ssl_certificate {}", own.cert.display()));
+        lines.push(format!("proxy_ssl_certificate_key {}", own.key.display()));
     }
     lines.iter().map(|line| format!("            {line};\n")).collect()
 }

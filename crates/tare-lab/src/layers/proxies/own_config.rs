@@ -29,15 +29,16 @@ fn filled(text: &str, job: &Job) -> Result<String, String> {
     address("to", job.to);
     address("admin", job.statistics);
     words.push(("{threads}".into(), job.threads.to_string()));
-    if let Some(tls) = &job.tls {
-        for (name, file) in [
-            ("{cert}", &tls.cert),
-            ("{key}", &tls.key),
-            ("{cert_and_key}", &tls.both),
-            ("{ca}", &tls.authority),
-        ] {
+    if let Some(tls) = job.accepts.as_ref().or(job.makes.as_ref()) {
+        let own = tls.own.iter().flat_map(|own| {
+            [("{cert}", &own.cert), ("{key}", &own.key), ("{cert_and_key}", &own.both)]
+        });
+        for (name, file) in own.chain([("{ca}", &tls.authority)]) {
             words.push((name.to_owned(), file.display().to_string()));
         }
+    }
+    if let Some(makes) = &job.makes {
+        words.push(("{to_ca}".into(), makes.authority.display().to_string()));
     }
     for needed in ["{listen_port}", "{admin_port}"] {
         if !text.contains(needed) {

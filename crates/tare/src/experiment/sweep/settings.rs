@@ -2,6 +2,7 @@
 //! a command, in its environment, in a URL or in a header.
 
 use serde_json::Value as Json;
+use tare_model::layers::take_tls;
 use tare_model::plan::PlanParts;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
@@ -51,7 +52,8 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
     if matches!(variant.server, ServerSpec::External) {
         return Ok(false);
     }
-    let scheme = variant.server.facts().tls();
+    let scheme = |server: &ServerSpec| take_tls(&variant.layers, server.facts().tls());
+    let scheme_before = scheme(&variant.server);
     let mut json = serde_json::to_value(&variant.server).map_err(|error| error.to_string())?;
     // `{"nginx": {…}}`: the kind, and its settings.
     let kinds = json.as_object_mut().into_iter().flat_map(|kinds| kinds.values_mut());
@@ -59,7 +61,7 @@ fn put_setting(variant: &mut Variant, key: &str, value: &Value) -> Result<bool, 
         settings.insert(key.to_owned(), value.json());
     }
     match serde_json::from_value::<ServerSpec>(json) {
-        Ok(server) if server.facts().tls() != scheme => {
+        Ok(server) if scheme(&server) != scheme_before => {
             Err("this changes the scheme of the URL: write a variant with TLS and one without"
                 .into())
         }
