@@ -14,9 +14,26 @@ pub mod steady;
 pub mod units;
 
 use serde::{Deserialize, Serialize};
+use tare_model::plan::PlanParts;
+use tare_stats::RoundDigest;
 pub use tare_stats::Severity;
+use tare_stats::designs::Rules;
 
 pub use evidence::{Circumstances, Evidence};
+
+/// The rulebook, as designs of measurement ask it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rulebook;
+
+impl Rules for Rulebook {
+    fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
+        run::forbid_all(plan, rounds)
+    }
+
+    fn want_sustained(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool {
+        run::wants_sustained(plan, rounds)
+    }
+}
 
 /// Something that speaks against a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

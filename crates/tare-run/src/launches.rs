@@ -15,6 +15,7 @@ use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Launch, LaunchLoad, LaunchPart, Probe};
 use tare_model::url::Url;
+use tare_stats::design::CellOrder;
 
 use crate::error::RunError;
 use crate::observer::Event;
@@ -152,7 +153,7 @@ impl<L: World> Runner<'_, L> {
         &mut self,
         group: &[VariantId],
         round: u32,
-        active: &[CellId],
+        orders: &[(CellId, &CellOrder)],
     ) -> Result<Vec<RunningVariant<L>>, RunError> {
         let from_nothing = self.plan().measures_startup();
         let mut started = Vec::new();
@@ -183,8 +184,9 @@ impl<L: World> Runner<'_, L> {
             let clients = self.lab.clients(variant, round)?;
             self.load.take_sent();
             let mut lanes = BTreeMap::new();
-            for cell in active {
-                let mut plan = self.lane_plan(*cell, variant, launched.as_ref())?;
+            for (cell, order) in orders {
+                let rate = order.rate(variant.0);
+                let mut plan = self.lane_plan(*cell, variant, rate, launched.as_ref())?;
                 begin_list_anywhere(&mut plan, round);
                 let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
                 lanes.insert(*cell, LanePlan::new(plan, probe));
@@ -198,7 +200,7 @@ impl<L: World> Runner<'_, L> {
                 cpu_ns: self.lab.machine().since(&machine).busy_ns,
             });
             if let Some(launched) = &mut launched {
-                self.begin_proofs(active[0], variant, launched, &clients)?;
+                self.begin_proofs(orders[0].0, variant, launched, &clients)?;
             }
             let mut up = RunningVariant {
                 variant,
@@ -250,10 +252,12 @@ impl<L: World> Runner<'_, L> {
         &self,
         cell: CellId,
         variant: VariantId,
+        rate: Option<f64>,
         launched: Option<&L::Launch>,
     ) -> Result<LoadPlan, RunError> {
         let plan = self.cells[cell.0].plan;
         let mut load = plan.load_of(variant);
+        load.rate = rate.or(load.rate);
         if !self.lab.clients_have_our_cpus(variant) {
             load.cpus = None;
         }

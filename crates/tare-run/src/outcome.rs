@@ -1,5 +1,7 @@
 //! Why a run ended.
 
+use tare_stats::design::Ended;
+
 use crate::error::RunError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,17 @@ pub enum Stopped {
     Void,
     Interrupted,
     Failed(RunError),
+}
+
+impl From<Ended> for Stopped {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Precision => Self::Precision,
+            Ended::MaxTime => Self::MaxTime,
+            Ended::Rounds => Self::Rounds,
+            Ended::Void => Self::Void,
+        }
+    }
 }
 
 impl Stopped {

@@ -6,9 +6,9 @@ use tare_lab::world::{Launch as _, MakeLoad as _, World};
 use tare_model::plan::VariantId;
 use tare_model::samples::{Favoured, Launch, MachineUse, Round};
 use tare_model::usage::Usage;
+use tare_stats::design::RoundOrder;
 use tare_store::Entry;
 
-use crate::cell::Cell;
 use crate::error::RunError;
 use crate::launches::{LanePlan, RunningVariant};
 use crate::observer::Event;
@@ -17,18 +17,17 @@ use crate::runner::Runner;
 use crate::schedule::{self, CellId};
 
 impl<L: World> Runner<'_, L> {
-    /// Runs a round of these cells; `None` where the user interrupted it: what it measured is in
+    /// Runs a round as it was asked for; `None` where the user interrupted it: what it measured is in
     /// the store. A cell that failed is not among those that come back.
     pub(crate) fn round(
         &mut self,
         index: u32,
-        active: &[CellId],
+        mut asked: RoundOrder,
     ) -> Result<Option<Vec<(CellId, Round)>>, RunError> {
         let started_unix_ms = self.clock().unix_ms();
-        let mut rounds = Vec::new();
-        for cell in active {
-            rounds.push((*cell, Round { index, started_unix_ms, ..Round::default() }));
-        }
+        let cells = asked.cells.iter().map(|order| CellId(order.cell));
+        let round = Round { index, started_unix_ms, ..Round::default() };
+        let mut rounds: Vec<(CellId, Round)> = cells.map(|cell| (cell, round.clone())).collect();
         let order = schedule::launches(self.plan().seed, index, self.plan().variants.len());
         self.on_event(&Event::RoundStarted { round: index, order: &order });
         let groups: Vec<Vec<VariantId>> = match self.plan().is_exclusive() {
@@ -36,7 +35,7 @@ impl<L: World> Runner<'_, L> {
             false => vec![order],
         };
         for group in groups {
-            self.run_group(&group, &mut rounds)?;
+            self.run_group(&group, &mut asked, &mut rounds)?;
             if self.interrupted() {
                 return Ok(None);
             }
@@ -61,13 +60,14 @@ impl<L: World> Runner<'_, L> {
     fn run_group(
         &mut self,
         group: &[VariantId],
+        asked: &mut RoundOrder,
         rounds: &mut [(CellId, Round)],
     ) -> Result<(), RunError> {
         let began = self.clock().now();
         let seed = self.plan().seed;
         let (index, cells) = (rounds[0].1.index, rounds.len());
-        let active: Vec<CellId> = rounds.iter().map(|(cell, _)| *cell).collect();
-        let mut up = self.launch_all(group, index, &active)?;
+        let orders = asked.cells.iter().map(|order| (CellId(order.cell), order));
+        let mut up = self.launch_all(group, index, &orders.collect::<Vec<_>>())?;
         if self.interrupted() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl<L: World> Runner<'_, L> {
                 continue;
             }
             let is_first = measuring == DurationNs::ZERO;
-            let (own, measured) = self.measure_cell(*cell, is_first, &mut up, round);
+            let (own, measured) = self.measure_cell(turn, is_first, asked, &mut up, round);
             if self.interrupted() {
                 return measured;
             }
@@ -122,12 +122,29 @@ impl<L: World> Runner<'_, L> {
         Ok(())
     }
 
+    /// Only launches that no other cell has loaded yet can tell what they use at rest, and how long
+    /// they take to be warm.
+    fn begin_load(
+        &mut self,
+        cell: CellId,
+        asked: &mut RoundOrder,
+        up: &mut [RunningVariant<L>],
+    ) -> Result<(), RunError> {
+        if asked.watches_rest {
+            self.watch_rest(up);
+        }
+        match asked.survey {
+            Some(survey) => self.survey(survey, cell, &mut asked.cells, up),
+            None => Ok(()),
+        }
+    }
+
     /// A cell's first slice of a round is about to come: how many there are is known now.
-    fn begin(&self, cell: CellId, round: &mut Round) -> Result<(), RunError> {
+    fn begin(&self, cell: CellId, cycles: u32, round: &mut Round) -> Result<(), RunError> {
         if !round.launches.is_empty() {
             return Ok(());
         }
-        let Cell { run, cycles, .. } = self.cells[cell.0];
+        let run = self.cells[cell.0].run;
         round.cycles = cycles;
         let (number, started_unix_ms) = (round.index, round.started_unix_ms);
         self.write(run, Entry::RoundBegan { number, cycles, started_unix_ms })
@@ -136,23 +153,25 @@ impl<L: World> Runner<'_, L> {
     /// One cell's cycles, and what the machine did meanwhile; what its lanes did in their lives.
     fn measure_cell(
         &mut self,
-        cell: CellId,
+        turn: usize,
         is_first: bool,
+        asked: &mut RoundOrder,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> (Vec<LaneLife>, Result<(), RunError>) {
+        let cell = CellId(asked.cells[turn].cell);
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
         let used: Vec<Option<Usage>> = up.iter().map(|up| up.used().usage).collect();
-        // Only launches that no other cell has loaded yet can tell how long they take to be warm.
-        if is_first {
-            self.watch_rest(up);
-        }
-        let surveyed = if is_first { self.survey(cell, up) } else { Ok(()) };
-        let begun = surveyed.and_then(|()| self.begin(cell, round));
-        let measured = begun.and_then(|()| self.measure(cell, up, round));
+        let begun = if is_first { self.begin_load(cell, asked, up) } else { Ok(()) };
+        let order = &asked.cells[turn];
+        let begun = begun.and_then(|()| self.begin(cell, order.cycles, round));
+        let measured = begun.and_then(|()| self.measure(cell, order, up, round));
         let lives = self.load.close();
         // The lanes' connections are closed: the others are alone.
-        let measured = measured.and_then(|()| self.check_sustained(cell, up));
+        let measured = measured.and_then(|()| match order.sustained {
+            Some(sustained) => self.check_sustained(sustained, cell, up),
+            None => Ok(()),
+        });
         let mut of_servers = 0;
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));

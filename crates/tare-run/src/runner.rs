@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tare_guards::Rulebook;
 use tare_io::{DurationNs, Instant};
 use tare_lab::places::to_wait_for;
 use tare_lab::world::World;
-use tare_model::plan::Plan;
+use tare_model::plan::{Plan, PlanParts};
 use tare_model::samples::Round;
+use tare_stats::design::{Design, History, RoundOrder};
+use tare_stats::designs::{ComparisonDesign, SweepDesign};
+use tare_stats::surveys::Surveys;
 use tare_store::{Entry, RunEnd, RunId};
 
 use crate::cell::Cell;
@@ -26,6 +30,10 @@ pub struct Runner<'a, L: World> {
     pub(crate) lab: L,
     /// Makes the load of all cells, one after another.
     pub(crate) load: L::Load,
+    /// What is measured next, and when there is enough.
+    design: Box<dyn Design + 'a>,
+    /// How long launches took to be warm.
+    pub(crate) surveys: Surveys,
     services: RunServices<'a>,
     /// When `max_time` is over.
     pub(crate) deadline: Instant,
@@ -50,12 +58,32 @@ pub struct Start {
 }
 
 impl<'a, L: World> Runner<'a, L> {
+    /// Compares the variants under each cell's load.
     pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, RunError> {
-        if cells.is_empty() {
+        let plans: Vec<&'a Plan> = cells.iter().map(|cell| cell.plan).collect();
+        let design: Box<dyn Design + 'a> = match plans.as_slice() {
+            [plan] => Box::new(ComparisonDesign::new(plan, &Rulebook, 0)),
+            _ => {
+                let plans = plans.into_iter().map(|plan| -> &PlanParts { plan });
+                Box::new(SweepDesign::new(plans, &Rulebook))
+            }
+        };
+        Self::by_design(design, cells, lab, services)
+    }
+
+    /// Measures whatever the design asks for.
+    pub fn by_design(
+        design: Box<dyn Design + 'a>,
+        cells: Vec<Cell<'a>>,
+        lab: L,
+        services: RunServices<'a>,
+    ) -> Result<Self, RunError> {
+        let Some(first) = cells.first() else {
             return Err(RunError::Bug("a run of nothing".into()));
-        }
-        let (load, deadline) = (lab.load(), Instant::FAR);
-        Ok(Self { cells, lab, load, services, deadline, load_noted: false, lost_rounds: 0 })
+        };
+        let (load, deadline, surveys) = (lab.load(), Instant::FAR, Surveys::of(&first.digests));
+        let (load_noted, lost_rounds) = (false, 0);
+        Ok(Self { cells, lab, load, design, surveys, services, deadline, load_noted, lost_rounds })
     }
 
     /// What all cells have in common: variants, seed, CPUs.
@@ -88,6 +116,7 @@ impl<'a, L: World> Runner<'a, L> {
         let mut all = Vec::new();
         for cell in (0..self.cells.len()).map(CellId) {
             let own = self.cells[cell.0].stopped.take();
+            let own = own.or_else(|| self.design.ended(cell.0).map(Stopped::from));
             let stopped = own.or(of_all.clone()).unwrap_or(Stopped::Interrupted);
             let run = self.cells[cell.0].run;
             let _ = self.note(run, format!("ended: {}; {cpu}", stopped.word()));
@@ -112,33 +141,29 @@ impl<'a, L: World> Runner<'a, L> {
         self.deadline = self.clock().now() + DurationNs::from_ns(max_ns);
         let left = |runner: &Self| runner.deadline.since(runner.clock().now());
         self.see_what_is_waited_for();
-        if self.plan().is_exclusive() && left(self) > DurationNs::ZERO {
-            for cell in (0..self.cells.len()).map(CellId) {
-                if self.cells[cell.0].window.is_none()
-                    && let Err(failure) = self.fit_alone(cell)
-                {
-                    self.fail(cell, failure)?;
-                }
-            }
-        }
         let words = self.first_words();
-        for cell in (0..self.cells.len()).map(CellId) {
-            let left = left(self);
-            self.cells[cell.0].choose_cycles(left);
-            self.note(self.cells[cell.0].run, words.clone())?;
+        for cell in &self.cells {
+            self.note(cell.run, words.clone())?;
         }
         let mut index = start.next_round;
+        let mut is_fitted = !self.plan().is_exclusive();
         loop {
-            let active = self.active();
-            if active.is_empty() {
-                return Ok(());
+            let left = left(self);
+            let history = History {
+                cells: self.cells.iter().map(Cell::history).collect(),
+                surveys: &self.surveys,
+                left,
+            };
+            let Some(asked) = self.design.next(&history) else { return Ok(()) };
+            // Variants that run alone are tried before the first round.
+            if !is_fitted {
+                is_fitted = true;
+                self.fit_all_alone(&asked)?;
+                continue;
             }
-            if left(self) == DurationNs::ZERO {
-                active.iter().for_each(|cell| self.cells[cell.0].stopped = Some(Stopped::MaxTime));
-                return Ok(());
-            }
+            let active: Vec<CellId> = asked.cells.iter().map(|order| CellId(order.cell)).collect();
             let started_unix_ms = self.clock().unix_ms();
-            let rounds = match self.round(index, &active) {
+            let rounds = match self.round(index, asked) {
                 Ok(Some(rounds)) => rounds,
                 Ok(None) => return Err(RunError::Interrupted),
                 Err(failure) if self.may_lose(&failure) => {
@@ -149,10 +174,8 @@ impl<'a, L: World> Runner<'a, L> {
                 Err(failure) => return Err(failure),
             };
             index += 1;
-            // Time that a cell does not need is the others'.
-            let share = DurationNs::from_ns(left(self).as_ns() / active.len() as u64);
             for (cell, round) in rounds {
-                self.take(cell, &round, share)?;
+                self.take(cell, &round)?;
             }
             let shown = active[index as usize % active.len()];
             let digests = &self.cells[shown.0].digests;
@@ -188,22 +211,27 @@ impl<'a, L: World> Runner<'a, L> {
         Ok(())
     }
 
+    /// Finds how slices are to be cut where that is not known.
+    fn fit_all_alone(&mut self, asked: &RoundOrder) -> Result<(), RunError> {
+        for order in asked.cells.iter().filter(|order| order.shape.is_none()) {
+            if let Err(failure) = self.fit_alone(order) {
+                self.fail(CellId(order.cell), failure)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Cells that are still measured.
-    pub(crate) fn active(&self) -> Vec<CellId> {
-        (0..self.cells.len())
-            .map(CellId)
-            .filter(|cell| self.cells[cell.0].stopped.is_none())
-            .collect()
+    fn active(&self) -> Vec<CellId> {
+        let is_active = |cell: &CellId| {
+            self.cells[cell.0].stopped.is_none() && self.design.ended(cell.0).is_none()
+        };
+        (0..self.cells.len()).map(CellId).filter(is_active).collect()
     }
 
-    /// The first cell that is still measured.
-    pub(crate) fn active_first(&self) -> CellId {
-        self.active().first().copied().unwrap_or(CellId(0))
-    }
-
-    fn take(&mut self, cell: CellId, round: &Round, left: DurationNs) -> Result<(), RunError> {
+    fn take(&mut self, cell: CellId, round: &Round) -> Result<(), RunError> {
         if round.slices.iter().any(|slice| slice.counts.good > 0) {
-            self.cells[cell.0].take(round, left);
+            self.cells[cell.0].take(round);
             return Ok(());
         }
         self.fail(cell, nothing_good(round))

@@ -46,8 +46,6 @@ pub struct Shape {
 
 /// Slices of one length would look at a server that has a rhythm always at the same phases.
 pub const LONGER_MAX: f64 = 3.0;
-/// The mean of lengths that are drawn evenly on a logarithmic scale.
-pub const LONGER_MEAN: f64 = 1.82;
 
 /// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a
 /// window that always opened at the same moment after it would always cut that pace at the same

@@ -6,12 +6,14 @@ use tare_io::DurationNs;
 use tare_lab::meter::Quiet;
 use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, Used, World};
 use tare_load::LaneId;
-use tare_model::cold::Cold;
 use tare_model::found::Found;
 use tare_model::plan::{ReconnectEach, VariantId};
 use tare_model::samples::{AtRest, Ramps, Round, Slice};
 use tare_model::usage::Usage;
+use tare_stats::design::CellOrder;
 use tare_stats::idle::{WATCH_NS, at_rest};
+use tare_stats::slicing::{Fit, Pace, SliceShape, Trials};
+use tare_stats::surveys::{is_warm, still_needed, warm_next};
 use tare_store::Entry;
 
 use crate::cell::Cell;
@@ -20,13 +22,7 @@ use crate::launches::RunningVariant;
 use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule::{self, CellId};
-use crate::window::{Window, edges};
-
-/// Trials that find how long slices must be, and how many of each variant.
-const TRIAL: DurationNs = DurationNs::from_ms(30);
-const TRIAL_RAMP: DurationNs = DurationNs::from_ms(5);
-const TRIAL_REPLIES: f64 = 10.0;
-const TRIALS: usize = 3;
+use crate::window::Window;
 
 /// A slice is over when all servers stand still, or have had long enough to.
 const QUIET: Quiet = Quiet {
@@ -54,6 +50,7 @@ impl<L: World> Runner<'_, L> {
     pub(crate) fn measure(
         &mut self,
         cell: CellId,
+        order: &CellOrder,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
     ) -> Result<(), RunError> {
@@ -64,37 +61,33 @@ impl<L: World> Runner<'_, L> {
             up.lane_mut(cell).load.by = Some(by.clone());
         }
         self.note_load(run, made_by)?;
-        let cold = self.cells[cell.0].plan.slices.cold;
-        let window = match (cold, self.cells[cell.0].window) {
-            (Some(cold), _) => self.cold_window(cell, cold),
-            (None, Some(window)) => window,
-            (None, None) => {
-                let (slowest, longest) = self.trial(cell, up.len())?;
-                if self.interrupted() {
-                    return Ok(());
-                }
-                self.settle_window(cell, slowest, longest)?
+        let shape = match order.shape {
+            Some(shape) => shape,
+            None => {
+                let Some(pace) = self.trials(cell, order, up.len())? else { return Ok(()) };
+                self.settle_shape(cell, order.fit, pace)?
             }
         };
+        let window = Window::of(shape, order, self.cells[cell.0].plan);
         for (at, up) in up.iter_mut().enumerate() {
-            if cold.is_none() {
-                self.warm(cell, LaneId(at), up, window)?;
+            if !order.is_cold {
+                self.warm(cell, order, LaneId(at), up, window)?;
             }
             // Threads and processes that load brought to life are there now.
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let seed = schedule::seed_of(self.plan().seed, cell);
-        let order = schedule::cycles(seed, round.index, up.len(), round.cycles);
+        let cycles = schedule::cycles(seed, round.index, up.len(), round.cycles);
         let shapes = schedule::shapes(seed, round.index, round.cycles);
-        let is_fixed = self.cells[cell.0].plan.slices.window.is_some();
         let draws_anew =
             self.cells[cell.0].plan.slices.reconnect_each == Some(ReconnectEach::Slice);
         self.quiesce(up);
         let before: Vec<_> = up.iter().map(Alone::of).collect();
         let began = self.clock().now();
         let (mut own, mut windows_ns) = (vec![0; up.len()], vec![0; up.len()]);
-        for (cycle, (variants, shape)) in order.into_iter().zip(shapes).enumerate() {
-            let window = if cold.is_some() { window } else { window.shaped(&shape, is_fixed) };
+        for (cycle, (variants, drawn)) in cycles.into_iter().zip(shapes).enumerate() {
+            let is_fixed = order.fit.length.is_some();
+            let window = if order.is_cold { window } else { window.shaped(&drawn, is_fixed) };
             if cycle > 0 && draws_anew {
                 self.open_anew(cell, up)?;
             }
@@ -115,7 +108,7 @@ impl<L: World> Runner<'_, L> {
         }
         let elapsed_ns = self.clock().now().since(began).as_ns();
         for (at, before) in before.into_iter().enumerate() {
-            if cold.is_none() {
+            if !order.is_cold {
                 own[at] += self.ramp(LaneId(at), cell, up, window)?;
             }
             let after = Alone::of(&up[at]);
@@ -143,11 +136,6 @@ impl<L: World> Runner<'_, L> {
     /// What servers use that nobody asks anything: where they were found to use CPU time beside
     /// their slices, that is no work put off.
     pub(crate) fn watch_rest(&self, up: &mut [RunningVariant<L>]) {
-        let is_cold = |cell: &CellId| self.cells[cell.0].plan.slices.cold.is_some();
-        let active = self.active();
-        if active.iter().any(is_cold) || !active.iter().any(|c| self.cells[c.0].watches_rest()) {
-            return;
-        }
         up.iter_mut().for_each(|up| up.meter = up.launched.as_ref().map(L::Launch::meter));
         let read = |up: &[RunningVariant<L>]| -> Vec<u64> {
             up.iter().map(RunningVariant::cpu_ns).collect()
@@ -169,50 +157,33 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    fn cold_window(&mut self, cell: CellId, cold: Cold) -> Window {
-        let window = Window::of_cold(cold);
-        self.cells[cell.0].window = Some(window);
-        window
-    }
-
     /// Loads a launch until it has had the warm-up that its variant needs.
     fn warm(
         &mut self,
         cell: CellId,
+        order: &CellOrder,
         at: LaneId,
         up: &mut RunningVariant<L>,
         window: Window,
     ) -> Result<(), RunError> {
-        let Cell { plan, warm, .. } = &self.cells[cell.0];
-        let mut needed = match (plan.slices.warmup, warm) {
-            // A stored plan may say anything.
-            (None, Some(warm)) if up.launched.is_some() => {
-                warm.get(up.variant.0).copied().unwrap_or_default()
-            }
-            _ => Default::default(),
-        };
+        let warm = self.cells[cell.0].warm.as_ref().filter(|_| order.fit.warmup.is_none());
+        // A stored plan may say anything.
+        let needed = warm.filter(|_| up.launched.is_some()).and_then(|w| w.get(up.variant.0));
         // Another cell of a sweep has loaded the same launch before.
         let others = up.lanes.iter().filter(|(other, _)| **other != cell);
-        for (_, other) in others {
-            needed.ns = needed.ns.saturating_sub(other.load.warmup.ns);
-            needed.requests = needed.requests.saturating_sub(other.load.warmup.requests);
-        }
-        let most = plan.slices.warmup_max(plan.stop.max_time);
-        let mut left = window.warmup;
+        let others = others.map(|(_, other)| other.load.warmup);
+        let needed = still_needed(needed.copied().unwrap_or_default(), others);
         let load = &mut up.lane_mut(cell).load;
+        let mut least = window.shape.warmup;
         loop {
-            let ns = needed.ns.saturating_sub(load.warmup.ns);
-            let room = most.as_ns().saturating_sub(load.warmup.ns);
-            left = left.max(DurationNs::from_ns(ns.min(room)));
-            let stretch = Window { warmup: left, ..window }.warmup();
-            let measured = self.load.slice(at, stretch)?;
-            load.warmup.ns += left.as_ns();
+            let length = warm_next(load.warmup, needed, least, order.warmup_max);
+            let measured = self.load.slice(at, window.warmup(length))?;
+            load.warmup.ns += length.as_ns();
             load.warmup.requests += measured.counts.answered;
-            let is_warm = load.warmup.ns >= needed.ns && load.warmup.requests >= needed.requests;
-            if is_warm || load.warmup.ns >= most.as_ns() || self.interrupted() {
+            if is_warm(load.warmup, needed, order.warmup_max) || self.interrupted() {
                 return Ok(());
             }
-            left = window.length;
+            least = window.shape.length;
         }
     }
 
@@ -277,97 +248,75 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Where variants run alone, all of them are tried once before the first round.
-    pub(crate) fn fit_alone(&mut self, cell: CellId) -> Result<(), RunError> {
-        if self.cells[cell.0].plan.slices.cold.is_some() {
-            return Ok(());
-        }
-        let mut slowest = f64::INFINITY;
-        let mut longest = DurationNs::ZERO;
+    pub(crate) fn fit_alone(&mut self, order: &CellOrder) -> Result<(), RunError> {
+        let cell = CellId(order.cell);
+        let mut slowest: Option<Pace> = None;
         for variant in 0..self.plan().variants.len() {
-            let up = self.launch_all(&[VariantId(variant)], 0, &[cell])?;
+            let up = self.launch_all(&[VariantId(variant)], 0, &[(cell, order)])?;
             if self.interrupted() {
                 return Ok(());
             }
             self.open_lanes(cell, &up)?;
-            let (per_s, mean) = self.trial(cell, up.len())?;
-            if self.interrupted() {
-                return Ok(());
-            }
-            slowest = slowest.min(per_s);
-            longest = longest.max(mean);
+            let Some(pace) = self.trials(cell, order, up.len())? else { return Ok(()) };
+            slowest = Some(slowest.map_or(pace, |slowest| slowest.slowest(pace)));
             self.load.close()?;
             self.stop_all(up)?;
         }
-        self.settle_window(cell, slowest, longest).map(drop)
-    }
-
-    /// The fewest replies a second of any lane, and the longest mean latency: medians of a few
-    /// trials, for one that was disturbed would settle the whole run.
-    fn trial(&mut self, cell: CellId, lanes: usize) -> Result<(f64, DurationNs), RunError> {
-        let mut slowest = f64::INFINITY;
-        let mut longest = DurationNs::ZERO;
-        for at in 0..lanes {
-            let edges = edges(self.cells[cell.0].plan);
-            let mut trial =
-                Window { length: TRIAL, ramp: TRIAL_RAMP, warmup: TRIAL, requests: None, edges };
-            let mut seen = Vec::new();
-            while seen.len() < TRIALS {
-                let measured = self.load.slice(LaneId(at), trial.stretch())?;
-                let (per_s, mean) = measured.rate_and_mean();
-                let enough = per_s * trial.length.as_secs_f64() >= TRIAL_REPLIES;
-                if enough {
-                    seen.push((per_s, mean));
-                } else if trial.length >= Window::LONGEST {
-                    seen = vec![(per_s, mean); TRIALS];
-                }
-                if self.interrupted() {
-                    return Ok((slowest, longest));
-                }
-                if !enough {
-                    let longer = DurationNs::from_ns(trial.length.as_ns() * 4);
-                    trial.length = longer.min(Window::LONGEST);
-                }
-            }
-            seen.sort_by(|a, b| a.0.total_cmp(&b.0));
-            slowest = slowest.min(seen[TRIALS / 2].0);
-            seen.sort_by_key(|(_, mean)| *mean);
-            longest = longest.max(seen[TRIALS / 2].1);
+        match slowest {
+            Some(pace) => self.settle_shape(cell, order.fit, pace).map(drop),
+            None => Ok(()),
         }
-        Ok((slowest, longest))
     }
 
-    /// Slices are 20 ms, longer where a variant gives fewer than 200 replies in that.
-    fn settle_window(
+    /// The slowest pace of so many lanes, by a few trials on each; `None` where the user cut them
+    /// short.
+    fn trials(
         &mut self,
         cell: CellId,
-        slowest: f64,
-        longest: DurationNs,
-    ) -> Result<Window, RunError> {
-        let Cell { plan, run, .. } = self.cells[cell.0];
-        let mut window = Window::first(plan);
-        window.fit(slowest, longest, plan);
-        self.cells[cell.0].window = Some(window);
+        order: &CellOrder,
+        lanes: usize,
+    ) -> Result<Option<Pace>, RunError> {
+        let mut slowest: Option<Pace> = None;
+        for at in (0..lanes).map(LaneId) {
+            let mut trials = Trials::default();
+            while let Some(shape) = trials.next() {
+                let window = Window::of(shape, order, self.cells[cell.0].plan);
+                let measured = self.load.slice(at, window.stretch())?;
+                let (per_s, latency) = measured.rate_and_mean();
+                trials.take(Pace { per_s, latency });
+                if self.interrupted() {
+                    return Ok(None);
+                }
+            }
+            let pace = trials.pace();
+            slowest = match (slowest, pace) {
+                (Some(slowest), Some(pace)) => Some(slowest.slowest(pace)),
+                (slowest, pace) => slowest.or(pace),
+            };
+        }
+        Ok(slowest)
+    }
+
+    fn settle_shape(&mut self, cell: CellId, fit: Fit, pace: Pace) -> Result<SliceShape, RunError> {
+        let shape = fit.shape(pace);
+        self.cells[cell.0].shape = Some(shape);
         self.write_found(cell)?;
-        self.note(
-            run,
-            format!(
-                "slices of {} after a ramp of {}, warm-up {}",
-                window.length, window.ramp, window.warmup
-            ),
-        )?;
-        Ok(window)
+        let SliceShape { length, ramp, warmup, .. } = shape;
+        let text = format!("slices of {length} after a ramp of {ramp}, warm-up {warmup}");
+        self.note(self.cells[cell.0].run, text)?;
+        Ok(shape)
     }
 
     /// Kept from now on, so that a resumed run goes on with the same.
     pub(crate) fn write_found(&mut self, cell: CellId) -> Result<(), RunError> {
-        let Cell { run, window, warm, .. } = &self.cells[cell.0];
-        let Some(window) = window else { return Ok(()) };
+        let Cell { run, shape, warm, .. } = &self.cells[cell.0];
+        let Some(shape) = shape else { return Ok(()) };
         self.write(
             *run,
             Entry::Found(Found {
-                window: window.length,
-                ramp: window.ramp,
-                warmup: window.warmup,
+                window: shape.length,
+                ramp: shape.ramp,
+                warmup: shape.warmup,
                 warm: warm.clone(),
             }),
         )

@@ -8,9 +8,9 @@ use tare_lab::world::{Launch as _, MakeLoad as _, World};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
-use tare_stats::surveys::{Limits, Standing};
+use tare_stats::design::{CellOrder, SurveyOrder, SustainedOrder};
+use tare_stats::surveys::Standing;
 
-use crate::cell::{Cell, sustained_length};
 use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::runner::Runner;
@@ -21,50 +21,33 @@ const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
 /// Changes are looked for in so many bins at least, however many variants there are.
 const BINS_MIN: u64 = 50;
 
-/// Where variants take turns.
-const TURN: DurationNs = DurationNs::from_secs(1);
-
 impl<L: World> Runner<'_, L> {
-    /// How long the load is that shows when launches are warm, where there is any.
-    fn survey_limits(&self, cell: CellId) -> Option<Limits> {
-        let plan = self.cells[cell.0].plan;
-        let least = sustained_length(plan)?;
-        if plan.slices.warmup.is_some() {
-            return None;
-        }
-        let Cell { surveys, warm, .. } = &self.cells[self.active_first().0];
-        // Where a run was resumed, another cell may have seen it.
-        let is_known = surveys.slowest_ns().is_none() && warm.is_some();
-        let most = plan.slices.warmup_max(plan.stop.max_time);
-        (!is_known).then_some(Limits { least_ns: least.as_ns(), most_ns: most.as_ns() })
-    }
-
-    /// Loads all variants from their first request on, until they are warm, where that takes long
-    /// or is not known yet.
+    /// Loads all variants from their first request on, until they are warm.
     pub(crate) fn survey(
         &mut self,
+        survey: SurveyOrder,
         cell: CellId,
+        orders: &mut [CellOrder],
         up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
-        let Some(limits) = self.survey_limits(cell) else { return Ok(()) };
-        let first = self.active_first();
-        let mut next = self.cells[first.0].surveys.first_stretch(&limits);
         // One variant alone has nobody to share the weather with.
-        if next.is_none() || up.len() < 2 {
+        if up.len() < 2 {
             return Ok(());
         }
-        while let Some(ns) = next {
-            self.together(cell, up, DurationNs::from_ns(ns), true)?;
+        let limits = survey.limits;
+        let mut next = Some(survey.first);
+        while let Some(length) = next {
+            self.together(cell, up, length, true)?;
             if self.interrupted() {
                 return Ok(());
             }
-            let further = self.cells[first.0].surveys.further(&loads(up, cell), &limits);
-            next = further.filter(|_| self.clock().now() < self.deadline);
+            let further = self.surveys.further(&loads(up, cell), &limits);
+            let further = further.filter(|_| self.clock().now() < self.deadline);
+            next = further.map(DurationNs::from_ns);
         }
         // All cells of a sweep are measured on the same launches.
-        let surveys = &mut self.cells[first.0].surveys;
-        let standing = surveys.add(&loads(up, cell), &limits);
-        let (found, given) = (surveys.found(), surveys.warm());
+        let standing = self.surveys.add(&loads(up, cell), &limits);
+        let (found, given) = (self.surveys.found(), self.surveys.warm());
         for up in up.iter_mut() {
             let Standing { is_moving, behind } = standing[up.variant.0];
             let load = &mut up.lane_mut(cell).load;
@@ -82,36 +65,35 @@ impl<L: World> Runner<'_, L> {
             })
             .collect();
         self.note(self.cells[cell.0].run, words.join(", "))?;
-        for cell in self.active() {
-            self.cells[cell.0].warm = Some(given.clone());
-            self.cells[cell.0].use_first(given.iter().map(|warm| warm.ns).max().unwrap_or(0));
-            self.write_found(cell)?;
+        let longest = given.iter().map(|warm| warm.ns).max().unwrap_or(0);
+        for order in orders {
+            order.use_launches(longest);
+            self.cells[order.cell].warm = Some(given.clone());
+            self.write_found(CellId(order.cell))?;
         }
         Ok(())
     }
 
-    /// Loads all warm variants at once, where this round is to.
+    /// Load that does not let up on all warm variants.
     pub(crate) fn check_sustained(
         &mut self,
+        sustained: SustainedOrder,
         cell: CellId,
         up: &mut [RunningVariant<L>],
     ) -> Result<(), RunError> {
-        let Some(length) = sustained_length(self.cells[cell.0].plan) else { return Ok(()) };
-        let in_turns = self.cells[cell.0].checks_in_turns();
+        let SustainedOrder { length, turns } = sustained;
+        // Their warm-up may have been such load.
         let mut loads = up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref());
-        let has = loads.any(|load| load.in_turns == in_turns);
-        if has || !self.cells[cell.0].check_due || self.interrupted() || up.len() < 2 {
+        let has = loads.any(|load| load.in_turns == turns.is_some());
+        if has || self.interrupted() || up.len() < 2 {
             return Ok(());
         }
-        if !in_turns {
-            return self.together(cell, up, length, false);
-        }
+        let Some(turns) = turns else { return self.together(cell, up, length, false) };
         // Its warm-up has said what it had to: other launches' are kept.
         up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
-        let turns = (length.as_ns() / TURN.as_ns()).max(1);
         for _ in 0..turns {
             for up in up.iter_mut() {
-                let turn = DurationNs::from_ns(length.as_ns() / turns);
+                let turn = DurationNs::from_ns(length.as_ns() / u64::from(turns));
                 self.together(cell, std::slice::from_mut(up), turn, false)?;
             }
         }

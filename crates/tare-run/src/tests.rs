@@ -1,5 +1,6 @@
 //! The runner on fake servers, under simulated time.
 
+mod capacity;
 mod fake;
 
 use std::rc::Rc;

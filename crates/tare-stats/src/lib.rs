@@ -9,12 +9,15 @@
 
 pub mod analysis;
 pub mod change;
+pub mod design;
+pub mod designs;
 pub mod digest;
 pub mod estimate;
 pub mod idle;
 pub mod parts;
 pub mod rules;
 pub mod shape;
+pub mod slicing;
 pub mod stopping;
 pub mod surveys;
 pub mod sustained;

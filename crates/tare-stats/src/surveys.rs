@@ -6,6 +6,7 @@
 //! first one needed, and costs what the first one had come down to: one that only stands still for
 //! a moment is not warm. See docs/method.md.
 
+use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::digest::RoundDigest;
@@ -30,7 +31,7 @@ const LATER: u64 = 2;
 const LONGER_NS: u64 = 1_000_000_000;
 
 /// How long the first load is, at least and at most.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub least_ns: u64,
     pub most_ns: u64,
@@ -190,6 +191,25 @@ impl Surveys {
         let slowest = self.slowest_ns().unwrap_or(0);
         self.found().into_iter().map(|warm| WarmUp { ns: slowest, ..warm }).collect()
     }
+}
+
+/// What a launch still needs that other loads have warmed before.
+pub fn still_needed(needed: WarmUp, others: impl Iterator<Item = WarmUp>) -> WarmUp {
+    others.fold(needed, |left, had| WarmUp {
+        ns: left.ns.saturating_sub(had.ns),
+        requests: left.requests.saturating_sub(had.requests),
+    })
+}
+
+/// For how long a launch is loaded next that has had so much: `least`, or what is missing in time.
+pub fn warm_next(had: WarmUp, needed: WarmUp, least: DurationNs, most: DurationNs) -> DurationNs {
+    let room = most.as_ns().saturating_sub(had.ns);
+    least.max(DurationNs::from_ns(needed.ns.saturating_sub(had.ns).min(room)))
+}
+
+/// Whether a launch that has had so much is loaded no longer.
+pub fn is_warm(had: WarmUp, needed: WarmUp, most: DurationNs) -> bool {
+    (had.ns >= needed.ns && had.requests >= needed.requests) || had.ns >= most.as_ns()
 }
 
 /// Whether its last step, which came after so long, was one that matters: as much as launches may

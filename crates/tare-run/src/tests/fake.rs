@@ -14,6 +14,7 @@ use tare_lab::machine;
 use tare_lab::meter::{Quiet, Reading, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
 use tare_load::measured::Measured;
+use tare_load::pacer::RateProfile;
 use tare_load::{LaneId, LoadPlan, Stretch};
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
@@ -167,13 +168,15 @@ impl FakeWorld {
         self.servers.iter().filter(|server| server.is_up.get()).map(|server| server.name).collect()
     }
 
-    /// A variant's answers in so long a time, and what they took.
-    fn answer(&self, variant: usize, time: DurationNs) -> u64 {
+    /// A variant's answers in so long a time, to as many requests as it can take or gets, and what
+    /// they took.
+    fn answer(&self, variant: usize, rate: Option<f64>, time: DurationNs) -> u64 {
         let server = &self.servers[variant];
         if !server.is_up.get() {
             return 0;
         }
-        let answered = (server.per_s.get() * time.as_secs_f64()).round();
+        let per_s = rate.map_or(server.per_s.get(), |rate| rate.min(server.per_s.get()));
+        let answered = (per_s * time.as_secs_f64()).round();
         let cpu_ns = answered * 1e9 / server.per_s.get() * server.busy.get();
         server.cpu_ns.set(server.cpu_ns.get() + cpu_ns as u64);
         answered as u64
@@ -195,8 +198,8 @@ pub struct FakeMeter {
 
 pub struct FakeLoad {
     world: Rc<FakeWorld>,
-    /// The variant and the answers so far of each lane.
-    lanes: Vec<(usize, u64)>,
+    /// The variant and the answers so far of each lane, and at which rate it is asked.
+    lanes: Vec<(usize, u64, Option<f64>)>,
 }
 
 /// Told from a variant's address.
@@ -277,7 +280,7 @@ impl World for FakeLab {
         for bin in 1..=bins {
             world.pass(stretch.interval);
             for (at, variant) in variants.iter().enumerate() {
-                answered[at] += world.answer(*variant, share);
+                answered[at] += world.answer(*variant, None, share);
                 marks[at].push((bin * stretch.interval.as_ns(), answered[at]));
             }
             for (row, variant) in readings.iter_mut().zip(&variants) {
@@ -449,25 +452,29 @@ impl MakeLoad for FakeLoad {
         for (variant, plan) in lanes {
             assert_eq!(variant_of(plan), **variant);
         }
-        self.lanes = lanes.iter().map(|(variant, _)| (**variant, 0)).collect();
+        let lane = |(variant, plan): &(&usize, &LoadPlan)| {
+            (**variant, 0, plan.rate.as_ref().and_then(RateProfile::constant_rate))
+        };
+        self.lanes = lanes.iter().map(lane).collect();
         self.world.opened.set(self.world.opened.get() + 1);
         let by = MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() };
         Ok(vec![by; lanes.len()])
     }
 
     fn slice(&mut self, LaneId(lane): LaneId, stretch: Stretch) -> Result<Measured, LabError> {
-        let variant = self.lanes[lane].0;
+        let (variant, _, rate) = self.lanes[lane];
         self.world.enter(Phase::Slice, variant)?;
         let per_s = self.world.servers[variant].per_s.get();
         // Rounded up, or a request would be missing.
         let time_for = |n: u64| DurationNs::from_ns((n as f64 / per_s * 1e9).ceil() as u64);
         let window = stretch.requests.map_or(stretch.window, |n| time_for(n).min(stretch.window));
         self.world.pass(stretch.ramp + window);
-        let in_ramp = self.world.answer(variant, stretch.ramp);
-        let answered = self.world.answer(variant, window);
+        let in_ramp = self.world.answer(variant, rate, stretch.ramp);
+        let answered = self.world.answer(variant, rate, window);
         self.lanes[lane].1 += in_ramp + answered;
         let mut counts = counts(answered, window);
         counts.answered += in_ramp;
+        counts.due = rate.map(|rate| rate * window.as_secs_f64());
         if answered == 0 {
             counts.errors.push(("refused".into(), 1, "connection refused".into()));
         }
@@ -483,7 +490,11 @@ impl MakeLoad for FakeLoad {
     fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
         let lives = self.lanes.drain(..);
         Ok(lives
-            .map(|(_, sent)| LaneLife { sent, replies: vec![sent, 0, 0, 0], closed_by_server: 0 })
+            .map(|(_, sent, _)| LaneLife {
+                sent,
+                replies: vec![sent, 0, 0, 0],
+                closed_by_server: 0,
+            })
             .collect())
     }
 

@@ -1,0 +1,296 @@
+//! Variants compared under one load, until every interval asked for is as narrow as asked.
+
+use tare_io::DurationNs;
+use tare_model::metric::Basis;
+use tare_model::net::Protocol;
+use tare_model::plan::PlanParts;
+use tare_model::servers::ServerSpec;
+
+use super::sweep;
+use crate::analysis::{Comparison, Question, analyse};
+use crate::design::{
+    CellHistory, CellOrder, Design, Ended, History, RoundOrder, SurveyOrder, SustainedOrder,
+};
+use crate::digest::RoundDigest;
+use crate::idle::matters;
+use crate::slicing::{Fit, SliceShape};
+use crate::stopping::{
+    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,
+    rounds_missing, worth,
+};
+use crate::surveys::{Limits, Surveys};
+use crate::sustained::{Agreement, some_sleep};
+use crate::verdict::ROUNDS_MIN;
+
+/// What guards say of rounds, of which this crate knows nothing.
+pub trait Rules {
+    /// Whether they forbid every verdict, and more rounds would not change that.
+    fn forbid_all(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
+
+    /// Whether more sustained load would give a verdict that noise withholds.
+    fn want_sustained(&self, plan: &PlanParts, rounds: &[RoundDigest]) -> bool;
+}
+
+pub struct ComparisonDesign<'a> {
+    plan: &'a PlanParts,
+    rules: &'a dyn Rules,
+    /// Its number among the run's cells.
+    cell: usize,
+    /// Rounds that it has taken in.
+    taken: usize,
+    /// The next round is to look at sustained load; and whether a round that was to did.
+    check_due: bool,
+    checks_fail: bool,
+    /// A look found every interval as narrow as asked.
+    is_precise: bool,
+    cycles: u32,
+    ended: Option<Ended>,
+}
+
+/// Launches that get sustained load: in any case, and where it is not clear what it says.
+const CHECKS_MIN: u32 = 2;
+const CHECKS_MAX: u32 = 6;
+/// The same beside other busy processes, where slices alone conclude nothing.
+const CHECKS_IN_NOISE: u32 = 20;
+/// Rounds that tell what a launch costs now.
+const RECENT: usize = 10;
+/// Ten, and some room for slow rounds.
+const TAIL_REPLIES: f64 = 12.0;
+const TAIL_CYCLES_MAX: u32 = 1000;
+/// Orders, wake-ups and readings around a slice, and the rest after it.
+const SLICE_COST: DurationNs = DurationNs::from_ms(3);
+/// The mean of windows that are up to three times as long as the shortest, drawn evenly on a
+/// logarithmic scale.
+const LONGER_MEAN: f64 = 1.82;
+const SUSTAINED: DurationNs = DurationNs::from_secs(3);
+/// Where variants take turns.
+const TURN: DurationNs = DurationNs::from_secs(1);
+
+impl<'a> ComparisonDesign<'a> {
+    pub fn new(plan: &'a PlanParts, rules: &'a dyn Rules, cell: usize) -> Self {
+        Self {
+            plan,
+            rules,
+            cell,
+            taken: 0,
+            check_due: false,
+            checks_fail: false,
+            is_precise: false,
+            cycles: plan.slices.cycles().unwrap_or(PILOT_CYCLES),
+            ended: None,
+        }
+    }
+
+    /// Takes in rounds that are new.
+    pub(super) fn take(&mut self, seen: &CellHistory<'_>) {
+        let rounds = seen.rounds;
+        if rounds.len() == self.taken || self.ended.is_some() {
+            return;
+        }
+        self.taken = rounds.len();
+        self.checks_fail |= self.check_due && self.checks(rounds) == 0;
+        self.ended = self.verdict_on_going_on(rounds);
+        self.check_due = self.ended.is_none() && self.wants_check(rounds);
+    }
+
+    /// What it asks of the next round; `left` is the time that it may still take.
+    pub(super) fn order(
+        &mut self,
+        seen: &CellHistory<'_>,
+        surveys: &Surveys,
+        left: DurationNs,
+    ) -> CellOrder {
+        self.choose_cycles(seen, surveys, left);
+        let fit = Fit::of(self.plan);
+        let cold = self.plan.slices.cold;
+        CellOrder {
+            cell: self.cell,
+            rates: Vec::new(),
+            shape: cold.map(SliceShape::of_cold).or(seen.shape),
+            fit,
+            is_cold: cold.is_some(),
+            cycles: self.cycles,
+            grows: seen.rounds.is_empty() && self.plan.slices.cycles().is_none(),
+            cycle_seconds: self.cycle_seconds(seen),
+            warmup_max: self.plan.slices.warmup_max(self.plan.stop.max_time),
+            sustained: self.sustained(seen.rounds),
+        }
+    }
+
+    fn sustained(&self, rounds: &[RoundDigest]) -> Option<SustainedOrder> {
+        let length = sustained_length(self.plan).filter(|_| self.check_due)?;
+        let turns = || (length.as_ns() / TURN.as_ns()).max(1) as u32;
+        Some(SustainedOrder { length, turns: some_sleep(rounds).then(turns) })
+    }
+
+    /// Load on launches from their first request on, where it is not known how long they need.
+    pub(super) fn survey(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<SurveyOrder> {
+        let least = sustained_length(self.plan)?;
+        // Where a run was resumed, another cell may have seen it.
+        let is_known = surveys.slowest_ns().is_none() && seen.warm.is_some();
+        if self.plan.slices.warmup.is_some() || is_known {
+            return None;
+        }
+        let most = self.plan.slices.warmup_max(self.plan.stop.max_time);
+        let limits = Limits { least_ns: least.as_ns(), most_ns: most.as_ns() };
+        let first = DurationNs::from_ns(surveys.first_stretch(&limits)?);
+        Some(SurveyOrder { limits, first })
+    }
+
+    /// What servers use at rest is asked where it was seen to matter.
+    pub(super) fn watches_rest(&self, seen: &CellHistory<'_>) -> bool {
+        matters(seen.rounds)
+    }
+
+    pub(super) fn is_cold(&self) -> bool {
+        self.plan.slices.cold.is_some()
+    }
+
+    pub(super) fn has_ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    pub(super) fn end(&mut self, why: Ended) {
+        self.ended.get_or_insert(why);
+    }
+
+    fn verdict_on_going_on(&mut self, all: &[RoundDigest]) -> Option<Ended> {
+        let rounds = all.len() as u32;
+        if rounds == PILOT_ROUNDS && self.rules.forbid_all(self.plan, all) {
+            return Some(Ended::Void);
+        }
+        if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
+            return Some(Ended::Rounds);
+        }
+        if self.plan.stop.rounds.is_none() && is_look(rounds) {
+            let analysis = analyse(all, &Question::of(self.plan));
+            self.is_precise |= precise_enough(&analysis, self.plan.stop.precision);
+        }
+        (self.is_precise && !self.wants_check(all)).then_some(Ended::Precision)
+    }
+
+    /// Launches that had sustained load which can be compared with their slices.
+    fn checks(&self, rounds: &[RoundDigest]) -> u32 {
+        let in_turns = some_sleep(rounds);
+        let had = |digest: &&RoundDigest| {
+            let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+            let mut loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
+            loads.any(|load| load.in_turns == in_turns)
+        };
+        rounds.iter().filter(had).count() as u32
+    }
+
+    /// Whether more of it would tell what slices cannot. The first is the survey's, the second
+    /// comes half-way to the first look, others where it is not clear whether they agree.
+    fn wants_check(&self, all: &[RoundDigest]) -> bool {
+        let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
+        if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
+            return false;
+        }
+        let (rounds, checks) = (all.len() as u32, self.checks(all));
+        if checks < CHECKS_MIN || rounds + 1 < ROUNDS_MIN {
+            return checks < CHECKS_MIN && rounds + 1 >= ROUNDS_MIN / 2;
+        }
+        let unclear = |comparison: &Comparison| {
+            let check = comparison.sustained.as_ref();
+            comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
+        };
+        let analysis = analyse(all, &Question::of(self.plan));
+        let is_unclear = checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear);
+        is_unclear || (checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
+    }
+
+    /// Cycles of the next round, by what earlier rounds say.
+    fn choose_cycles(&mut self, seen: &CellHistory<'_>, surveys: &Surveys, left: DurationNs) {
+        if let Some(fixed) = self.plan.slices.cycles() {
+            self.cycles = fixed;
+            return;
+        }
+        let now = seen.rounds.last().map_or(self.cycles, |digest| digest.cycles);
+        let Some(launch_cost) = self.launch_seconds(seen, surveys) else { return };
+        let (rounds, left) = (seen.rounds.len() as u32, left.as_secs_f64());
+        let cycle_cost = self.cycle_seconds(seen);
+        if rounds < PILOT_ROUNDS {
+            let worth = worth(launch_cost, cycle_cost);
+            let fit = fitting(launch_cost, cycle_cost, rounds_missing(rounds), left);
+            self.cycles = PILOT_CYCLES.max(worth.min(fit.unwrap_or(worth)));
+            return;
+        }
+        let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
+        let pilot = Pilot::of(seen.rounds, baseline, metrics, launch_cost, cycle_cost);
+        let precision = self.plan.stop.precision;
+        let chosen = pilot.map_or(now, |pilot| choose_cycles(&pilot, precision, left, now));
+        self.cycles = chosen.max(self.cycles_for_tails(seen.rounds));
+    }
+
+    /// What a round takes beside its slices: launches, probes, connections, and what servers need
+    /// until they are warm, but no load that was there to look at them. Of the last rounds the
+    /// median.
+    fn launch_seconds(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<f64> {
+        let warm_ns = surveys.slowest_ns().unwrap_or(0);
+        let cycle_seconds = self.cycle_seconds(seen);
+        let of = |digest: &RoundDigest| {
+            let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+            let loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
+            let of_load = loads.map(|load| {
+                let ns: u64 = load.bins.iter().map(|bin| bin.ns).sum();
+                ns - if load.cold { ns.min(warm_ns) } else { 0 }
+            });
+            let beside = digest.elapsed_ns.saturating_sub(of_load.max().unwrap_or(0));
+            beside as f64 / 1e9 - cycle_seconds * f64::from(digest.cycles)
+        };
+        let mut recent: Vec<f64> = seen.rounds.iter().rev().take(RECENT).map(of).collect();
+        recent.sort_by(f64::total_cmp);
+        recent.get(recent.len() / 2).map(|seconds| seconds.max(0.0))
+    }
+
+    /// A quantile needs ten replies beyond it in each round, of the slowest variant too.
+    fn cycles_for_tails(&self, rounds: &[RoundDigest]) -> u32 {
+        let beyond = self.plan.stop.metrics.iter().filter_map(|metric| match metric.basis() {
+            Basis::Quantile(_, quantile) => Some(1.0 - quantile.max(1.0 - quantile)),
+            _ => None,
+        });
+        let rarest = beyond.fold(1.0, f64::min);
+        let per_cycle = rounds.iter().flat_map(|digest| {
+            let cycles = f64::from(digest.cycles.max(1));
+            digest.variants.iter().map(move |variant| variant.counts.good as f64 / cycles)
+        });
+        let fewest = per_cycle.fold(f64::INFINITY, f64::min).max(1.0);
+        if rarest == 1.0 || !fewest.is_finite() {
+            return 0;
+        }
+        ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(TAIL_CYCLES_MAX)
+    }
+
+    /// What one slice of every variant takes.
+    fn cycle_seconds(&self, seen: &CellHistory<'_>) -> f64 {
+        let cold = self.plan.slices.cold.map(SliceShape::of_cold);
+        let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::of(self.plan).first());
+        let longer = if self.plan.slices.window.is_some() { 1.0 } else { LONGER_MEAN };
+        let slice = (shape.ramp + SLICE_COST).as_secs_f64() + shape.length.as_secs_f64() * longer;
+        slice * self.plan.variants.len() as f64
+    }
+}
+
+impl Design for ComparisonDesign<'_> {
+    fn next(&mut self, history: &History<'_>) -> Option<RoundOrder> {
+        sweep::next(std::slice::from_mut(self), history)
+    }
+
+    fn ended(&self, _: usize) -> Option<Ended> {
+        self.ended
+    }
+}
+
+/// How long sustained load is, where there is any: only where a verdict can be had, and all
+/// variants can be loaded at once.
+fn sustained_length(plan: &PlanParts) -> Option<DurationNs> {
+    let length = plan.slices.sustained.unwrap_or(SUSTAINED);
+    let has_verdict = plan.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
+    let is_http = plan.load.protocol() == Protocol::Http;
+    // A pause that comes as often as that is then in it, wherever it falls.
+    let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
+    let is_unwanted = plan.slices.no_sustained || plan.slices.cold.is_some();
+    let wanted = !is_unwanted && has_verdict && is_http && !plan.is_exclusive();
+    wanted.then_some(length)
+}

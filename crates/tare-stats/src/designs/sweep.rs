@@ -1,0 +1,52 @@
+//! Variants compared under each of several loads, on the same launches.
+
+use tare_io::DurationNs;
+use tare_model::plan::PlanParts;
+
+use super::comparison::{ComparisonDesign, Rules};
+use crate::design::{Design, Ended, History, RoundOrder};
+
+pub struct SweepDesign<'a> {
+    cells: Vec<ComparisonDesign<'a>>,
+}
+
+impl<'a> SweepDesign<'a> {
+    pub fn new(plans: impl Iterator<Item = &'a PlanParts>, rules: &'a dyn Rules) -> Self {
+        let cells = plans.enumerate().map(|(at, plan)| ComparisonDesign::new(plan, rules, at));
+        Self { cells: cells.collect() }
+    }
+}
+
+impl Design for SweepDesign<'_> {
+    fn next(&mut self, history: &History<'_>) -> Option<RoundOrder> {
+        next(&mut self.cells, history)
+    }
+
+    fn ended(&self, cell: usize) -> Option<Ended> {
+        self.cells.get(cell).and_then(ComparisonDesign::has_ended)
+    }
+}
+
+/// What all of these ask of the next round. Time that one does not need is the others'.
+pub(super) fn next(
+    cells: &mut [ComparisonDesign<'_>],
+    history: &History<'_>,
+) -> Option<RoundOrder> {
+    let mut active = Vec::new();
+    for (cell, seen) in cells.iter_mut().zip(&history.cells) {
+        cell.take(seen);
+        if cell.has_ended().is_none() && !seen.is_over {
+            active.push((cell, seen));
+        }
+    }
+    if history.left == DurationNs::ZERO {
+        active.drain(..).for_each(|(cell, _)| cell.end(Ended::MaxTime));
+    }
+    let (first, seen) = active.first()?;
+    let survey = first.survey(seen, history.surveys);
+    let is_cold = active.iter().any(|(cell, _)| cell.is_cold());
+    let watches_rest = !is_cold && active.iter().any(|(cell, seen)| cell.watches_rest(seen));
+    let share = DurationNs::from_ns(history.left.as_ns() / active.len() as u64);
+    let orders = active.iter_mut().map(|(cell, seen)| cell.order(seen, history.surveys, share));
+    Some(RoundOrder { cells: orders.collect(), watches_rest, survey })
+}
