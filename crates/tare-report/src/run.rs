@@ -6,6 +6,7 @@ pub mod document;
 pub(crate) mod exposure;
 pub mod markdown;
 pub(crate) mod rounds_csv;
+mod shown_plan;
 pub mod text;
 pub mod words;
 
@@ -20,6 +21,8 @@ use tare_model::samples::Probe;
 use tare_model::variant::Skipped;
 use tare_stats::{Estimate, Verdict};
 
+pub use shown_plan::ShownPlan;
+
 pub const SCHEMA: &str = "tare.run/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +33,7 @@ pub struct RunReport {
     /// The machine as it was.
     pub machine: serde_json::Value,
     /// The plan with every default resolved: enough to repeat the run.
-    pub plan: serde_json::Value,
+    pub plan: ShownPlan,
     pub variants: Vec<Variant>,
     /// Variants that the machine could not have.
     pub skipped: Vec<Skipped>,

@@ -143,7 +143,7 @@ fn facts() -> RunFacts {
         stopped_by: String::new(),
         machine: serde_json::Value::Null,
         plan,
-        stored_plan: serde_json::Value::Null,
+        found: None,
         lost: (0, None),
     }
 }

@@ -12,6 +12,10 @@ use crate::sustained::{self, Agreement, Check};
 use crate::verdict::Verdict;
 use crate::weighted;
 
+/// The version of the method. Whatever changes a verdict or an overhead of stored runs raises it:
+/// what an earlier version concluded of them is then worked out anew.
+pub const VERSION: u32 = 1;
+
 /// What is asked of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+mod conclusions;
 mod read;
 mod schema;
 mod write;

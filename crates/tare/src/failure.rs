@@ -7,6 +7,7 @@ use tare_lab::LabError;
 use tare_load::LoadError;
 use tare_load::plan::PlanError;
 use tare_model::Invalid;
+use tare_results::ResultsError;
 use tare_run::RunError;
 use tare_store::StoreError;
 
@@ -78,6 +79,15 @@ macro_rules! as_of {
 
 as_of!(RunError: Invalid, LabError, StoreError);
 as_of!(LabError: SetupError, PlanError, LoadError);
+
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::Unreadable(text) => Self::Environment(text),
+            ResultsError::Store(error) => error.into(),
+        }
+    }
+}
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {

@@ -13,7 +13,6 @@ pub mod live;
 pub mod measure;
 pub mod places;
 pub mod plan;
-pub mod stored;
 pub mod sweep;
 
 use std::path::PathBuf;

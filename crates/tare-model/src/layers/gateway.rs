@@ -114,17 +114,17 @@ impl LayerFacts for GatewaySpec {
         if self.tls.provider.is_some() && !writes_it {
             return wrong("tls: provider is of Envoy's, by a configuration that tare writes");
         }
-        if !variant.is_tls() || !variant.url.contains("{port}") {
-            return wrong(
-                "clients come to it by https, on a port that tare chooses: leave out url",
-            );
-        }
         let before =
             variant.layers.iter().take_while(|layer| !matches!(layer, LayerSpec::Gateway(_)));
         let gateways = variant.layers.iter().filter(|layer| matches!(layer, LayerSpec::Gateway(_)));
         if gateways.count() > 1 || before.clone().any(|layer| matches!(layer, LayerSpec::Proxy(_)))
         {
             return wrong("it comes first, and there is one: proxies stand behind it");
+        }
+        if !variant.is_tls() || !variant.url.contains("{port}") {
+            return wrong(
+                "clients come to it by https, on a port that tare chooses: leave out url",
+            );
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ pub fn facts(report: &RunReport) -> String {
             escape(&secrets::of_command(&run.command))
         ),
     };
-    let plan = secrets::of_json(&report.plan);
+    let plan = secrets::of_json(&report.plan.json().unwrap_or_default());
     let plan = serde_json::to_string_pretty(&plan).unwrap_or_default();
     let plan = format!("<pre>{}</pre>", escape(&plan));
     definitions(&pairs) + &again + &details("The plan, with every default resolved", &plan)

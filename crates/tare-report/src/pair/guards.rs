@@ -67,7 +67,8 @@ fn drift(a: &RunReport, b: &RunReport, baseline: Option<&str>) -> RunGuard {
 const OF_THE_MACHINE: [&str; 3] = ["cpus", "reactor", "threads"];
 
 fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
-    let load = |report: &RunReport| report.plan.get("load").cloned().unwrap_or_default();
+    let load =
+        |report: &RunReport| serde_json::to_value(&report.plan.parts.load).unwrap_or_default();
     let (x, y) = (load(a), load(b));
     let differ = differences(&x, &y, &OF_THE_MACHINE);
     (!differ.is_empty()).then(|| {
@@ -89,8 +90,8 @@ fn other_machine(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
 
 fn other_server(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     let own = |report: &RunReport| -> Option<Value> {
-        let variants = report.plan.get("variants")?.as_array()?;
-        variants.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name)).cloned()
+        let found = report.plan.parts.variants.iter().find(|one| one.name == name)?;
+        serde_json::to_value(found).ok()
     };
     let differ = differences(&own(a)?, &own(b)?, &["baseline", "url"]);
     (!differ.is_empty()).then(|| {

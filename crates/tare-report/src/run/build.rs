@@ -3,13 +3,14 @@
 use tare_guards::clients::ClientsFound;
 use tare_guards::run::of_run;
 use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
+use tare_model::found::Found;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::rounds_needed;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
-use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, Variant};
+use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, ShownPlan, Variant};
 
 /// What the rounds do not tell: the run's head, and its plan.
 #[derive(Clone, Debug)]
@@ -22,8 +23,8 @@ pub struct RunFacts {
     pub stopped_by: String,
     pub machine: serde_json::Value,
     pub plan: PlanParts,
-    /// The plan as it is stored: another version's may have other keys.
-    pub stored_plan: serde_json::Value,
+    /// What its first rounds found.
+    pub found: Option<Found>,
     /// Rounds that were lost, and why the first of them was.
     pub lost: (u32, Option<String>),
 }
@@ -66,7 +67,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
         schema: SCHEMA.into(),
         run: head(facts, &evidence),
         machine: facts.machine.clone(),
-        plan: facts.stored_plan.clone(),
+        plan: ShownPlan { parts: facts.plan.clone(), found: facts.found.clone() },
         variants,
         skipped: facts.plan.skipped.clone(),
         comparisons: comparisons.collect(),

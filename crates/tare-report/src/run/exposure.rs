@@ -68,7 +68,7 @@ pub fn exposed(report: &RunReport) -> String {
     }
     let load = seconds(least(|exposure| exposure.load_ns));
     let requests = count(least(|exposure| exposure.requests));
-    let is_cold = report.plan.pointer("/slices/cold").is_some();
+    let is_cold = report.plan.parts.slices.cold.is_some();
     let mut text = match is_cold {
         true => format!("each launch: its first {load} of load, {requests} requests, and no more"),
         false => {
@@ -98,21 +98,17 @@ pub fn exposed(report: &RunReport) -> String {
 
 /// CPUs of the load and of each server, where they are known, and what makes the load.
 pub fn placed(report: &RunReport) -> Option<String> {
-    let list = |key: &str| -> Option<Vec<u64>> {
-        let list = report.plan.get(key)?.as_array()?;
-        let list: Vec<u64> = list.iter().filter_map(serde_json::Value::as_u64).collect();
-        (!list.is_empty()).then_some(list)
-    };
-    let in_words = |list: &[u64]| {
-        let all: Vec<String> = list.iter().map(u64::to_string).collect();
+    let in_words = |list: &[usize]| {
+        let all: Vec<String> = list.iter().map(usize::to_string).collect();
         format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
     };
     let by = report.run.load_by.as_deref();
-    let (Some(load), Some(servers)) = (list("load_cpus"), list("server_cpus")) else {
+    let (load, servers) = (&report.plan.parts.load_cpus, &report.plan.parts.server_cpus);
+    if load.is_empty() || servers.is_empty() {
         return by.map(|by| format!("load by {by}"));
-    };
+    }
     let by = by.map_or(String::new(), |by| format!(" ({by})"));
-    Some(format!("each server may use {}, the load {}{by}", in_words(&servers), in_words(&load)))
+    Some(format!("each server may use {}, the load {}{by}", in_words(servers), in_words(load)))
 }
 
 /// Tolerances that an interval which confirms anything may be wide.

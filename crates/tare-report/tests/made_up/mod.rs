@@ -47,7 +47,7 @@ pub fn facts() -> RunFacts {
         stopped_by: "precision".into(),
         machine: serde_json::json!({ "cpus": [0, 1] }),
         plan,
-        stored_plan: serde_json::json!({ "name": "x" }),
+        found: None,
         lost: (0, None),
     }
 }

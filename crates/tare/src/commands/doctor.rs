@@ -19,6 +19,7 @@ use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::words::signed;
 use tare_report::units::{bytes, count, percent};
+use tare_results::facts;
 use tare_run::{Start, Stopped};
 use tare_store::Store;
 
@@ -32,7 +33,6 @@ use crate::run::choices::PRECISION;
 use crate::run::live::LiveTable;
 use crate::run::measure::{Begun, measure};
 use crate::run::places::{divide_cpus, journal_folder, store_path};
-use crate::run::stored::facts;
 
 /// Show what can be measured on this machine, and how precisely
 ///

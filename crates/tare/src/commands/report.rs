@@ -11,6 +11,7 @@ use tare_report::run::RunReport;
 use tare_report::run::document::RunDocument;
 use tare_report::sweep::cells::{MissingCell, name};
 use tare_report::sweep::document::SweepDocument;
+use tare_results::{conclude, document_of, is_running, plan_of};
 use tare_store::Store;
 
 use super::import;
@@ -18,7 +19,6 @@ use crate::failure::Failure;
 use crate::load::outputs::{Outputs, files_of, print};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
-use crate::run::stored::{document_of, plan_of};
 
 /// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' formats
 ///
@@ -172,7 +172,11 @@ impl Report {
         if let Some(name) = &self.baseline {
             plan.rebase(name)?;
         }
-        Ok((document_of(store, &row, &plan)?, plan.stop.metrics))
+        let document = document_of(store, &row, &plan)?;
+        if self.baseline.is_none() && !is_running(&row) {
+            conclude(store, &row, &document.report);
+        }
+        Ok((document, plan.stop.metrics))
     }
 
     fn pair(&self, store: &Store, later: &str) -> Result<(), Failure> {

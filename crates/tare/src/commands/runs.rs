@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tare_io::DurationNs;
 use tare_model::plain;
-use tare_report::run::words::time;
+use tare_report::run::words::{signed, time, verdict_word};
+use tare_report::units::counted;
+use tare_results::{Conclusion, Conclusions, conclusions, is_running};
+use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
 use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::places::store_path;
-use crate::run::stored::is_running;
 
 /// List or delete stored runs
 ///
@@ -42,10 +45,13 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
         events(&store, text)?
     } else {
         let runs = store.runs(&RunFilter { contains: args.contains.clone() })?;
-        list(&runs, store.path())
+        list(&runs, &conclusions(&store, &runs, PATIENCE)?, store.path())
     };
     print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
 }
+
+/// For verdicts that are not known yet; the newest runs' come first.
+const PATIENCE: DurationNs = DurationNs::from_ms(500);
 
 /// All of them are looked up before the first is deleted.
 fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
@@ -74,7 +80,7 @@ fn events(store: &Store, text: &str) -> Result<String, Failure> {
     Ok(lines.collect())
 }
 
-fn list(runs: &[RunRow], path: &std::path::Path) -> String {
+fn list(runs: &[RunRow], concluded: &Conclusions, path: &std::path::Path) -> String {
     if runs.is_empty() {
         return format!("no such runs in {}\n", path.display());
     }
@@ -85,15 +91,50 @@ fn list(runs: &[RunRow], path: &std::path::Path) -> String {
             (None, false) => "killed".into(),
         };
         format!(
-            "{:>5}  {}  {:>4} rounds  {:>7}  {state:<11}  {}\n",
+            "{:>5}  {}  {:>4} rounds  {:>7}  {state:<11}  {}{}\n",
             run.id,
             tare_report::date::utc(run.started_unix_ms),
             run.rounds,
             time(run.elapsed_ns as f64 / 1e9),
-            plain::line(&run.name)
+            plain::line(&run.name),
+            concluded.by_run.get(&run.id).map_or_else(String::new, |all| in_words(all))
         )
     };
-    runs.iter().map(line).collect()
+    let lines: String = runs.iter().map(line).collect();
+    match concluded.missing {
+        0 => lines,
+        n => {
+            let runs = counted(n as u64, "run", "runs");
+            format!(
+                "{lines}the verdicts of {runs} are not worked out yet: list them again, or see tare report\n"
+            )
+        }
+    }
+}
+
+/// Verdicts that a line has room for.
+const TOLD: usize = 3;
+
+/// What a run concluded in the first of the metrics asked for: `: slower, +3.9 %`.
+fn in_words(all: &[Conclusion]) -> String {
+    let Some(first) = all.first() else { return String::new() };
+    let all: Vec<&Conclusion> = all.iter().filter(|one| one.metric == first.metric).collect();
+    let said = |one: &Conclusion| {
+        let word = verdict_word(one.metric, one.verdict);
+        match one.verdict {
+            Verdict::Void => word.to_owned(),
+            _ => format!("{word}, {} %", signed(one.overhead_percent)),
+        }
+    };
+    if let [one] = all.as_slice() {
+        return format!(": {}", said(one));
+    }
+    let told = all.iter().take(TOLD).map(|one| format!("{} {}", one.variant, said(one)));
+    let told = told.collect::<Vec<_>>().join("; ");
+    match all.len().saturating_sub(TOLD) {
+        0 => format!(": {told}"),
+        n => format!(": {told}; and {n} more"),
+    }
 }
 
 /// Why a run ended, beside a number of rounds.

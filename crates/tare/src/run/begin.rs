@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tare_io::time::wall_unix_ms;
 use tare_lab::machine::Machine;
 use tare_model::plan::{Plan, PlanParts};
+use tare_results::{digests_of, facts, found_of, is_running, plan_of};
 use tare_run::Start;
 use tare_store::{NewRun, RunRow, Store};
 
@@ -14,7 +15,6 @@ use super::live::LiveTable;
 use super::measure::{Begun, Measured, measure};
 use super::places::journal_folder;
 use super::plan::check_machine;
-use super::stored::{digests_of, facts, found_of, is_running, plan_of};
 use super::{RunOptions, command};
 use crate::failure::Failure;
 use crate::load::interrupt;

@@ -11,6 +11,7 @@ use tare_lab::{Lab, LabPlan};
 use tare_model::found::Found;
 use tare_model::plan::Plan;
 use tare_report::run::document::RunDocument;
+use tare_results::{conclude, document_of, plan_of};
 use tare_run::clock::SystemClock;
 use tare_run::runner::RunServices;
 use tare_run::{Cell, RunError, Runner, Start, Stopped};
@@ -19,7 +20,6 @@ use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
 
 use super::live::LiveTable;
 use super::places::journal_folder;
-use super::stored::{document_of, plan_of};
 use crate::failure::Failure;
 use crate::load::plan::resolve;
 
@@ -92,7 +92,9 @@ pub fn measure(
     };
     let documents = runs.iter().map(|run| {
         let row = store.find_run(&run.to_string())?;
-        document_of(&store, &row, &plan_of(&row)?)
+        let document = document_of(&store, &row, &plan_of(&row)?)?;
+        conclude(&store, &row, &document.report);
+        Ok(document)
     });
     let documents: Result<Vec<RunDocument>, Failure> = documents.collect();
     Ok(Measured { documents: documents?, stopped, written })

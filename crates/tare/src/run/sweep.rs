@@ -8,6 +8,7 @@ use tare_io::time::monotonic_now;
 use tare_model::plan::Plan;
 use tare_model::variant::Variant;
 use tare_report::run::document::RunDocument;
+use tare_results::{document_of, plan_of};
 use tare_run::{RunError, Start, Stopped};
 use tare_store::{RunEnd, RunRow, Store};
 
@@ -15,7 +16,6 @@ use super::RunOptions;
 use super::begin::{begin, carry_out, open_store, stop_on_interrupt};
 use super::conclude::{SweptCell, conclude_sweep};
 use super::measure::{Begun, Measured, before_it_ran};
-use super::stored::{document_of, plan_of};
 use crate::failure::Failure;
 use crate::load::outputs::Outputs;
 
@@ -87,7 +87,7 @@ fn end_unmeasured(
     let mut store = Store::open(&options.store)?;
     store.end_run(row.id, &RunEnd { stopped_by: stopped.word().into() })?;
     let row = store.find_run(&row.id.to_string())?;
-    document_of(&store, &row, &plan_of(&row)?)
+    Ok(document_of(&store, &row, &plan_of(&row)?)?)
 }
 
 /// What `own` cells may take of the time for all: what is left, divided by the cells that are left.

@@ -47,7 +47,7 @@ fn the_report_is_made_from_the_store_alone_and_always_the_same() {
     let csv = desk.tare(&["report", "last", "--csv"]).success().stdout;
     assert!(csv.lines().any(|line| line.starts_with("1,b,false,throughput_per_s,")), "{csv}");
     let listed = desk.tare(&["runs", "TWIN"]).success().stdout;
-    assert!(listed.contains(" rounds ") && listed.trim_end().ends_with("twins"), "{listed}");
+    assert!(listed.contains(" rounds ") && listed.contains(" twins: "), "{listed}");
     let log = desk.tare(&["runs", "--events", "1"]).success().stdout;
     assert!(log.contains("tare: ended: rounds; CPU "), "{log}");
     let deleted = desk.tare(&["runs", "--delete", "1"]).success().stdout;
@@ -188,9 +188,9 @@ fn headers_may_be_of_one_variant_only() {
     let mut args = owned(&pair, &BRIEF);
     args.extend(["-H", "X-All: 1", "-H", "b:X-Own: 2"]);
     let report = desk.compare(&args);
-    assert_eq!(report.plan["load"]["headers"], serde_json::json!(["X-All: 1"]));
-    assert_eq!(report.plan["variants"][1]["headers"], serde_json::json!(["X-Own: 2"]));
-    assert_eq!(report.plan["variants"][0]["headers"], serde_json::json!([]));
+    assert_eq!(report.plan.parts.load.headers, ["X-All: 1"]);
+    assert_eq!(report.plan.parts.variants[1].headers, ["X-Own: 2"]);
+    assert_eq!(report.plan.parts.variants[0].headers, [] as [&str; 0]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn what_no_layer_can_be_is_refused() {
         ("[{ proxy = \"haproxy\", threads = 0 }]", "", "proxy haproxy: threads = 0: write 1 to 64"),
         ("[{ prxy = \"haproxy\" }]", "", "unknown key 'prxy'; did you mean 'proxy'?"),
         (proxy, "url = \"http://127.0.0.1:8080/\"", "leave out the port in url"),
-        (proxy, "client = \"netns\"", "it runs on this machine, as its client must"),
+        (proxy, "client = { ssh = \"h\" }", "its clients run on the host, or in netns, oci or vm"),
     ] {
         let file = desk.file("layers.toml", &layered(layers, more));
         desk.tare(&["run", str(&file)]).fails(2, complaint);
@@ -40,7 +40,10 @@ fn layers_that_cannot_be_are_refused() {
         ),
         (here("{ proxy = \"envoy\", intercept = \"redirect\" }"), "give side, too"),
         (in_place(&format!("{side}, {{ proxy = \"nginx\", side = \"server\" }}")), "one layer of"),
-        (in_place(gateway), "it runs on this machine, as its client must"),
+        (
+            here(gateway) + "client = { ssh = \"h\" }\n",
+            "gateway nginx: its clients run on the host, or in netns, oci or vm",
+        ),
         (here(&format!("{{ proxy = \"nginx\" }}, {gateway}")), "it comes first"),
         (
             here("{ gateway = \"nginx\", tls = { min = \"1.3\", max = \"1.2\" } }"),

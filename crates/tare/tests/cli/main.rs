@@ -21,6 +21,7 @@ mod net;
 mod pair;
 mod requests;
 mod steps;
+mod stored_runs;
 mod sweeps;
 mod sys;
 mod target;

@@ -1,6 +1,5 @@
 //! What the store holds of a run: its plan, its rounds, its report.
 
-use serde_json::Value;
 use tare_model::found::Found;
 use tare_model::plain;
 use tare_model::plan::PlanParts;
@@ -12,7 +11,7 @@ use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
 use tare_store::{RunRow, Store};
 
-use crate::failure::Failure;
+use crate::ResultsError;
 
 /// A process of that number lives, and is tare: good enough to say "being measured".
 pub fn is_running(row: &RunRow) -> bool {
@@ -24,13 +23,16 @@ pub fn is_running(row: &RunRow) -> bool {
 
 /// A stored plan, as it was when its run was measured: whether it could run today is asked of those
 /// that are to be resumed.
-pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
+pub fn plan_of(row: &RunRow) -> Result<PlanParts, ResultsError> {
     let mut parts: PlanParts = serde_json::from_str(&row.plan).map_err(|error| {
         let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
-        Failure::Environment(text)
+        ResultsError::Unreadable(text)
     })?;
     if parts.variants.is_empty() {
-        return Err(Failure::Environment(format!("the plan of run {} has no variants", row.id)));
+        return Err(ResultsError::Unreadable(format!(
+            "the plan of run {} has no variants",
+            row.id
+        )));
     }
     // A stranger's store: a name is one line, and no command to a terminal.
     parts.name = plain::line(&parts.name).into_owned();
@@ -41,7 +43,11 @@ pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
-pub fn document_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<RunDocument, Failure> {
+pub fn document_of(
+    store: &Store,
+    row: &RunRow,
+    plan: &PlanParts,
+) -> Result<RunDocument, ResultsError> {
     let metric = timeline::metric_of(&plan.stop.metrics);
     let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
     for_each_round(store, row, plan, |round| {
@@ -55,7 +61,7 @@ pub fn digests_of(
     store: &Store,
     row: &RunRow,
     plan: &PlanParts,
-) -> Result<Vec<RoundDigest>, Failure> {
+) -> Result<Vec<RoundDigest>, ResultsError> {
     let mut digests = Vec::new();
     for_each_round(store, row, plan, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
@@ -72,10 +78,10 @@ fn for_each_round(
     row: &RunRow,
     plan: &PlanParts,
     mut see: impl FnMut(&Round),
-) -> Result<(), Failure> {
+) -> Result<(), ResultsError> {
     for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
         if tare_io::process::resident_bytes() > MEMORY_MAX {
-            return Err(Failure::Environment(format!(
+            return Err(ResultsError::Unreadable(format!(
                 "run {} does not fit: {seen} of its rounds take {}, and no more are read",
                 row.id,
                 tare_report::units::bytes(MEMORY_MAX as f64)
@@ -105,24 +111,13 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
 }
 
 /// What the first rounds of a run found, which is to go on with it.
-pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, Failure> {
+pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, ResultsError> {
     let Some(found) = &row.found else { return Ok(None) };
-    let wrong = |why: String| Failure::Environment(format!("run {}: {why}", row.id));
+    let wrong = |why: String| ResultsError::Unreadable(format!("run {}: {why}", row.id));
     let found: Found = serde_json::from_str(found)
         .map_err(|error| wrong(format!("what it found is of another version: {error}")))?;
     found.check(plan).map_err(|invalid| wrong(invalid.to_string()))?;
     Ok(Some(found))
-}
-
-/// The plan as it is shown: with what the run found.
-fn shown_plan(row: &RunRow) -> Value {
-    let mut plan: Value = serde_json::from_str(&row.plan).unwrap_or_default();
-    let found = row.found.as_ref().and_then(|found| serde_json::from_str(found).ok());
-    let slices = plan.get_mut("slices").and_then(Value::as_object_mut);
-    if let (Some(slices), Some(found)) = (slices, found) {
-        slices.insert("found".into(), found);
-    }
-    plan
 }
 
 pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
@@ -135,7 +130,8 @@ pub fn facts(plan: &PlanParts, row: &RunRow) -> RunFacts {
         stopped_by: stopped_by.unwrap_or_else(|| "killed".into()),
         machine: serde_json::from_str(&row.machine).unwrap_or_default(),
         plan: plan.clone(),
-        stored_plan: shown_plan(row),
+        // What a stranger wrote there is not shown.
+        found: found_of(row, plan).ok().flatten(),
         lost: row.lost.clone(),
     }
 }

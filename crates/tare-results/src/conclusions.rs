@@ -1,0 +1,103 @@
+//! What runs concluded, in short: kept in the store beside them, for lists of many runs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+use tare_model::{Metric, plain};
+use tare_report::run::RunReport;
+use tare_stats::Verdict;
+use tare_stats::analysis::VERSION;
+use tare_store::{RunId, RunRow, Store};
+
+use crate::{ResultsError, document_of, is_running, plan_of};
+
+/// What was asked of one variant, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conclusion {
+    pub variant: String,
+    pub metric: Metric,
+    pub verdict: Verdict,
+    pub overhead_percent: f64,
+}
+
+/// What a report says of what was asked.
+fn concluded(report: &RunReport) -> Vec<Conclusion> {
+    let asked = report.comparisons.iter().filter(|comparison| comparison.asked);
+    let of = |comparison: &tare_report::run::Comparison| Conclusion {
+        variant: comparison.variant.clone(),
+        metric: comparison.metric,
+        verdict: comparison.verdict,
+        overhead_percent: comparison.overhead_percent.point,
+    };
+    asked.map(of).collect()
+}
+
+/// A list is not kept waiting for longer runs: each is read as a whole.
+const ROUNDS_MAX: u32 = 300;
+
+/// What several runs concluded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conclusions {
+    pub by_run: BTreeMap<RunId, Vec<Conclusion>>,
+    /// Runs of which it is still to be worked out.
+    pub missing: usize,
+}
+
+/// What these runs concluded, as far as it is known, or can be worked out in so long a time, the
+/// first ones first. It is kept where the store can be written to.
+pub fn conclusions(
+    store: &Store,
+    rows: &[RunRow],
+    patience: DurationNs,
+) -> Result<Conclusions, ResultsError> {
+    let limit = monotonic_now() + patience;
+    let mut known = BTreeMap::new();
+    for (run, rounds, text) in store.conclusions(VERSION)? {
+        known.insert(run, (rounds, text));
+    }
+    let mut all = Conclusions::default();
+    for row in rows.iter().filter(|row| !row.is_import && !is_running(row)) {
+        let kept = known.get(&row.id).filter(|(rounds, _)| *rounds == row.rounds);
+        // What a stranger wrote there is worked out anew.
+        let kept = kept.and_then(|(_, text)| serde_json::from_str(text).ok());
+        let found = match kept {
+            Some(found) => found,
+            None if monotonic_now() > limit || row.rounds > ROUNDS_MAX => {
+                all.missing += 1;
+                continue;
+            }
+            // A run that cannot be read says so when it is asked for.
+            None => worked_out(store, row).unwrap_or_default(),
+        };
+        all.by_run.insert(row.id, found.into_iter().map(one_line).collect());
+    }
+    Ok(all)
+}
+
+/// Keeps what a run concluded, by its report.
+pub fn conclude(store: &Store, row: &RunRow, report: &RunReport) {
+    keep(store, row.id, row.rounds, &concluded(report));
+}
+
+fn worked_out(store: &Store, row: &RunRow) -> Result<Vec<Conclusion>, ResultsError> {
+    // Rows of lists come without plans.
+    let row = store.find_run(&row.id.to_string())?;
+    let found = concluded(&document_of(store, &row, &plan_of(&row)?)?.report);
+    keep(store, row.id, row.rounds, &found);
+    Ok(found)
+}
+
+/// A store that cannot be written to is read as well without it.
+fn keep(store: &Store, run: RunId, rounds: u32, found: &[Conclusion]) {
+    if let Ok(text) = serde_json::to_string(found) {
+        let _ = store.conclude(run, VERSION, rounds, &text);
+    }
+}
+
+/// A stranger's store: a name is one line, and no command to a terminal.
+fn one_line(found: Conclusion) -> Conclusion {
+    Conclusion { variant: plain::line(&found.variant).into_owned(), ..found }
+}

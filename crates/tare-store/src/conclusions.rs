@@ -1,0 +1,58 @@
+//! What was concluded of runs: worked out from their slices, and kept so that a list of many runs
+//! need not do that again.
+
+use rusqlite::params;
+
+use crate::read::RUNS_MAX;
+use crate::{RunId, Store, StoreError};
+
+/// Stores that have none yet get it with the first conclusion: it holds nothing that cannot be
+/// worked out again.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS conclusion (
+    run INTEGER PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    -- Of the method.
+    version INTEGER NOT NULL,
+    -- The rounds that it is of: a run may have been resumed since.
+    rounds INTEGER NOT NULL,
+    text TEXT NOT NULL
+)";
+
+impl Store {
+    /// What that version of the method concluded: of which run, of how many rounds, in its words.
+    pub fn conclusions(&self, version: u32) -> Result<Vec<(RunId, u32, String)>, StoreError> {
+        let query = || -> rusqlite::Result<Vec<(RunId, u32, String)>> {
+            let is_there = "SELECT count(*) FROM sqlite_schema
+                 WHERE type = 'table' AND name = 'conclusion'";
+            if self.connection.query_row(is_there, [], |row| row.get::<_, i64>(0))? == 0 {
+                return Ok(Vec::new());
+            }
+            let mut statement = self.connection.prepare(&format!(
+                "SELECT run, rounds, text FROM conclusion WHERE version = ?1 LIMIT {RUNS_MAX}"
+            ))?;
+            let rows = statement.query_map(params![version], |row| {
+                Ok((RunId(row.get(0)?), row.get(1)?, row.get(2)?))
+            })?;
+            rows.collect()
+        };
+        query().map_err(|error| self.failed(error))
+    }
+
+    /// Keeps what was concluded of a run; what was kept before is replaced.
+    pub fn conclude(
+        &self,
+        run: RunId,
+        version: u32,
+        rounds: u32,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let write = || -> rusqlite::Result<()> {
+            self.connection.execute(TABLE, [])?;
+            let mut statement = self.connection.prepare_cached(
+                "INSERT OR REPLACE INTO conclusion (run, version, rounds, text)
+                 VALUES (?1, ?2, ?3, ?4)",
+            )?;
+            statement.execute(params![run.0, version, rounds, text]).map(drop)
+        };
+        write().map_err(|error| self.failed(error))
+    }
+}
