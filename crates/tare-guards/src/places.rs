@@ -1,5 +1,7 @@
 //! What a run says of the places that its variants ran in.
 
+use tare_model::layers;
+
 use crate::clients::ClientsFound;
 use crate::evidence::Evidence;
 use crate::units::{duration, percent};
@@ -14,34 +16,50 @@ pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     guard("emulated", Severity::Warn, Some(evidence.name(variant)), text.into())
 }
 
-/// How often its place was started: launches say how often by then, and a resumed run begins to
-/// count anew.
+/// How often the place of its server was started.
 pub fn place_launches(evidence: &Evidence<'_>, variant: usize) -> u32 {
-    let starts = evidence.totals[variant].launches.iter().map(|launch| launch.place_starts);
-    let (parts, last) = starts.fold((0u32, 0u32), |(parts, last), starts| match starts < last {
+    starts(evidence.totals[variant].launches.iter().map(|launch| launch.place_starts))
+}
+
+/// Launches say how often their place had been started by then, and a resumed run begins to count
+/// anew.
+fn starts(told: impl Iterator<Item = u32>) -> u32 {
+    let (parts, last) = told.fold((0u32, 0u32), |(parts, last), starts| match starts < last {
         true => (parts.saturating_add(last), starts),
         false => (parts, starts),
     });
     parts.saturating_add(last)
 }
 
-/// A place that stays while its servers come and go.
+/// Places that stay while what runs in them comes and goes: the server's, and its hops'.
 pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let launches = evidence.totals[variant].launches.iter().filter(|launch| launch.fresh).count();
-    let starts = place_launches(evidence, variant);
-    let place = evidence.plan.variants[variant].place.facts();
-    if starts == 0 || starts as usize >= launches || place.is_always_the_same() {
-        return Vec::new();
-    }
-    let place = place.name();
+    let plan = &evidence.plan.variants[variant];
+    let launches = &evidence.totals[variant].launches;
+    let of_server = ("server".to_owned(), &plan.place, place_launches(evidence, variant));
+    let of_hops = layers::hops(&plan.layers).into_iter().filter_map(|hop| {
+        let place = plan.layers[hop.layer].facts().place()?;
+        let parts = launches.iter().flat_map(|launch| &launch.parts);
+        let own = parts.filter(|part| part.name == hop.name).map(|part| part.place_starts);
+        let starts = starts(own);
+        Some((hop.name, place, starts))
+    });
+    let fresh = launches.iter().filter(|launch| launch.fresh).count();
     let times = |n: usize| if n == 1 { "once".to_owned() } else { format!("{n} times") };
-    let text = format!(
-        "its server was started {}, its place ({place}) {}: what a start of the place changes is \
-         covered less well than what a start of the server does",
-        times(launches),
-        times(starts as usize)
-    );
-    guard("place-launches", Severity::Note, Some(evidence.name(variant)), text)
+    let all = std::iter::once(of_server).chain(of_hops);
+    let kept = all.filter(|(_, place, starts)| {
+        *starts > 0 && (*starts as usize) < fresh && !place.facts().is_always_the_same()
+    });
+    let told = kept.flat_map(|(name, place, starts)| {
+        let text = format!(
+            "its {name} was started {}, its place ({}) {}: what a start of the place changes is \
+             covered less well than what a start of the {name} does",
+            times(fresh),
+            place.name(),
+            times(starts as usize)
+        );
+        guard("place-launches", Severity::Note, Some(evidence.name(variant)), text)
+    });
+    told.collect()
 }
 
 /// How evenly several clients made a variant's load.

@@ -287,6 +287,11 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
 fn sleeps(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
     let limits = evidence.plan.variants[variant].place.facts().limits();
     let most = limits.cpus.unwrap_or(1.0).min(1.0);
+    // A hop that its quota stops is what the others wait for, however little all use together.
+    let parts = evidence.totals[variant].launches.iter().flat_map(|launch| &launch.parts);
+    if parts.map(|part| part.throttled_periods).sum::<u64>() > 0 {
+        return None;
+    }
     busy_share(evidence.digests, variant).filter(|busy| *busy < SATURATED * most)
 }
 

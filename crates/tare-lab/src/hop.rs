@@ -16,6 +16,8 @@ use crate::site::Site;
 pub struct Hop {
     pub name: String,
     pub place: String,
+    /// How often that was started, where it is its own.
+    pub place_starts: u32,
     /// Its layer's place among the variant's.
     pub layer: usize,
     pub stand: Stand,

@@ -480,14 +480,15 @@ impl World for Lab {
             return Ok(None);
         }
         let who = slot.placed.name.clone();
+        // What a hop's place takes to start is not the server's, either.
+        let mut stood_on = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let placed = slot.start_hop_places(round, &mut stood_on);
+        placed.map_err(|error| error.named(&who))?;
         let inside = slot.placed.is_loaded_from_inside();
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (agent, ip) = match &mut slot.server {
             Some(instance) => {
-                let mut resources =
-                    resources(&self.journal, &self.network, &self.clusters, &self.stop);
-                let agent =
-                    instance.up(round, &mut resources).map_err(|error| error.named(&who))?;
+                let agent = instance.up(round, &mut stood_on).map_err(|error| error.named(&who))?;
                 let ip = if inside { localhost } else { instance.place.address() };
                 (Some(agent), ip)
             }
@@ -544,11 +545,9 @@ impl World for Lab {
         if slot.has_hop_beside_client() {
             self.clients(variant, round)?;
         }
-        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
-        let slot = &mut self.slots[variant.0];
-        let placed = slot.start_hop_places(round, &mut resources);
         let here = Here { site: &self.here, network: self.network.as_ref() };
-        let hops = placed.and_then(|()| slot.start_hops(&mut launched, &here, self.connections));
+        let slot = &self.slots[variant.0];
+        let hops = slot.start_hops(&mut launched, &here, self.connections);
         hops.map_err(|error| error.named(&who))?;
         Ok(Some(launched))
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tare_bypass::Bypass;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
-use tare_model::layers::LayerSpec;
-use tare_model::samples::Proof;
+use tare_model::layers::{LayerSpec, Stand};
+use tare_model::samples::{LaunchPart, Proof};
 
 use crate::error::LabError;
 use crate::hop::{Hop, Shows, Upstream};
@@ -126,15 +126,29 @@ impl Launched {
 
     /// What its parts use, with the packets of the server's place.
     pub fn meter(&self) -> Metering {
-        let hops = self.hops.iter().map(|hop| (&*hop.name, &*hop.place, hop.server.meter()));
         let place = &*self.needs.place;
-        let entry = self.entry.iter();
-        let entry = entry.flat_map(|entry| entry.meters.iter().map(|m| (entry.name, place, m)));
-        let server = ("server", place, self.server.meter());
-        let parts = hops.chain(entry).chain([server]);
-        let all = parts
-            .fold(Metering::default(), |all, (name, place, source)| all.and(name, place, source));
-        all.with_link(self.link.as_deref())
+        // What stands at a cluster's entry has the server's own sidecar behind it.
+        let behind = |hop: &&Hop| hop.stand == Stand::BesideServer;
+        let told = |name: &str, place: &str, place_starts: u32| {
+            let (name, place) = (name.to_owned(), place.to_owned());
+            LaunchPart { name, place, place_starts, ..LaunchPart::default() }
+        };
+        let add = |all: Metering, hop: &Hop| {
+            all.and(told(&hop.name, &hop.place, hop.place_starts), hop.server.meter())
+        };
+        let before = self.hops.iter().filter(|hop| !behind(hop));
+        let mut all = before.fold(Metering::default(), add);
+        if let Some(entry) = &self.entry {
+            for (at, source) in entry.meters.iter().enumerate() {
+                let name = match at {
+                    0 => entry.name.to_owned(),
+                    n => format!("{} {}", entry.name, n + 1),
+                };
+                all = all.and(told(&name, place, 0), source);
+            }
+        }
+        all = self.hops.iter().filter(behind).fold(all, add);
+        all.and(told("server", place, 0), self.server.meter()).with_link(self.link.as_deref())
     }
 }
 

@@ -37,8 +37,8 @@ impl MeterSource {
 /// One part of a variant, as it is metered.
 #[derive(Clone, Debug)]
 struct Part {
-    name: String,
-    place: String,
+    /// What is known of it before it is read.
+    told: LaunchPart,
     /// Who reads its counters; `None` where nobody sees them.
     meter: Option<(Site, MeterId)>,
 }
@@ -55,10 +55,10 @@ pub struct Metering {
 impl Metering {
     /// Opens the counters of one more part, which stands behind all that are there.
     #[must_use]
-    pub fn and(mut self, name: &str, place: &str, source: &MeterSource) -> Self {
+    pub fn and(mut self, told: LaunchPart, source: &MeterSource) -> Self {
         let attached = source.site.ask(Attach { target: source.target.clone() }).ok();
         let meter = attached.map(|meter| (source.site.clone(), meter));
-        self.parts.push(Part { name: name.to_owned(), place: place.to_owned(), meter });
+        self.parts.push(Part { told, meter });
         self
     }
 
@@ -109,10 +109,9 @@ impl Meter for Metering {
             let read = meter.map(|(site, meter)| site.ask(ReadFootprint { meter: *meter }));
             let footprint = read.and_then(Result::ok).unwrap_or_default().bounded();
             LaunchPart {
-                name: part.name.clone(),
-                place: part.place.clone(),
                 rss_bytes: footprint.rss_bytes,
                 throttled_periods: footprint.throttled_periods,
+                ..part.told.clone()
             }
         };
         self.parts.iter().map(of).collect()

@@ -205,6 +205,7 @@ impl VariantSlot {
         Ok(Hop {
             name: hop.name.clone(),
             place: hop.place.clone(),
+            place_starts: instance.map_or(0, |instance| instance.starts),
             layer: hop.layer,
             stand: hop.stand,
             namespace,
@@ -239,6 +240,7 @@ impl VariantSlot {
         Ok(Hop {
             name: hop.name.clone(),
             place: hop.place.clone(),
+            place_starts: 0,
             layer: hop.layer,
             stand: hop.stand,
             namespace: None,

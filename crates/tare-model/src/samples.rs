@@ -99,8 +99,30 @@ impl Launch {
     /// The memory of all its hops; `None` where it has none.
     pub fn hops_rss_bytes(&self) -> Option<u64> {
         match self.parts.split_last() {
-            Some((_, hops)) if !hops.is_empty() => hops.iter().map(|hop| hop.rss_bytes).sum(),
+            Some((_, hops)) if !hops.is_empty() => saturating_sum(hops),
             _ => self.layers_rss_bytes,
+        }
+    }
+}
+
+fn saturating_sum(parts: &[LaunchPart]) -> Option<u64> {
+    parts.iter().try_fold(0u64, |sum, part| Some(sum.saturating_add(part.rss_bytes?)))
+}
+
+/// A variant has eight layers at most, and a cluster's entry a few pods.
+pub const PARTS_MAX: usize = 64;
+const PART_CHARS_MAX: usize = 100;
+
+impl LaunchPart {
+    /// As much of it as a line can hold: a store may be a stranger's.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self {
+            name: plain::short(&self.name, PART_CHARS_MAX),
+            place: plain::short(&self.place, PART_CHARS_MAX),
+            place_starts: self.place_starts,
+            rss_bytes: self.rss_bytes.map(|bytes| bytes.min(NUMBER_MAX)),
+            throttled_periods: self.throttled_periods.min(NUMBER_MAX),
         }
     }
 }
@@ -112,6 +134,9 @@ pub struct LaunchPart {
     pub name: String,
     /// Where it runs.
     pub place: String,
+    /// How often a hop's own place had been started by then.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub place_starts: u32,
     /// Resident memory at the end of the launch.
     pub rss_bytes: Option<u64>,
     /// Periods in which a CPU quota held it up.

@@ -64,7 +64,10 @@ impl Usage {
 
     /// What the server itself used.
     pub fn server(&self) -> Counters {
-        let hops = |counter: Counter| self.hops.iter().map(|hop| hop[counter]).sum::<Option<u64>>();
+        let hops = |counter: Counter| {
+            let mut all = self.hops.iter().map(|hop| hop[counter]);
+            all.try_fold(0u64, |sum, n| Some(sum.saturating_add(n?)))
+        };
         let own = |counter: Counter| match counter {
             Counter::Packets => self.all[counter],
             _ => Some(self.all[counter]?.saturating_sub(hops(counter)?)),

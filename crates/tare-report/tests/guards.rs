@@ -329,6 +329,20 @@ fn of_machines() -> Vec<Case> {
         Case {
             code: "place-launches",
             severity: Note,
+            says: "its proxy nginx was started 24 times, its place (vm) 3 times",
+            plan: |facts| {
+                let proxy = r#"[{ "proxy": "nginx", "place": { "vm": {} } }]"#;
+                facts.plan.variants[1].layers = serde_json::from_str(proxy).unwrap();
+            },
+            round: |round| {
+                let starts = round.index / 10 + 1;
+                let hop = LaunchPart { place_starts: starts, ..part("proxy nginx", "vm", 1) };
+                round.launches[1].parts.insert(0, hop);
+            },
+        },
+        Case {
+            code: "place-launches",
+            severity: Note,
             says: "its server was started 24 times, its place (podman) once",
             plan: |facts| {
                 let podman = serde_json::from_str(r#"{ "oci": { "runtime": "podman" } }"#).unwrap();
@@ -419,6 +433,24 @@ fn each_is_tripped_by_what_it_is_about_and_void_ones_withhold_the_verdict() {
     let all = all_cases();
     let wrong: Vec<String> = all.iter().filter_map(wrong).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+/// What all use together is little where one of them may use no more.
+#[test]
+fn a_hop_that_its_quota_stops_is_no_sleep() {
+    let codes = |periods: u64| -> Vec<String> {
+        let report = told(&facts(), |round| {
+            let used = round.slices.iter_mut().filter_map(|slice| slice.used.as_mut());
+            used.for_each(|used| used.all = used.all.with(Counter::Cpu, used.cpu_ns() / 2));
+            for launch in &mut round.launches {
+                let hop = part("proxy nginx", "netns", 1);
+                launch.parts.insert(0, LaunchPart { throttled_periods: periods, ..hop });
+            }
+        });
+        report.guards.into_iter().map(|guard| guard.code).collect()
+    };
+    assert!(codes(0).contains(&"not-saturated".to_owned()), "{:?}", codes(0));
+    assert!(!codes(1).contains(&"not-saturated".to_owned()), "{:?}", codes(1));
 }
 
 #[test]

@@ -423,6 +423,7 @@ fn hostile_text_is_no_markup_in_html() {
         (counts.failed, counts.started) = (9, counts.started + 9);
         round.machine.steal_ns = 50_000_000;
         counts.errors = vec![(EVIL.into(), 9, EVIL.into())];
+        round.launches[1].parts.insert(0, part(EVIL, EVIL, 1));
         let probe = round.launches[1].probe.as_mut().unwrap();
         probe.header_names = vec![EVIL.into()];
         probe.tls = Some(EVIL.into());

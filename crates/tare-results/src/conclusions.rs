@@ -11,7 +11,8 @@ use tare_stats::Verdict;
 use tare_stats::analysis::VERSION;
 use tare_store::{RunId, RunRow, Store};
 
-use crate::{ResultsError, document_of, is_running, plan_of};
+use crate::stored::document_within;
+use crate::{ResultsError, is_running, plan_of};
 
 /// What was asked of one variant, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,9 +36,6 @@ fn concluded(report: &RunReport) -> Vec<Conclusion> {
     asked.map(of).collect()
 }
 
-/// A list is not kept waiting for longer runs: each is read as a whole.
-const ROUNDS_MAX: u32 = 300;
-
 /// What several runs concluded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conclusions {
@@ -48,33 +46,31 @@ pub struct Conclusions {
 
 /// What these runs concluded, as far as it is known, or can be worked out in so long a time, the
 /// first ones first. It is kept where the store can be written to.
-pub fn conclusions(
-    store: &Store,
-    rows: &[RunRow],
-    patience: DurationNs,
-) -> Result<Conclusions, ResultsError> {
+pub fn conclusions(store: &Store, rows: &[RunRow], patience: DurationNs) -> Conclusions {
     let limit = monotonic_now() + patience;
     let mut known = BTreeMap::new();
-    for (run, rounds, text) in store.conclusions(VERSION)? {
-        known.insert(run, (rounds, text));
+    // In a store that others write to, anything may be written there.
+    if store.is_ours() {
+        for (run, rounds, text) in store.conclusions(VERSION) {
+            known.insert(run, (rounds, text));
+        }
     }
     let mut all = Conclusions::default();
     for row in rows.iter().filter(|row| !row.is_import && !is_running(row)) {
         let kept = known.get(&row.id).filter(|(rounds, _)| *rounds == row.rounds);
-        // What a stranger wrote there is worked out anew.
         let kept = kept.and_then(|(_, text)| serde_json::from_str(text).ok());
         let found = match kept {
             Some(found) => found,
-            None if monotonic_now() > limit || row.rounds > ROUNDS_MAX => {
+            None if monotonic_now() > limit => {
                 all.missing += 1;
                 continue;
             }
-            // A run that cannot be read says so when it is asked for.
-            None => worked_out(store, row).unwrap_or_default(),
+            // A run that cannot be read, or not so soon, says so when it is asked for.
+            None => worked_out(store, row, patience).unwrap_or_default(),
         };
         all.by_run.insert(row.id, found.into_iter().map(one_line).collect());
     }
-    Ok(all)
+    all
 }
 
 /// Keeps what a run concluded, by its report.
@@ -82,10 +78,15 @@ pub fn conclude(store: &Store, row: &RunRow, report: &RunReport) {
     keep(store, row.id, row.rounds, &concluded(report));
 }
 
-fn worked_out(store: &Store, row: &RunRow) -> Result<Vec<Conclusion>, ResultsError> {
+fn worked_out(
+    store: &Store,
+    row: &RunRow,
+    patience: DurationNs,
+) -> Result<Vec<Conclusion>, ResultsError> {
     // Rows of lists come without plans.
     let row = store.find_run(&row.id.to_string())?;
-    let found = concluded(&document_of(store, &row, &plan_of(&row)?)?.report);
+    let document = document_within(store, &row, &plan_of(&row)?, patience)?;
+    let found = concluded(&document.report);
     keep(store, row.id, row.rounds, &found);
     Ok(found)
 }

@@ -1,5 +1,7 @@
 //! What the store holds of a run: its plan, its rounds, its report.
 
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
 use tare_model::found::Found;
 use tare_model::plain;
 use tare_model::plan::PlanParts;
@@ -48,9 +50,28 @@ pub fn document_of(
     row: &RunRow,
     plan: &PlanParts,
 ) -> Result<RunDocument, ResultsError> {
+    document_until(store, row, plan, Instant::FAR)
+}
+
+/// The same, where it can be had in so long a time.
+pub(crate) fn document_within(
+    store: &Store,
+    row: &RunRow,
+    plan: &PlanParts,
+    patience: DurationNs,
+) -> Result<RunDocument, ResultsError> {
+    document_until(store, row, plan, monotonic_now() + patience)
+}
+
+fn document_until(
+    store: &Store,
+    row: &RunRow,
+    plan: &PlanParts,
+    limit: Instant,
+) -> Result<RunDocument, ResultsError> {
     let metric = timeline::metric_of(&plan.stop.metrics);
     let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
-    for_each_round(store, row, plan, |round| {
+    for_each_round(store, row, plan, limit, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
         timeline.add(round, metric);
     })?;
@@ -63,7 +84,7 @@ pub fn digests_of(
     plan: &PlanParts,
 ) -> Result<Vec<RoundDigest>, ResultsError> {
     let mut digests = Vec::new();
-    for_each_round(store, row, plan, |round| {
+    for_each_round(store, row, plan, Instant::FAR, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
     })?;
     Ok(digests)
@@ -77,9 +98,14 @@ fn for_each_round(
     store: &Store,
     row: &RunRow,
     plan: &PlanParts,
+    limit: Instant,
     mut see: impl FnMut(&Round),
 ) -> Result<(), ResultsError> {
     for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
+        if monotonic_now() > limit {
+            let text = format!("run {} takes longer to read than there is time", row.id);
+            return Err(ResultsError::Unreadable(text));
+        }
         if tare_io::process::resident_bytes() > MEMORY_MAX {
             return Err(ResultsError::Unreadable(format!(
                 "run {} does not fit: {seen} of its rounds take {}, and no more are read",

@@ -155,6 +155,13 @@ impl<'a, L: World> Runner<'a, L> {
                 left,
             };
             let Some(asked) = self.design.next(&history) else { return Ok(()) };
+            // A round that was enough is enough, also where the user stops the run then.
+            if self.interrupted() {
+                return Err(RunError::Interrupted);
+            }
+            if asked.cells.is_empty() {
+                return Err(RunError::Bug("a round of nothing".into()));
+            }
             // Variants that run alone are tried before the first round.
             if !is_fitted {
                 is_fitted = true;
@@ -180,9 +187,6 @@ impl<'a, L: World> Runner<'a, L> {
             let shown = active[index as usize % active.len()];
             let digests = &self.cells[shown.0].digests;
             self.services.observer.on_event(&Event::EstimateChanged { cell: shown, digests });
-            if self.interrupted() {
-                return Err(RunError::Interrupted);
-            }
         }
     }
 

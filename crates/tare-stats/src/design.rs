@@ -100,12 +100,6 @@ pub struct SustainedOrder {
     pub turns: Option<u32>,
 }
 
-impl RoundOrder {
-    pub fn cell(&self, cell: usize) -> Option<&CellOrder> {
-        self.cells.iter().find(|order| order.cell == cell)
-    }
-}
-
 impl CellOrder {
     pub fn rate(&self, variant: usize) -> Option<f64> {
         self.rates.get(variant).copied().flatten()

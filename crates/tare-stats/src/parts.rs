@@ -25,9 +25,9 @@ pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFou
         let launch = round.launch.as_ref()?;
         (!launch.parts.is_empty()).then_some(&launch.parts)
     });
-    let found = known.into_iter().flatten().enumerate().map(|(at, part)| {
+    let found = known.into_iter().flatten().map(|part| {
         let of_rounds: Vec<Vec<Option<f64>>> =
-            rounds.iter().filter_map(|round| values(round, at)).collect();
+            rounds.iter().filter_map(|round| values(round, &part.name)).collect();
         let metrics = Metric::ALL.into_iter().filter_map(|metric| {
             let values = of_rounds.iter().filter_map(|values| values[metric as usize]);
             Some((metric, over_rounds(values, level)?))
@@ -38,11 +38,12 @@ pub fn parts(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<PartFou
     found.collect()
 }
 
-/// What one round says of the part that stands there, by [`Metric::ALL`].
-fn values(round: &VariantRound, at: usize) -> Option<Vec<Option<f64>>> {
+/// What one round says of the part of that name, by [`Metric::ALL`].
+fn values(round: &VariantRound, name: &str) -> Option<Vec<Option<f64>>> {
     const NO_LATENCIES: &[(tare_model::samples::Series, Distribution)] = &[];
     let parts = &round.launch.as_ref()?.parts;
-    let rss_bytes = parts.get(at)?.rss_bytes;
+    let at = parts.iter().position(|part| part.name == name)?;
+    let rss_bytes = parts[at].rss_bytes;
     let usage = round.used.as_ref();
     let used = usage.and_then(|usage| match at + 1 == parts.len() {
         true => Some(usage.server()),

@@ -62,6 +62,8 @@ pub enum StoreError {
 pub struct Store {
     path: PathBuf,
     connection: Connection,
+    /// It was opened to be written to.
+    is_ours: bool,
 }
 
 /// For SQLite: nobody changes the file meanwhile, and nothing need be made beside it.
@@ -155,7 +157,7 @@ impl Store {
         let connection = connection?;
         limit(path, &connection)?;
         schema::is_current(path, &connection)?;
-        Ok(Self { path: path.to_owned(), connection })
+        Ok(Self { path: path.to_owned(), connection, is_ours: false })
     }
 
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, StoreError> {
@@ -168,7 +170,12 @@ impl Store {
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
         schema::make_tables(path, &mut connection)?;
-        Ok(Self { path: path.to_owned(), connection })
+        Ok(Self { path: path.to_owned(), connection, is_ours: true })
+    }
+
+    /// Whether it can be written to: another user's, and what is read-only, cannot.
+    pub fn is_ours(&self) -> bool {
+        self.is_ours
     }
 
     pub fn path(&self) -> &Path {

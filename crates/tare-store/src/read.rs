@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use tare_model::plain;
-use tare_model::samples::{Launch, Round, Series, Slice};
+use tare_model::samples::{Launch, LaunchPart, PARTS_MAX, Round, Series, Slice};
 
 use crate::{RunId, Store, StoreError, blob};
 
@@ -204,7 +204,15 @@ impl Store {
             rows.collect()
         };
         let details = query().map_err(|error| self.failed(error))?;
-        details.iter().map(|text| self.json(text)).collect()
+        let bounded = |text: &String| {
+            let mut launch: Launch = self.json(text)?;
+            if launch.parts.len() > PARTS_MAX {
+                return Err(self.damaged(format!("a launch has over {PARTS_MAX} parts")));
+            }
+            launch.parts = launch.parts.into_iter().map(LaunchPart::bounded).collect();
+            Ok(launch)
+        };
+        details.iter().map(bounded).collect()
     }
 
     fn slices(&self, run: RunId, number: u32) -> Result<Vec<Slice>, StoreError> {

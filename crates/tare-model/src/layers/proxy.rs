@@ -23,7 +23,7 @@ pub struct ProxySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Intercept>,
     /// Between the sidecars of both sides; of a proxy between client and server, with its clients.
-    /// With a server that speaks TLS, the latter speaks it, too.
+    /// With a server that speaks TLS, such a proxy speaks it by itself.
     #[serde(default, skip_serializing_if = "Tls::is_none")]
     pub tls: Tls,
     /// Of the certificates, with `tls`.
@@ -221,6 +221,10 @@ impl ProxySpec {
         }
         if !self.tls.is_none() && side != Side::Both {
             return Err("tls is between the sidecars of both sides: give side = \"both\"");
+        }
+        let mut stands = variant.layers.iter().flat_map(|layer| layer.facts().stands());
+        if side.has_client() && stands.any(|stand| *stand == Stand::Between) {
+            return Err("what stands between the two goes with side = \"server\" alone");
         }
         let others = variant.layers.iter().filter_map(|layer| match layer {
             LayerSpec::Proxy(other) if other != self => Some(other),

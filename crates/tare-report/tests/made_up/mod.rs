@@ -99,7 +99,7 @@ pub fn sustained(variant: u32) -> Sustained {
 
 pub fn part(name: &str, place: &str, rss_bytes: u64) -> LaunchPart {
     let (name, place, rss_bytes) = (name.into(), place.into(), Some(rss_bytes));
-    LaunchPart { name, place, rss_bytes, throttled_periods: 0 }
+    LaunchPart { name, place, rss_bytes, ..LaunchPart::default() }
 }
 
 pub fn round(index: u32) -> Round {

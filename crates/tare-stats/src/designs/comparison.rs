@@ -207,7 +207,13 @@ impl<'a> ComparisonDesign<'a> {
             return;
         }
         let now = seen.rounds.last().map_or(self.cycles, |digest| digest.cycles);
-        let Some(launch_cost) = self.launch_seconds(seen, surveys) else { return };
+        let Some(launch_cost) = self.launch_seconds(seen, surveys) else {
+            // Another cell's launches, or one that was lost, may have shown how dear they are.
+            let warm_ns = surveys.slowest_ns().unwrap_or(0);
+            let worth = worth(warm_ns as f64 / 1e9, self.cycle_seconds(seen));
+            self.cycles = self.cycles.max(worth);
+            return;
+        };
         let (rounds, left) = (seen.rounds.len() as u32, left.as_secs_f64());
         let cycle_cost = self.cycle_seconds(seen);
         if rounds < PILOT_ROUNDS {

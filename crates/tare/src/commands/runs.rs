@@ -45,7 +45,14 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
         events(&store, text)?
     } else {
         let runs = store.runs(&RunFilter { contains: args.contains.clone() })?;
-        list(&runs, &conclusions(&store, &runs, PATIENCE)?, store.path())
+        let concluded = conclusions(&store, &runs, PATIENCE);
+        let mut text = list(&runs, &concluded, store.path());
+        // Where nothing can be kept, the next list would begin with the same.
+        if concluded.missing > 0 && store.is_ours() {
+            let runs = counted(concluded.missing as u64, "run", "runs");
+            text += &format!("the verdicts of {runs} are not worked out yet: list them again\n");
+        }
+        text
     };
     print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
 }
@@ -100,16 +107,7 @@ fn list(runs: &[RunRow], concluded: &Conclusions, path: &std::path::Path) -> Str
             concluded.by_run.get(&run.id).map_or_else(String::new, |all| in_words(all))
         )
     };
-    let lines: String = runs.iter().map(line).collect();
-    match concluded.missing {
-        0 => lines,
-        n => {
-            let runs = counted(n as u64, "run", "runs");
-            format!(
-                "{lines}the verdicts of {runs} are not worked out yet: list them again, or see tare report\n"
-            )
-        }
-    }
+    runs.iter().map(line).collect()
 }
 
 /// Verdicts that a line has room for.

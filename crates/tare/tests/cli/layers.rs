@@ -46,6 +46,10 @@ fn layers_that_cannot_be_are_refused() {
         ),
         (here(&format!("{{ proxy = \"nginx\" }}, {gateway}")), "it comes first"),
         (
+            in_place(&format!("{gateway}, {side}")),
+            "what stands between the two goes with side = \"server\" alone",
+        ),
+        (
             here("{ gateway = \"nginx\", tls = { min = \"1.3\", max = \"1.2\" } }"),
             "tls: min is above max",
         ),
