@@ -1,7 +1,8 @@
 //! The HTTP/1.1 reply parser on anything a server may send: no panic, no hang, bounded memory, and
 //! the same replies however the bytes are cut.
 
-use tare_load::protocol::http1::{HeadMemo, Reply, ReplyParser};
+use tare_load::protocol::http1::{HeadMemo, ReplyParser};
+use tare_load::protocol::reply::Reply;
 
 pub fn check(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };

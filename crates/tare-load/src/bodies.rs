@@ -8,7 +8,8 @@ use std::rc::Rc;
 use tare_io::DurationNs;
 use tare_model::status::StatusSet;
 
-use crate::protocol::http1::{Capture, Reply, Wanted};
+use crate::protocol::http1::{Capture, Wanted};
+use crate::protocol::reply::Reply;
 use crate::source::{NextRequest, Source};
 
 /// SHA-256 of bodies with the expected status, and how many had each.

@@ -4,12 +4,16 @@
 //! counts what comes of them in a [`Tally`]. It never blocks, reads no clock but the reactor's, and
 //! does not know whether the network is real.
 //!
-//! A request's life is a [`Flight`](connection::Flight): due → (connect → handshake →) sent → first
-//! byte → done or failed. A connection's life is a [`State`](connection::State).
+//! A request's life is a [`Flight`]: due → (connect → handshake →) sent → first byte → done or
+//! failed. A connection's life is a [`State`], and it carries as many flights as the engine's
+//! [`Codec`] lets it.
 
 mod connection;
 mod exchange;
+mod flights;
+mod links;
 mod opening;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,16 +24,19 @@ use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, Sock
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
 
-use crate::deadlines::Deadlines;
+use crate::codec::{self, Codec};
 use crate::failure::Failure;
 use crate::pacer::Pacer;
-use crate::protocol::http1::{HeadMemo, ReplyParser};
-use crate::protocol::messages::{MessageReader, Messages};
+use crate::protocol::http1::Wanted;
+use crate::protocol::messages::Messages;
 use crate::source::Source;
 use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;
 
-use connection::{Connection, Reader, State};
+use connection::{Connection, State};
+use flights::Flights;
+pub use flights::{Flight, FlightId, OfConnection};
+use waits::Waits;
 
 /// What one worker's engine is to do; everything resolved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -162,21 +169,26 @@ enum Phase {
 pub struct Engine {
     config: EngineConfig,
     source: Box<dyn Source>,
+    codec: Box<dyn Codec>,
+    /// The source looks at replies.
+    is_watched: bool,
     pacer: Pacer,
     phase: Phase,
     stretch: Stretch,
     connections: Vec<Connection>,
-    /// Connected, with nothing to do; the longest idle first.
-    idle: VecDeque<u32>,
+    flights: Flights,
+    /// Connections with room for a request; who has had it longest comes first.
+    offers: VecDeque<u32>,
     /// Slots without a connection.
     free: Vec<u32>,
     /// Slots that rest until a time: after a failed connect, or because the source says so.
     resting: BinaryHeap<Reverse<(Instant, u32)>>,
-    deadlines: Deadlines,
+    waits: Waits,
     tally: Box<Tally>,
-    memo: HeadMemo,
-    /// Flights under way.
-    in_flight: u32,
+    /// Connections that are being opened and carry nothing yet.
+    opening: u32,
+    /// What the codec wants to say, until it is handed on.
+    said: Vec<u8>,
     /// Requests that may still start, where the stretch has a limit.
     budget: u64,
     binds: usize,
@@ -206,31 +218,44 @@ pub struct Life {
     pub replies: Vec<u64>,
 }
 
+/// Connections that there may be at once.
+fn slots(config: &EngineConfig, pacer: &Pacer) -> u32 {
+    match pacer {
+        Pacer::Closed => config.connections,
+        Pacer::Open(_) => config.max_connections.max(config.connections),
+    }
+}
+
 impl Engine {
     pub fn new(config: EngineConfig, source: Box<dyn Source>, pacer: Pacer) -> Self {
-        let slots = match pacer {
-            Pacer::Closed => config.connections,
-            Pacer::Open(_) => config.max_connections.max(config.connections),
-        };
-        let (messages, wanted) = (config.messages(), source.wanted());
-        let greeting = messages.and_then(|messages| messages.greeting());
-        let reader = || match messages {
-            Some(messages) => Reader::Messages(MessageReader::new(messages)),
-            None => Reader::Http(ReplyParser::capturing(&wanted)),
-        };
+        let codec = codec::of(&config, slots(&config, &pacer), &source.wanted());
+        Self::with_codec(config, codec, source, pacer)
+    }
+
+    /// One that speaks what the configuration has no word for.
+    pub fn with_codec(
+        config: EngineConfig,
+        codec: Box<dyn Codec>,
+        source: Box<dyn Source>,
+        pacer: Pacer,
+    ) -> Self {
+        let slots = slots(&config, &pacer);
         let mut engine = Self {
+            is_watched: !matches!(source.wanted(), Wanted::Nothing),
             source,
+            codec,
             pacer,
             phase: Phase::Idle,
             stretch: Stretch::NONE,
-            connections: (0..slots).map(|_| Connection::new(reader(), greeting)).collect(),
-            idle: VecDeque::with_capacity(slots as usize),
+            connections: (0..slots).map(|_| Connection::new()).collect(),
+            flights: Flights::with_room_for(slots),
+            offers: VecDeque::with_capacity(slots as usize),
             free: (0..slots).rev().collect(),
             resting: BinaryHeap::with_capacity(slots as usize),
-            deadlines: Deadlines::new(slots),
+            waits: Waits::new(slots),
             tally: Box::default(),
-            memo: HeadMemo::default(),
-            in_flight: 0,
+            opening: 0,
+            said: Vec::new(),
             budget: u64::MAX,
             binds: 0,
             all_busy_at: Instant::ZERO,
@@ -325,8 +350,8 @@ impl Engine {
         self.replied = self.life.answered > answered;
         self.advance_phase(io, now, sink);
         match self.phase {
-            Phase::Opening if self.in_flight == 0 => self.finish_phase(now),
-            Phase::Drain { .. } if self.in_flight == 0 => self.finish_phase(now),
+            Phase::Opening if self.opening == 0 => self.finish_phase(now),
+            Phase::Drain { .. } if self.flights.is_empty() => self.finish_phase(now),
             Phase::Idle => Next::Finished,
             Phase::Ramp { .. } | Phase::Window { .. } => {
                 self.start_due(io, now);
@@ -368,7 +393,7 @@ impl Engine {
     /// From here on things count. What the ramp left in flight is carried over.
     fn open_window(&mut self, now: Instant) {
         self.tally.reset(now);
-        self.tally.started = self.replies_awaited();
+        self.tally.started = u64::from(self.flights.len());
         self.budget = match self.stretch.requests {
             Some(requests) => requests.saturating_sub(self.tally.started),
             None => u64::MAX,
@@ -396,7 +421,7 @@ impl Engine {
             sink.window_opened(io.idle());
         }
         if let Phase::Window { until, next_interval } = self.phase {
-            let exhausted = self.budget == 0 && self.in_flight == 0;
+            let exhausted = self.budget == 0 && self.flights.is_empty();
             if self.is_edge(until, now) || exhausted || self.stop_asked {
                 // In closed loop what came until now has been counted, so it is now that ends it;
                 // an open loop owes what its schedule holds until then.
@@ -411,7 +436,7 @@ impl Engine {
             && now >= until.min(self.drain_limit)
         {
             for slot in 0..self.connections.len() as u32 {
-                if self.connections[slot as usize].flight.is_some() {
+                if !self.connections[slot as usize].flights.is_empty() {
                     self.fail(io, slot, Failure::TimedOut, now);
                 }
             }
@@ -432,7 +457,7 @@ impl Engine {
 
     /// Ends the interval. Requests in flight are carried into the next.
     fn hand_over(&mut self, now: Instant, sink: &mut dyn IntervalSink) {
-        let carried = self.replies_awaited();
+        let carried = u64::from(self.flights.len());
         self.tally.started -= carried;
         self.tally.end = now;
         self.tally.assert_closed();
@@ -462,23 +487,18 @@ impl Engine {
         self.phase = Phase::Drain { until: now + self.config.timeout };
     }
 
-    fn replies_awaited(&self) -> u64 {
-        let flights = self.connections.iter().filter_map(|c| c.flight.as_ref());
-        flights.map(|flight| u64::from(flight.replies_left)).sum()
-    }
-
     /// Starts every request that is due and has a connection to go on.
     fn start_due<R: Reactor>(&mut self, io: &mut R, now: Instant) {
         while let Some(Reverse((until, slot))) = self.resting.peek().copied()
             && until <= now
         {
             self.resting.pop();
-            let state = &mut self.connections[slot as usize].state;
-            if *state == State::Free {
+            let connection = &mut self.connections[slot as usize];
+            if connection.state == State::Free {
                 self.free.push(slot);
             } else {
-                *state = State::Idle;
-                self.idle.push_back(slot);
+                connection.state = State::Open;
+                self.offer(slot);
             }
         }
         let mut now = now;
@@ -499,21 +519,39 @@ impl Engine {
     }
 
     fn slot_for_request(&mut self) -> Option<u32> {
-        while let Some(slot) = self.idle.pop_front() {
-            // A connection that closed while idle left a stale entry behind.
-            if matches!(self.connections[slot as usize].state, State::Idle) {
+        while let Some(slot) = self.offers.pop_front() {
+            let connection = &mut self.connections[slot as usize];
+            connection.offered = false;
+            // A connection that closed since then has left its entry behind.
+            if connection.has_room() {
                 return Some(slot);
             }
         }
         self.free.pop()
     }
 
+    /// Queues a connection for a request, where it has room for one and is not queued yet.
+    fn offer(&mut self, slot: u32) {
+        let connection = &mut self.connections[slot as usize];
+        let kept = self.config.lifetime == Lifetime::Kept;
+        if kept && connection.has_room() && !connection.offered {
+            connection.offered = true;
+            self.offers.push_back(slot);
+        }
+    }
+
     /// Fails what has waited longer than the time limit.
     fn expire<R: Reactor>(&mut self, io: &mut R, now: Instant) {
-        while let Some((slot, since)) = self.deadlines.oldest()
-            && since + self.config.timeout <= now
+        let limit = self.config.timeout;
+        while let Some(oldest) = self.flights.oldest()
+            && self.flights[oldest].begun + limit <= now
         {
-            self.deadlines.stop(slot);
+            self.give_up(io, oldest, now);
+        }
+        while let Some((slot, since)) = self.waits.oldest()
+            && since + limit <= now
+        {
+            self.waits.stop(slot);
             if matches!(self.connections[slot as usize].state, State::Closing) {
                 self.drop_connection(io, slot);
             } else {
@@ -528,7 +566,10 @@ impl Engine {
 
     fn wait(&self, now: Instant) -> Wait {
         let mut until = Instant::FAR;
-        if let Some((_, since)) = self.deadlines.oldest() {
+        if let Some(oldest) = self.flights.oldest() {
+            until = until.min(self.flights[oldest].begun + self.config.timeout);
+        }
+        if let Some((_, since)) = self.waits.oldest() {
             until = until.min(since + self.config.timeout);
         }
         let policy = self.config.wait;
@@ -558,7 +599,11 @@ impl Engine {
             }
         }
         let batch = match self.pacer {
-            Pacer::Closed => (self.in_flight / 2).clamp(1, policy.batch_max),
+            // What one connection brings comes together, however many replies it holds.
+            Pacer::Closed => {
+                let answering = self.flights.len().min(self.slots());
+                (answering / 2).clamp(1, policy.batch_max)
+            }
             Pacer::Open(_) => 1,
         };
         Wait { until, batch, linger: policy.linger, spin, polls }

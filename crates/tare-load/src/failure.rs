@@ -2,7 +2,7 @@
 
 use tare_io::system::errno_text;
 
-use crate::protocol::http1::ReplyDefect;
+use crate::protocol::reply::ReplyDefect;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

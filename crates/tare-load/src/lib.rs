@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bodies;
-mod deadlines;
+pub mod codec;
 pub mod engine;
 mod error;
 mod exchange;

@@ -8,5 +8,6 @@ pub mod content;
 pub mod control;
 pub mod http1;
 pub mod messages;
+pub mod reply;
 pub mod stream;
 pub mod wire;

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Random};
 
-use crate::protocol::http1::{Capture, Reply, Wanted};
+use crate::protocol::http1::{Capture, Wanted};
+use crate::protocol::reply::Reply;
 
 /// Gives the requests of one worker.
 pub trait Source {

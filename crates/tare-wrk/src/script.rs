@@ -9,7 +9,8 @@ use mlua::{AnyUserData, Function, Lua, Table, Value};
 use tare_io::DurationNs;
 use tare_io::files::read_input;
 use tare_load::Tally;
-use tare_load::protocol::http1::{Budget, Capture, Reply, Wanted};
+use tare_load::protocol::http1::{Budget, Capture, Wanted};
+use tare_load::protocol::reply::Reply;
 use tare_load::source::{AskedBytes, FixedRequest, NextRequest, Source};
 
 use crate::format::{socket_errors, status_errors};

@@ -5,11 +5,14 @@ use std::ops::RangeInclusive;
 use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
-use super::connection::{Flight, State};
+use super::connection::State;
+use super::flights::{Flight, FlightId, OfConnection};
 use super::{Engine, Lifetime, Phase};
+use crate::codec::{Decoded, Encoded, Request};
 use crate::failure::Failure;
-use crate::protocol::http1::{Reply, ReplyDefect};
+use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::source::AskedBytes;
+use crate::tls::TlsSession;
 
 /// Linux holds an acknowledgement back for 40 ms where it has nothing else to send; a server whose
 /// sockets wait for it (Nagle's algorithm) sends the rest of its reply then.
@@ -24,82 +27,110 @@ impl Engine {
         due: Instant,
         now: Instant,
     ) {
-        self.in_flight += 1;
         let connection = &mut self.connections[slot as usize];
         let opened_for_it = connection.state == State::Free;
-        connection.flight = Some(Flight {
+        let flight = Flight {
             due,
             begun: now,
-            connected: now,
-            established: now,
             sent: now,
             first_byte: None,
-            replies_left: 1,
+            slot,
             to_head: false,
             opened_for_it,
-        });
+        };
+        let flight = self.flights.begin(&mut connection.flights, flight);
         self.tally.started += 1;
         self.tally.waited += u64::from(due <= self.all_busy_at);
         self.budget -= 1;
         if opened_for_it {
             self.connect(io, slot, now);
         } else {
-            connection.state = State::Busy;
-            self.deadlines.start(slot, now);
-            self.send_request(io, slot, now);
+            self.send_request(io, slot, flight, now);
+            self.offer(slot);
         }
     }
 
-    pub(super) fn send_request<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+    pub(super) fn send_request<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        flight: FlightId,
+        now: Instant,
+    ) {
         let connection = &mut self.connections[slot as usize];
-        let Some(flight) = &mut connection.flight else { return };
         connection.scratch.clear();
         let asked = self.source.next(&mut connection.scratch);
         self.stop_asked |= self.source.wants_stop();
-        flight.sent = match asked.bytes {
+        let sent = match asked.bytes {
             AskedBytes::Fixed(_) => now,
             // The source took its time to make it.
             AskedBytes::InScratch => io.now(),
         };
-        flight.to_head = asked.to_head;
-        flight.replies_left = asked.replies;
+        (self.flights[flight].sent, self.flights[flight].to_head) = (sent, asked.to_head);
         // The first was counted when it started; the rest of a pipelined batch is known only here.
+        for _ in 1..asked.replies {
+            self.flights.begin_beside(&mut connection.flights, flight);
+        }
         let more = u64::from(asked.replies) - 1;
         self.life.sent += u64::from(asked.replies);
         self.tally.started += more;
         self.budget = self.budget.saturating_sub(more);
-        if let Some(greeting) = connection.take_greeting() {
-            connection.outgoing.extend_from_slice(&greeting.bytes());
-        }
         let bytes = match asked.bytes {
             AskedBytes::Fixed(bytes) => bytes,
             AskedBytes::InScratch => connection.scratch.as_slice(),
         };
-        connection.reader.sent(bytes);
-        let encrypted = match &mut connection.tls {
-            Some(tls) => tls.encrypt(bytes, &mut connection.outgoing),
-            None => match asked.bytes {
-                // The server may have answered before it had read all of the last request.
-                AskedBytes::Fixed(bytes)
-                    if !connection.sending && connection.outgoing.is_empty() =>
-                {
-                    self.tally.sent_bytes += bytes.len() as u64;
-                    connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES;
-                    let outgoing = match connection.sending {
-                        true => Outgoing::Immortal(bytes),
-                        false => Outgoing::Fixed(bytes),
-                    };
-                    return io.send(connection.token, outgoing);
-                }
-                _ => {
-                    connection.outgoing.extend_from_slice(bytes);
-                    Ok(())
-                }
-            },
-        };
-        match encrypted {
-            Ok(()) => self.flush(io, slot),
-            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+        let request = Request { flight, bytes, to_head: asked.to_head };
+        let encoded = self.codec.encode(slot, request, &mut self.said);
+        if let AskedBytes::Fixed(bytes) = asked.bytes
+            && encoded == Encoded::AsItIs
+            && connection.tls.is_none()
+            && self.said.is_empty()
+            // The server may have answered before it had read all of the last request.
+            && !connection.sending
+            && connection.outgoing.is_empty()
+        {
+            self.tally.sent_bytes += bytes.len() as u64;
+            // Where another may follow before the reply, it has to be told when this is sent.
+            connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES || connection.capacity > 1;
+            let outgoing = match connection.sending {
+                true => Outgoing::Immortal(bytes),
+                false => Outgoing::Fixed(bytes),
+            };
+            return io.send(connection.token, outgoing);
+        }
+        let mut handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
+        self.said.clear();
+        if encoded == Encoded::AsItIs {
+            handed =
+                handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
+        }
+        self.flush_handed(io, slot, handed, now);
+    }
+
+    /// Sends what the codec has said on this connection.
+    pub(super) fn say<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) -> Connected {
+        let connection = &mut self.connections[slot as usize];
+        let handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
+        self.said.clear();
+        self.flush_handed(io, slot, handed, now)
+    }
+
+    fn flush_handed<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        handed: Result<(), String>,
+        now: Instant,
+    ) -> Connected {
+        match handed {
+            Ok(()) => {
+                self.flush(io, slot);
+                Connected::Yes
+            }
+            Err(text) => {
+                self.fail(io, slot, Failure::Tls(text), now);
+                Connected::No
+            }
         }
     }
 
@@ -116,8 +147,10 @@ impl Engine {
         } else {
             self.take_plaintext(io, slot, chunk, now)
         };
-        if let Err(failure) = outcome {
-            self.fail(io, slot, failure, now);
+        match outcome {
+            Ok(Connected::Yes) => self.settle(io, slot, now),
+            Ok(Connected::No) => {}
+            Err(failure) => self.fail(io, slot, failure, now),
         }
     }
 
@@ -128,21 +161,19 @@ impl Engine {
         slot: u32,
         chunk: &Chunk,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<Connected, Failure> {
         let mut at = 0;
         loop {
             let input = &io.chunk(chunk)[at..];
             if input.is_empty() {
-                return Ok(());
+                return Ok(Connected::Yes);
             }
             let mut rest = input;
-            let reply = self.parse(slot, &mut rest, now)?;
-            at += input.len() - rest.len();
-            if let Some(reply) = reply {
-                let left = rest.len();
-                if self.finish_reply(io, slot, reply, left, now) == Connected::No {
-                    return Ok(());
-                }
+            let decoded = self.decode(slot, &mut rest, now)?;
+            let left = rest.len();
+            at += input.len() - left;
+            if self.on_decoded(io, slot, decoded, left, now) == Connected::No {
+                return Ok(Connected::No);
             }
         }
     }
@@ -153,11 +184,11 @@ impl Engine {
         slot: u32,
         chunk: &Chunk,
         now: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<Connected, Failure> {
         let mut at = 0;
         loop {
             let connection = &mut self.connections[slot as usize];
-            let Some(tls) = &mut connection.tls else { return Ok(()) };
+            let Some(tls) = &mut connection.tls else { return Ok(Connected::No) };
             let input = &io.chunk(chunk)[at..];
             let mut rest = input;
             let taken = tls.take_ciphertext(&mut rest);
@@ -174,15 +205,15 @@ impl Engine {
             }
             self.send_tls(io, slot, now);
             if self.take_decrypted(io, slot, now)? == Connected::No {
-                return Ok(());
+                return Ok(Connected::No);
             }
             if self.connections[slot as usize].tls.as_ref().is_some_and(|tls| tls.said_goodbye()) {
                 // The server's end of the stream; it may keep the socket open until we end ours.
                 self.on_eof(io, slot, now);
-                return Ok(());
+                return Ok(Connected::No);
             }
             if done {
-                return Ok(());
+                return Ok(Connected::Yes);
             }
         }
     }
@@ -200,9 +231,9 @@ impl Engine {
             };
             let input = tls.plaintext();
             let mut rest = input;
-            let parsed = match input.is_empty() {
+            let decoded = match input.is_empty() {
                 true => Ok(None),
-                false => self.parse(slot, &mut rest, now),
+                false => self.decode(slot, &mut rest, now),
             };
             let (used, left) = (input.len() - rest.len(), rest.len());
             let nothing = input.is_empty();
@@ -211,99 +242,126 @@ impl Engine {
             if nothing {
                 return Ok(Connected::Yes);
             }
-            if let Some(reply) = parsed?
-                && self.finish_reply(io, slot, reply, left, now) == Connected::No
-            {
+            if self.on_decoded(io, slot, decoded?, left, now) == Connected::No {
                 return Ok(Connected::No);
             }
         }
     }
 
-    fn parse(
+    fn decode(
         &mut self,
         slot: u32,
         rest: &mut &[u8],
         now: Instant,
-    ) -> Result<Option<Reply>, Failure> {
-        let connection = &mut self.connections[slot as usize];
-        let Some(flight) = &mut connection.flight else {
-            return Err(ReplyDefect::Unasked { bytes: rest.len() }.into());
-        };
-        if flight.first_byte.is_none() {
-            flight.first_byte = Some(now);
-        }
-        Ok(connection.reader.advance(rest, flight.to_head, &mut self.memo)?)
+    ) -> Result<Option<Decoded>, Failure> {
+        let list = &self.connections[slot as usize].flights;
+        let flights = &mut OfConnection::new(&mut self.flights, list, now);
+        Ok(self.codec.decode(slot, rest, flights, &mut self.said)?)
     }
 
-    /// A reply is whole; `left` more bytes of its chunk follow it.
+    /// Takes up what a codec found; `left` more bytes of the same piece follow it.
+    fn on_decoded<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        decoded: Option<Decoded>,
+        left: usize,
+        now: Instant,
+    ) -> Connected {
+        let connected = match decoded {
+            None => Connected::Yes,
+            Some(Decoded::Replied(flight, reply)) => {
+                self.finish_reply(io, slot, flight, reply, left, now)
+            }
+            Some(Decoded::Lost(flight, defect)) => {
+                self.fail_flight(flight, &defect.into(), now);
+                Connected::Yes
+            }
+        };
+        match connected {
+            Connected::Yes if !self.said.is_empty() => self.say(io, slot, now),
+            connected => connected,
+        }
+    }
+
+    /// A reply is whole; `left` more bytes of the same piece follow it.
     fn finish_reply<R: Reactor>(
         &mut self,
         io: &mut R,
         slot: u32,
+        flight: FlightId,
         reply: Reply,
         left: usize,
         now: Instant,
     ) -> Connected {
         let connection = &mut self.connections[slot as usize];
-        let Some(mut flight) = connection.flight.take() else { return Connected::No };
+        let flight = self.flights.end(&mut connection.flights, flight);
         connection.replies += 1;
-        if let Some(capture) = connection.reader.capture() {
+        if self.is_watched
+            && let Some(capture) = self.codec.capture(slot)
+        {
             self.source.on_reply(&reply, capture);
             capture.forget();
             self.stop_asked |= self.source.wants_stop();
         }
         self.count_reply(&flight, &reply, now);
-        flight.replies_left -= 1;
-        if flight.replies_left > 0 && reply.keep_alive {
-            self.connections[slot as usize].flight = Some(flight);
-            return Connected::Yes;
+        let is_last = self.connections[slot as usize].flights.is_empty();
+        let kept = self.config.lifetime == Lifetime::Kept;
+        match (reply.keep_alive, is_last) {
+            (true, true) if !kept => {
+                // Asked to close, the server says that it will not: waiting for it would be in
+                // vain.
+                self.drop_connection(io, slot);
+                Connected::No
+            }
+            (true, _) => Connected::Yes,
+            (false, true) if left > 0 => {
+                self.drop_connection(io, slot);
+                Connected::No
+            }
+            (false, true) => {
+                self.await_goodbye(slot, now);
+                Connected::Yes
+            }
+            (false, false) => {
+                // The server closes before it has answered all that it was sent.
+                self.fail(io, slot, ReplyDefect::ClosedBeforeReply.into(), now);
+                Connected::No
+            }
         }
-        if flight.replies_left > 0 {
-            // The server closes in the middle of a pipelined batch.
-            self.connections[slot as usize].flight = Some(flight);
-            self.fail(io, slot, ReplyDefect::ClosedBeforeReply.into(), now);
-            return Connected::No;
-        }
-        self.in_flight -= 1;
-        self.deadlines.stop(slot);
-        self.after_flight(io, slot, reply.keep_alive, left, now)
     }
 
-    fn after_flight<R: Reactor>(
-        &mut self,
-        io: &mut R,
-        slot: u32,
-        keep_alive: bool,
-        left: usize,
-        now: Instant,
-    ) -> Connected {
-        let kept = self.config.lifetime == Lifetime::Kept;
-        if keep_alive && !kept {
-            // Asked to close, the server says that it will not: waiting for it would be in vain.
-            self.drop_connection(io, slot);
-            return Connected::No;
+    /// The server goes first, so that the wait state of closed connections (and their ports) is its
+    /// own, not ours.
+    fn await_goodbye(&mut self, slot: u32, now: Instant) {
+        self.connections[slot as usize].state = State::Closing;
+        self.waits.start(slot, now);
+    }
+
+    /// What is next for a connection, when all that came was taken up: a request, a rest, its end.
+    pub(super) fn settle<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.state != State::Open {
+            return;
         }
-        if !keep_alive {
-            // The server goes first, so that the wait state of closed connections (and their
-            // ports) is its own, not ours.
-            self.connections[slot as usize].state = State::Closing;
-            self.deadlines.start(slot, now);
-            if left == 0 {
-                return Connected::Yes;
-            }
-            self.drop_connection(io, slot);
-            return Connected::No;
+        connection.capacity = self.codec.capacity(slot);
+        if !connection.flights.is_empty() {
+            return self.offer(slot);
         }
-        if left > 0 {
-            self.fail(io, slot, ReplyDefect::Unasked { bytes: left }.into(), now);
-            return Connected::No;
+        if self.config.lifetime == Lifetime::PerRequest {
+            // Its request has failed, and it has not.
+            return self.drop_connection(io, slot);
         }
-        self.connections[slot as usize].state = State::Idle;
+        if connection.capacity == 0 {
+            return self.await_goodbye(slot, now);
+        }
+        if connection.offered {
+            return;
+        }
         match self.source.rest() {
-            DurationNs::ZERO => self.idle.push_back(slot),
+            DurationNs::ZERO => self.offer(slot),
             rest => self.rest_slot(slot, now + rest),
         }
-        Connected::Yes
     }
 
     fn count_reply(&mut self, flight: &Flight, reply: &Reply, now: Instant) {
@@ -332,9 +390,10 @@ impl Engine {
         tally.held += u64::from(ACK_DELAY.contains(&whole_after));
         tally.latency.from_sent.record(now.since(since));
         if self.config.lifetime == Lifetime::PerRequest {
-            tally.latency.connect.record(flight.connected.since(flight.begun));
+            let connection = &self.connections[flight.slot as usize];
+            tally.latency.connect.record(connection.connected.since(flight.begun));
             if self.config.tls.is_some() {
-                tally.latency.tls.record(flight.established.since(flight.connected));
+                tally.latency.tls.record(connection.established.since(connection.connected));
             }
             let first_byte = flight.first_byte.unwrap_or(now);
             tally.latency.first_byte.record(first_byte.since(flight.sent));
@@ -350,7 +409,7 @@ impl Engine {
     pub(super) fn on_eof<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
-            State::Closing | State::Idle | State::Resting => {
+            State::Closing | State::Open | State::Resting if connection.flights.is_empty() => {
                 self.tally.connections.closed_by_server += 1;
                 self.life.closed_by_server += 1;
                 self.release_slot(io, slot);
@@ -361,13 +420,14 @@ impl Engine {
             }
             _ => {
                 let clean = connection.tls.as_ref().is_none_or(|tls| tls.said_goodbye());
-                match connection.reader.on_close(clean) {
-                    Ok(Some(reply)) => {
-                        if self.finish_reply(io, slot, reply, 0, now) == Connected::Yes {
+                let flights = &mut OfConnection::new(&mut self.flights, &connection.flights, now);
+                match self.codec.on_close(slot, clean, flights) {
+                    Ok(None) => {}
+                    Ok(decoded) => {
+                        if self.on_decoded(io, slot, decoded, 0, now) == Connected::Yes {
                             self.on_eof(io, slot, now);
                         }
                     }
-                    Ok(None) => {}
                     Err(defect) => self.fail(io, slot, defect.into(), now),
                 }
             }
@@ -375,9 +435,25 @@ impl Engine {
     }
 }
 
+/// Puts bytes behind those that wait to be sent.
+fn put(
+    bytes: &[u8],
+    tls: &mut Option<Box<TlsSession>>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), String> {
+    match tls {
+        _ if bytes.is_empty() => Ok(()),
+        Some(tls) => tls.encrypt(bytes, outgoing),
+        None => {
+            outgoing.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+}
+
 /// Whether the connection is still there after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Connected {
+pub(super) enum Connected {
     Yes,
     No,
 }

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 
 use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
 
-use super::connection::{Flight, State};
+use super::connection::State;
+use super::exchange::Connected;
+use super::flights::{Flight, FlightId};
 use super::{Engine, Lifetime, Phase};
 use crate::failure::{Failure, FailureKind};
 
@@ -20,7 +22,7 @@ impl Engine {
         }
         for _ in 0..self.config.connections {
             if let Some(slot) = self.free.pop() {
-                self.in_flight += 1;
+                self.opening += 1;
                 self.connect(io, slot, now);
             }
         }
@@ -46,16 +48,16 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         assert_eq!(connection.state, State::Free, "slot {slot}");
         connection.state = State::Connecting;
-        connection.reset();
+        self.codec.reset(slot);
         connection.token = io.connect(slot, &self.config.endpoint, from);
-        self.deadlines.start(slot, now);
+        if connection.flights.is_empty() {
+            self.waits.start(slot, now);
+        }
     }
 
     pub(super) fn on_connected<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         let connection = &mut self.connections[slot as usize];
-        if let Some(flight) = &mut connection.flight {
-            flight.connected = now;
-        }
+        connection.connected = now;
         let Some(tls) = &self.config.tls else {
             return self.established(io, slot, now);
         };
@@ -81,16 +83,16 @@ impl Engine {
                 self.tally.connections.handshakes_full += 1;
             }
         }
-        if let Some(flight) = &mut connection.flight {
-            flight.established = now;
-            connection.state = State::Busy;
-            self.send_request(io, slot, now);
+        connection.established = now;
+        connection.state = State::Open;
+        connection.capacity = self.codec.capacity(slot);
+        if let Some(flight) = self.flights.first_of(&connection.flights) {
+            self.send_request(io, slot, flight, now);
         } else {
-            connection.state = State::Idle;
-            self.deadlines.stop(slot);
-            self.idle.push_back(slot);
-            self.in_flight -= 1;
+            self.waits.stop(slot);
+            self.opening -= 1;
         }
+        self.offer(slot);
     }
 
     /// Hands the kernel what TLS wants to say.
@@ -123,7 +125,7 @@ impl Engine {
         self.flush(io, slot);
     }
 
-    /// Something ended this connection: with it goes the request it carries, if any.
+    /// Something ended this connection: with it go the requests that it carries.
     pub(super) fn fail<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -133,22 +135,16 @@ impl Engine {
     ) {
         let connection = &mut self.connections[slot as usize];
         let reached = connection.is_established();
-        match connection.flight.take() {
-            Some(flight) => {
-                self.in_flight -= 1;
-                self.count_failed(&flight, &failure, now);
-            }
+        if connection.flights.is_empty() {
             // An established connection that ends without a request hurts nobody, but a server
             // that talks out of turn is worth a word.
-            None if reached => {
-                if failure.kind() == FailureKind::Malformed {
-                    self.tally.failures.add(&failure, 1);
-                }
-            }
-            None => {
-                self.in_flight -= 1;
+            if !reached || failure.kind() == FailureKind::Malformed {
                 self.tally.failures.add(&failure, 1);
             }
+            self.opening -= u32::from(!reached);
+        }
+        while let Some(flight) = self.flights.first_of(&self.connections[slot as usize].flights) {
+            self.fail_flight(flight, &failure, now);
         }
         let connections = &mut self.tally.connections;
         match (reached, is_close_by_server(&failure)) {
@@ -165,18 +161,38 @@ impl Engine {
         }
     }
 
-    fn count_failed(&mut self, flight: &Flight, failure: &Failure, now: Instant) {
-        let replies = u64::from(flight.replies_left);
+    /// Takes a flight off its connection.
+    pub(super) fn end_flight(&mut self, flight: FlightId) -> Flight {
+        let slot = self.flights[flight].slot;
+        self.flights.end(&mut self.connections[slot as usize].flights, flight)
+    }
+
+    /// This request gets no reply any more.
+    pub(super) fn fail_flight(&mut self, flight: FlightId, failure: &Failure, now: Instant) {
+        let flight = self.end_flight(flight);
         match self.phase {
             Phase::Drain { .. } => {
-                self.tally.unfinished.cut += replies;
-                self.tally.latency.unfinished_age.record_n(now.since(flight.due), replies);
+                self.tally.unfinished.cut += 1;
+                self.tally.latency.unfinished_age.record(now.since(flight.due));
             }
             _ => {
-                self.tally.failed += replies;
-                self.tally.failures.add(failure, replies);
-                self.tally.latency.failed_after.record_n(now.since(flight.due), replies);
+                self.tally.failed += 1;
+                self.tally.failures.add(failure, 1);
+                self.tally.latency.failed_after.record(now.since(flight.due));
             }
+        }
+    }
+
+    /// This request has waited too long: it fails alone where its connection can go on.
+    pub(super) fn give_up<R: Reactor>(&mut self, io: &mut R, flight: FlightId, now: Instant) {
+        let slot = self.flights[flight].slot;
+        let is_open = self.connections[slot as usize].state == State::Open;
+        if !is_open || !self.codec.cancel(slot, flight, &mut self.said) {
+            return self.fail(io, slot, Failure::TimedOut, now);
+        }
+        self.fail_flight(flight, &Failure::TimedOut, now);
+        if self.say(io, slot, now) == Connected::Yes {
+            self.settle(io, slot, now);
         }
     }
 
@@ -188,11 +204,12 @@ impl Engine {
 
     /// The one place where a connection ends.
     pub(super) fn release_slot<R: Reactor>(&mut self, io: &mut R, slot: u32) {
-        self.deadlines.stop(slot);
+        self.waits.stop(slot);
         let connection = &mut self.connections[slot as usize];
         io.close(connection.token, Close::Graceful);
         connection.token = Token::NONE;
         connection.tls = None;
+        self.said.clear();
         connection.outgoing.clear();
         connection.sending = false;
         // A resting slot comes back by itself when its rest is over.

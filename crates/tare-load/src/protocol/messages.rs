@@ -4,7 +4,8 @@ use tare_io::Endpoint;
 
 use super::content::{Checker, content};
 use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
-use crate::protocol::http1::{Reply, ReplyDefect};
+use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request};
+use crate::protocol::reply::{Reply, ReplyDefect};
 use crate::source::{AskedBytes, NextRequest, Source};
 
 /// Messages as one engine sends them.
@@ -66,10 +67,68 @@ impl Source for Numbered {
     }
 }
 
+/// Messages as a codec: one at a time on each connection, after a greeting.
+pub struct MessageCodec {
+    greeting: Option<Greeting>,
+    connections: Vec<MessageReader>,
+}
+
+impl MessageCodec {
+    pub fn new(messages: Messages, slots: u32) -> Self {
+        let connections = (0..slots).map(|_| MessageReader::new(messages)).collect();
+        Self { greeting: messages.greeting(), connections }
+    }
+}
+
+impl Codec for MessageCodec {
+    fn reset(&mut self, slot: u32) {
+        self.connections[slot as usize].reset();
+    }
+
+    fn capacity(&self, _slot: u32) -> u32 {
+        1
+    }
+
+    fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
+        let connection = &mut self.connections[slot as usize];
+        let is_first = !std::mem::replace(&mut connection.greeted, true);
+        if let Some(greeting) = self.greeting.filter(|_| is_first) {
+            out.extend_from_slice(&greeting.bytes());
+        }
+        connection.sent(request.bytes);
+        Encoded::AsItIs
+    }
+
+    fn decode(
+        &mut self,
+        slot: u32,
+        input: &mut &[u8],
+        flights: &mut OfConnection<'_>,
+        _out: &mut Vec<u8>,
+    ) -> Result<Option<Decoded>, ReplyDefect> {
+        let Some(flight) = flights.first() else {
+            return Err(ReplyDefect::Unasked { bytes: input.len() });
+        };
+        flights.replied(flight);
+        let reply = self.connections[slot as usize].advance(input)?;
+        Ok(reply.map(|reply| Decoded::Replied(flight, reply)))
+    }
+
+    fn on_close(
+        &mut self,
+        slot: u32,
+        _clean: bool,
+        _flights: &mut OfConnection<'_>,
+    ) -> Result<Option<Decoded>, ReplyDefect> {
+        Err(self.connections[slot as usize].on_close())
+    }
+}
+
 /// Reads the replies of one connection.
 #[derive(Debug)]
-pub struct MessageReader {
+struct MessageReader {
     messages: Messages,
+    greeted: bool,
     got: u32,
     /// How the datagram under way begins.
     tag: [u8; TAG_BYTES],
@@ -77,23 +136,24 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    pub fn new(messages: Messages) -> Self {
-        Self { messages, got: 0, tag: [0; TAG_BYTES], checker: Checker::default() }
+    fn new(messages: Messages) -> Self {
+        let (tag, checker) = ([0; TAG_BYTES], Checker::default());
+        Self { messages, greeted: false, got: 0, tag, checker }
     }
 
-    pub fn reset(&mut self) {
-        self.got = 0;
+    fn reset(&mut self) {
+        (self.greeted, self.got) = (false, 0);
     }
 
     /// What was sent, and is now waited for.
-    pub fn sent(&mut self, bytes: &[u8]) {
+    fn sent(&mut self, bytes: &[u8]) {
         if self.messages.datagrams {
             let length = TAG_BYTES.min(bytes.len());
             self.tag[..length].copy_from_slice(&bytes[..length]);
         }
     }
 
-    pub fn advance(&mut self, rest: &mut &[u8]) -> Result<Option<Reply>, ReplyDefect> {
+    fn advance(&mut self, rest: &mut &[u8]) -> Result<Option<Reply>, ReplyDefect> {
         let bytes = std::mem::take(rest);
         if self.messages.datagrams {
             return self.datagram(bytes);
@@ -138,7 +198,7 @@ impl MessageReader {
     }
 
     /// The peer will send no more.
-    pub fn on_close(&self) -> ReplyDefect {
+    fn on_close(&self) -> ReplyDefect {
         match self.got {
             0 => ReplyDefect::ClosedBeforeReply,
             got => ReplyDefect::ClosedInBody {

@@ -5,6 +5,8 @@
 
 mod behaviour;
 mod defects;
+mod multiplexing;
+mod pipelining;
 mod tls;
 mod truth;
 mod worlds;

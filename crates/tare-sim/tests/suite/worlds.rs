@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::engine::Engine;
 use tare_load::pacer::{Arrivals, Pacer, RateProfile, Spacing};
+use tare_load::protocol::http1::{Http1, Wanted};
 use tare_load::request::RequestParts;
 use tare_load::source::FixedRequest;
 use tare_load::tls::TlsClient;
@@ -39,6 +40,8 @@ pub struct Case {
     pub connections: u32,
     pub max_connections: u32,
     pub lifetime: Lifetime,
+    /// Requests that a connection carries at once; in simulation only.
+    pub pipelined: u32,
     pub rate: Option<RateProfile>,
     pub poisson: bool,
     pub requests: Option<u64>,
@@ -64,6 +67,7 @@ impl Default for Case {
             connections: 4,
             max_connections: 4,
             lifetime: Lifetime::Kept,
+            pipelined: 1,
             rate: None,
             poisson: false,
             requests: Some(400),
@@ -174,7 +178,10 @@ impl Case {
         };
         let mut config = self.engine(world::endpoint());
         config.tls = self.client_tls.as_ref().map(|tls| tls.for_worker(self.tls_resume));
-        let engine = Engine::new(config, Box::new(self.request()), pacer);
+        let slots = self.max_connections.max(self.connections);
+        let codec = Http1::new(slots, &Wanted::Nothing).pipelining(self.pipelined);
+        let source = Box::new(self.request());
+        let engine = Engine::with_codec(config, Box::new(codec), source, pacer);
         let world = World {
             net: self.net.clone(),
             behaviour: self.behaviour.clone(),

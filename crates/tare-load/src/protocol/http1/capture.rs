@@ -10,7 +10,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 use tare_io::Random;
 
-use super::ReplyDefect;
+use crate::protocol::reply::ReplyDefect;
 
 /// What a source wants to see of replies.
 #[derive(Clone, Debug, Default)]

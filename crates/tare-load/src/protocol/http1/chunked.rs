@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::ReplyDefect;
+use crate::protocol::reply::ReplyDefect;
 
 #[derive(Debug, Default)]
 pub struct ChunkedBody {

@@ -1,0 +1,167 @@
+//! Requests on their way: each a flight, from when it is due until its reply is whole or it has
+//! failed. Time limits, counts and Little's law are of flights; a connection carries as many as its
+//! codec allows.
+
+use std::ops::{Index, IndexMut};
+
+use tare_io::Instant;
+
+use super::links::{Link, Linked, List};
+
+/// Which of an engine's flights; used again for another once this one has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlightId(u32);
+
+/// One request on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    pub due: Instant,
+    /// When the request was taken up: the start of connecting, or of sending.
+    pub begun: Instant,
+    pub sent: Instant,
+    pub first_byte: Option<Instant>,
+    /// The slot of the connection that carries it.
+    pub slot: u32,
+    /// The method is HEAD: the reply has no body.
+    pub to_head: bool,
+    /// The connection was opened for this request.
+    pub opened_for_it: bool,
+}
+
+/// All flights of an engine.
+#[derive(Debug)]
+pub struct Flights {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Those under way, the oldest first: all time limits are equal, so it is the first to expire.
+    by_age: List,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    flight: Flight,
+    age: Link,
+    /// Those before and behind it on the same connection, which has the list.
+    neighbours: Link,
+}
+
+struct ByAge<'a>(&'a mut [Entry]);
+
+impl Linked for ByAge<'_> {
+    fn link(&mut self, entry: u32) -> &mut Link {
+        &mut self.0[entry as usize].age
+    }
+}
+
+struct OnConnections<'a>(&'a mut [Entry]);
+
+impl Linked for OnConnections<'_> {
+    fn link(&mut self, entry: u32) -> &mut Link {
+        &mut self.0[entry as usize].neighbours
+    }
+}
+
+impl Flights {
+    /// There may be more.
+    pub fn with_room_for(flights: u32) -> Self {
+        let flights = flights as usize;
+        let (entries, free) = (Vec::with_capacity(flights), Vec::with_capacity(flights));
+        Self { entries, free, by_age: List::EMPTY }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> u32 {
+        self.by_age.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_age.is_empty()
+    }
+
+    /// The one that has been under way longest.
+    pub fn oldest(&self) -> Option<FlightId> {
+        self.by_age.first().map(FlightId)
+    }
+
+    /// The one that was sent first of those in a connection's list.
+    pub fn first_of(&self, of_connection: &List) -> Option<FlightId> {
+        of_connection.first().map(FlightId)
+    }
+
+    /// Begins a flight on the connection whose list is given. Calls must come in the order of
+    /// `begun`.
+    pub fn begin(&mut self, of_connection: &mut List, flight: Flight) -> FlightId {
+        let id = self.enter(flight);
+        ByAge(&mut self.entries).push(&mut self.by_age, id);
+        OnConnections(&mut self.entries).push(of_connection, id);
+        FlightId(id)
+    }
+
+    /// Begins another like `first`, right behind it: a request that goes in the same bytes.
+    pub fn begin_beside(&mut self, of_connection: &mut List, first: FlightId) -> FlightId {
+        let id = self.enter(self[first]);
+        ByAge(&mut self.entries).insert_behind(&mut self.by_age, first.0, id);
+        OnConnections(&mut self.entries).insert_behind(of_connection, first.0, id);
+        FlightId(id)
+    }
+
+    fn enter(&mut self, flight: Flight) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.entries[id as usize].flight = flight;
+                id
+            }
+            None => {
+                self.entries.push(Entry { flight, age: Link::NONE, neighbours: Link::NONE });
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Ends a flight; what it was.
+    pub fn end(&mut self, of_connection: &mut List, id: FlightId) -> Flight {
+        ByAge(&mut self.entries).remove(&mut self.by_age, id.0);
+        OnConnections(&mut self.entries).remove(of_connection, id.0);
+        self.free.push(id.0);
+        self[id]
+    }
+}
+
+impl Index<FlightId> for Flights {
+    type Output = Flight;
+
+    fn index(&self, id: FlightId) -> &Flight {
+        &self.entries[id.0 as usize].flight
+    }
+}
+
+impl IndexMut<FlightId> for Flights {
+    fn index_mut(&mut self, id: FlightId) -> &mut Flight {
+        &mut self.entries[id.0 as usize].flight
+    }
+}
+
+/// The flights of one connection, as its codec sees them while it decodes.
+pub struct OfConnection<'a> {
+    flights: &'a mut Flights,
+    list: &'a List,
+    now: Instant,
+}
+
+impl<'a> OfConnection<'a> {
+    pub(super) fn new(flights: &'a mut Flights, list: &'a List, now: Instant) -> Self {
+        Self { flights, list, now }
+    }
+
+    /// The one that was sent first, where any is under way.
+    pub fn first(&self) -> Option<FlightId> {
+        self.flights.first_of(self.list)
+    }
+
+    /// Its reply is coming: these are the first bytes of it, unless others were before.
+    pub fn replied(&mut self, id: FlightId) -> &Flight {
+        let flight = &mut self.flights[id];
+        flight.first_byte.get_or_insert(self.now);
+        flight
+    }
+}

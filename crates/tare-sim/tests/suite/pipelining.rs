@@ -1,0 +1,137 @@
+//! Sixteen HTTP/1.1 requests at once on each connection, in simulation: a connection is not its
+//! request, and whatever happens to either, every request is counted once.
+
+use tare_io::{DurationNs, ReactorKind};
+use tare_load::FailureKind;
+use tare_load::pacer::RateProfile;
+use tare_load::tls::{TlsClient, TlsOptions};
+use tare_sim::net::NetOptions;
+use tare_target::behaviour::{Behaviour, Defect, Delay};
+use tare_target::stats::Counter;
+use tare_target::tls::TlsServer;
+
+use crate::worlds::{Case, Found};
+
+const PIPELINED: u32 = 16;
+
+/// Checks that the counters close, as every case does.
+fn pipelined(case: Case) -> Found {
+    Case { pipelined: PIPELINED, ..case }.run(ReactorKind::Simulated).unwrap()
+}
+
+/// A server that answers a request 5 ms after it came, however many there are.
+fn delaying() -> Behaviour {
+    Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() }
+}
+
+#[test]
+fn every_request_has_its_reply() {
+    for piece_max_bytes in [0, 97] {
+        let net = NetOptions { piece_max_bytes, ..Default::default() };
+        let found = pipelined(Case { net, ..Default::default() });
+        assert_eq!((found.tally.good, found.stat(Counter::Requests)), (400, 400));
+        assert_eq!(found.tally.body_bytes, 400 * 612);
+        assert_eq!(found.tally.received_bytes, found.stat(Counter::SentBytes));
+        assert_eq!(found.tally.sent_bytes, found.stat(Counter::ReceivedBytes));
+        assert_eq!(found.tally.latency.from_sent.count(), 400);
+        assert_eq!(found.tally.connections.opened, 4);
+        assert_eq!(found.replies.iter().sum::<u64>(), 400);
+    }
+    let head = pipelined(Case { method: "HEAD", ..Default::default() });
+    assert_eq!((head.tally.good, head.tally.body_bytes), (400, 0));
+}
+
+#[test]
+fn requests_and_replies_are_encrypted_together() {
+    let options = TlsOptions { name: "localhost".into(), insecure: true, ..Default::default() };
+    let found = pipelined(Case {
+        server_tls: Some(TlsServer::self_signed().unwrap()),
+        client_tls: Some(TlsClient::new(&options).unwrap()),
+        ..Default::default()
+    });
+    assert_eq!((found.tally.good, found.tally.connections.handshakes_full), (400, 4));
+}
+
+#[test]
+fn as_many_are_under_way_as_fit_and_littles_law_holds() {
+    let mut case = Case {
+        behaviour: delaying(),
+        requests: None,
+        ramp: DurationNs::from_ms(100),
+        window: DurationNs::from_secs(2),
+        ..Default::default()
+    };
+    case.net.latency = DurationNs::ZERO;
+    let found = pipelined(case);
+    let latency = found.tally.latency.from_sent.mean().as_secs_f64();
+    let under_way = found.tally.good_per_s() * latency;
+    assert!((under_way / 64.0 - 1.0).abs() < 0.01, "{under_way} under way on 4 connections");
+    assert!((latency / 0.005 - 1.0).abs() < 0.01, "{latency} s");
+    assert_eq!(found.tally.unfinished.total(), 64, "those that the window's end cut");
+}
+
+#[test]
+fn in_open_loop_a_connection_that_is_busy_takes_more() {
+    let mut case = Case {
+        behaviour: delaying(),
+        rate: Some(RateProfile::constant(3000.0).unwrap()),
+        connections: 1,
+        max_connections: 1,
+        requests: None,
+        window: DurationNs::from_secs(1),
+        ..Default::default()
+    };
+    case.net.latency = DurationNs::ZERO;
+    // 15 are under way on average, so the one connection is enough, and no request waits for it.
+    let found = pipelined(case.clone());
+    let tally = &found.tally;
+    assert_eq!((tally.started, tally.failed, tally.waited), (3000, 0, 0));
+    assert_eq!(tally.latency.send_lag.max(), DurationNs::ZERO);
+    assert_eq!(tally.latency.from_due.max(), DurationNs::from_ms(5));
+    // One at a time it carries 200 a second: the others are owed.
+    let alone = case.run(ReactorKind::Simulated).unwrap();
+    assert_eq!(alone.tally.started, 3000);
+    assert!((199..=201).contains(&alone.tally.completed), "{}", alone.tally.completed);
+}
+
+#[test]
+fn a_connection_that_ends_takes_its_requests_with_it() {
+    let close_after = Behaviour { close_after: Some(10), ..Default::default() };
+    let found = pipelined(Case { behaviour: close_after, ..Default::default() });
+    // Of sixteen the server answers ten.
+    let closed = found.tally.failures.count(FailureKind::ClosedEarly);
+    assert_eq!((found.tally.good + closed, found.tally.failed), (400, closed));
+    assert!((120..=180).contains(&closed), "{closed}");
+
+    let resets = Behaviour { reset_rate: 0.05, seed: 5, ..Default::default() };
+    let found = pipelined(Case { behaviour: resets, ..Default::default() });
+    let reset = found.tally.failures.count(FailureKind::Reset);
+    assert_eq!((found.tally.good + reset, found.tally.failed), (400, reset));
+    assert!(reset > found.stat(Counter::Resets), "{reset}");
+}
+
+#[test]
+fn time_limits_are_of_requests() {
+    let silence = Behaviour { defect: Some(Defect::Silence), ..Default::default() };
+    let timeout = DurationNs::from_ms(30);
+    let found = pipelined(Case { behaviour: silence, timeout, ..Default::default() });
+    assert_eq!(found.tally.failures.count(FailureKind::TimedOut), 400);
+    assert_eq!(found.tally.latency.failed_after.count(), 400);
+    // The first on a new connection waits for it, and the others end with it.
+    let round_trip = DurationNs::from_us(20);
+    let failed_after = &found.tally.latency.failed_after;
+    assert_eq!(failed_after.max(), timeout);
+    assert_eq!(failed_after.min() + round_trip, timeout);
+    // 400 requests in lots of 64, each of which takes the time limit.
+    let lots = found.tally.elapsed().as_secs_f64() / 0.03;
+    assert!((6.9..8.0).contains(&lots), "{lots}");
+}
+
+#[test]
+fn bytes_after_the_last_reply_end_the_connection_but_not_the_requests() {
+    let behaviour = Behaviour { defect: Some(Defect::Unasked), ..Default::default() };
+    let case = Case { behaviour, requests: Some(12), ..Default::default() };
+    let found = pipelined(case);
+    assert_eq!(found.tally.started, 12);
+    assert_eq!(found.tally.good + found.tally.failed, 12);
+}
