@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tare_model::samples::{ClientPart, Counts, Together};
-use tare_stats::rules::CLIENT_BUSY;
 
+use crate::traffic::CLIENT_BUSY;
 use crate::units::{duration, percent};
 
 /// What each client did, and how well they kept together.

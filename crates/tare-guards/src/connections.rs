@@ -1,11 +1,10 @@
 //! What servers do with the connections they have: guards.
 
 use tare_stats::estimate::median;
-use tare_stats::rules;
 
 use crate::evidence::Evidence;
 use crate::units::percent;
-use crate::{RunGuard, Severity, guard};
+use crate::{Code, RunGuard, Severity, guard};
 
 /// A quarter of the connections with so much of the replies is no accident, ...
 const FAVOURED: f64 = 0.4;
@@ -37,13 +36,5 @@ pub(crate) fn uneven_workers(evidence: &Evidence<'_>, variant: usize) -> Vec<Run
         one.of_connections,
         percent(median(&shares)),
     );
-    guard("uneven-workers", Severity::Warn, Some(evidence.name(variant)), text)
-}
-
-pub(crate) fn delayed_ack(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let counts = &evidence.totals[variant].counts;
-    let Some(text) = rules::delayed_ack(counts.held as f64 / counts.good.max(1) as f64) else {
-        return Vec::new();
-    };
-    guard("delayed-ack", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::UnevenWorkers, Severity::Warn, Some(evidence.name(variant)), text)
 }

@@ -7,7 +7,7 @@ use tare_stats::{Comparison, Estimate};
 
 use crate::evidence::Evidence;
 use crate::units::duration;
-use crate::{RunGuard, Severity, guard};
+use crate::{Code, RunGuard, Severity, guard};
 
 /// Each layer's proofs over all launches, in one sentence.
 pub fn proofs(launches: &[&Launch]) -> Vec<String> {
@@ -33,7 +33,7 @@ pub fn not_proven(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let broken = launches.iter().flat_map(|launch| &launch.proofs).find(|proof| !proof.held);
     broken.map_or_else(Vec::new, |proof| {
         let text = format!("{} is not shown to be in the path: {}", proof.layer, proof.text);
-        guard("not-proven", Severity::Void, Some(evidence.name(variant)), text)
+        guard(Code::NotProven, Severity::Void, Some(evidence.name(variant)), text)
     })
 }
 
@@ -83,7 +83,7 @@ pub fn unexplained(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             evidence.name(reference),
             signed_duration(added)
         );
-        guard("unexplained", Severity::Warn, Some(evidence.name(variant)), text).pop()
+        guard(Code::Unexplained, Severity::Warn, Some(evidence.name(variant)), text).pop()
     };
     found().into_iter().collect()
 }

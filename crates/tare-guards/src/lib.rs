@@ -1,16 +1,18 @@
-//! What a run says against itself: each guard looks at one thing, in one sentence. The runner asks
+//! The rulebook: reasons to doubt a number, each with its code, severity, threshold and sentence. Of
+//! load in itself they are in [`traffic`], whoever made it; the others are of runs. The runner asks
 //! whether going on would help, reports show what was found.
 
 #![forbid(unsafe_code)]
 
 pub mod clients;
+pub mod code;
 pub mod connections;
 pub mod evidence;
 pub mod filters;
 pub mod places;
 pub mod run;
-pub mod sentences;
 pub mod steady;
+pub mod traffic;
 pub mod units;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,7 @@ use tare_stats::RoundDigest;
 pub use tare_stats::Severity;
 use tare_stats::designs::Rules;
 
+pub use code::{Code, Family};
 pub use evidence::{Circumstances, Evidence};
 
 /// The rulebook, as designs of measurement ask it.
@@ -35,11 +38,20 @@ impl Rules for Rulebook {
     }
 }
 
+/// Something that speaks against a number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Found {
+    pub code: Code,
+    pub severity: Severity,
+    pub text: String,
+}
+
 /// Something that speaks against a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunGuard {
-    pub code: String,
+    pub code: Code,
     pub severity: Severity,
     /// Whom it concerns; null is all.
     pub variant: Option<String>,
@@ -59,12 +71,15 @@ pub fn why_void<'a>(
     })
 }
 
+pub(crate) fn found(code: Code, severity: Severity, text: String) -> Option<Found> {
+    Some(Found { code, severity, text })
+}
+
 pub(crate) fn guard(
-    code: &str,
+    code: Code,
     severity: Severity,
     variant: Option<&str>,
     text: String,
 ) -> Vec<RunGuard> {
-    let variant = variant.map(str::to_owned);
-    vec![RunGuard { code: code.into(), severity, variant, text }]
+    vec![RunGuard { code, severity, variant: variant.map(str::to_owned), text }]
 }

@@ -5,7 +5,7 @@ use tare_model::layers;
 use crate::clients::ClientsFound;
 use crate::evidence::Evidence;
 use crate::units::{duration, percent};
-use crate::{RunGuard, Severity, guard};
+use crate::{Code, RunGuard, Severity, guard};
 
 pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     if !evidence.totals[variant].launches.iter().any(|launch| launch.emulated) {
@@ -13,7 +13,7 @@ pub fn emulated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     }
     let text = "its machine was emulated, not run by the hardware: its cost is the emulator's, \
                 many times a real machine's";
-    guard("emulated", Severity::Warn, Some(evidence.name(variant)), text.into())
+    guard(Code::Emulated, Severity::Warn, Some(evidence.name(variant)), text.into())
 }
 
 /// How often the place of its server was started.
@@ -57,7 +57,7 @@ pub fn kept(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             place.name(),
             times(starts as usize)
         );
-        guard("place-launches", Severity::Note, Some(evidence.name(variant)), text)
+        guard(Code::PlaceLaunches, Severity::Note, Some(evidence.name(variant)), text)
     });
     told.collect()
 }
@@ -78,5 +78,5 @@ pub fn clients(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         duration(late),
         percent(most as f64 / least.max(1) as f64 - 1.0)
     );
-    guard("clients", Severity::Note, Some(evidence.name(variant)), text)
+    guard(Code::Clients, Severity::Note, Some(evidence.name(variant)), text)
 }

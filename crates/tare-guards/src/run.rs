@@ -8,7 +8,6 @@ use tare_model::plan::PlanParts;
 use tare_model::samples::{Probe, Series};
 use tare_model::variant::Variant;
 use tare_stats::estimate::mean;
-use tare_stats::rules::{self, CLIENT_BUSY, IMPOSSIBLE, RATE_MET};
 use tare_stats::shape::{trend, two_modes};
 use tare_stats::{RoundDigest, Verdict};
 
@@ -17,10 +16,10 @@ use crate::connections;
 use crate::evidence::{Circumstances, Evidence};
 use crate::filters;
 use crate::places;
-use crate::sentences::{busy_clients, closed_by_server, sent_late};
 use crate::steady::{self, MAY_PASS};
-use crate::units::{bytes, count, counted, duration, percent, rate};
-use crate::{RunGuard, Severity, guard, why_void};
+use crate::traffic::{Traffic, of_traffic};
+use crate::units::{bytes, count, counted, percent};
+use crate::{Code, RunGuard, Severity, guard, why_void};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ impl LoadKind {
 pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let evidence = Evidence::of(plan, digests, Circumstances::default());
     let mut guards = of_run(&evidence);
-    guards.retain(|guard| !MAY_PASS.contains(&guard.code.as_str()));
+    guards.retain(|guard| !MAY_PASS.contains(&guard.code));
     let baseline = evidence.question.baseline;
     let mut others = (0..plan.variants.len()).filter(|variant| *variant != baseline);
     others.all(|variant| {
@@ -64,7 +63,7 @@ pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
 
 /// The guards that a run trips, gravest first.
 pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 25] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 19] = [
         filters::not_proven,
         unequal_reply,
         steady::other_bodies,
@@ -75,15 +74,9 @@ pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         steady::not_saturated,
         steady::busy_while_idle,
         connections::uneven_workers,
-        connections::delayed_ack,
-        errors,
+        of_load,
         count_mismatch,
-        littles_law,
-        rate_missed,
-        reconnects,
-        client_bound,
         lost,
-        resumed,
         chatty,
         throttled_server,
         places::emulated,
@@ -107,8 +100,6 @@ const BODY_APART: f64 = 0.01;
 const RANDOM_BODY_APART: f64 = 0.1;
 /// Log lines a request beyond the baseline's.
 const CHATTY_LINES: f64 = 0.02;
-/// Share of handshakes that were not of the kind asked for. The first of each worker's is full.
-const RESUMED_SHARE: f64 = 0.02;
 /// Share of CPU time stolen, and CPUs used by others.
 const STEAL_SHARE: f64 = 0.01;
 const FOREIGN_CPUS: f64 = 0.15;
@@ -137,7 +128,7 @@ fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         for (what, severity, text) in differences(base, mine, both_tls) {
             if !may(what) && !seen.contains(&what) {
                 seen.push(what);
-                guards.extend(guard("unequal-reply", severity, Some(&facts.name), text));
+                guards.extend(guard(Code::UnequalReply, severity, Some(&facts.name), text));
             }
         }
     }
@@ -164,7 +155,7 @@ fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             bytes(mine),
             bytes(base)
         );
-        guards.extend(guard("unequal-reply", Severity::Void, Some(&facts.name), text));
+        guards.extend(guard(Code::UnequalReply, Severity::Void, Some(&facts.name), text));
     }
     guards
 }
@@ -228,34 +219,6 @@ fn differences(
     found
 }
 
-fn errors(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let counts = &evidence.totals[variant].counts;
-    // Lost datagrams are not failures but what datagrams do: they have a guard of their own.
-    let failed = (counts.failed + counts.cut).saturating_sub(counts.lost);
-    let unexpected = counts.completed - counts.good;
-    let mut guards = Vec::new();
-    for (n, what) in [(failed, "failed"), (unexpected, "have an unexpected status")] {
-        if n == 0 {
-            continue;
-        }
-        let share = n as f64 / counts.started.max(1) as f64;
-        let severity = rules::errors(share);
-        let detail: Vec<String> = if what == "failed" {
-            counts.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}")).collect()
-        } else {
-            counts.status.iter().map(|(status, n)| format!("{status}: {}", count(*n))).collect()
-        };
-        let text = format!(
-            "{} requests ({}) {what} ({}); they do not count as throughput",
-            count(n),
-            percent(share),
-            detail.join(", ")
-        );
-        guards.extend(guard("errors", severity, Some(evidence.name(variant)), text));
-    }
-    guards
-}
-
 fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let counted = evidence.totals[variant]
         .launches
@@ -270,46 +233,60 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         count(*sent),
         wrong.len()
     );
-    guard("count-mismatch", Severity::Void, Some(evidence.name(variant)), text)
+    guard(Code::CountMismatch, Severity::Void, Some(evidence.name(variant)), text)
 }
 
-/// More requests under way than there were connections: impossible, so the clock or we are wrong.
-fn littles_law(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let series = if evidence.plan.load.is_open() { Series::FromSent } else { Series::Headline };
+/// What its load says, as every load may.
+fn of_load(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let own = of_traffic(&traffic(evidence, variant)).into_iter();
+    let name = evidence.name(variant);
+    own.flat_map(|found| guard(found.code, found.severity, Some(name), found.text)).collect()
+}
+
+fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let counts = &evidence.totals[variant].counts;
+    let launches = &evidence.totals[variant].launches;
+    let (load, plan) = (&evidence.plan.load, &evidence.plan.variants[variant]);
+    let series = if load.is_open() { Series::FromSent } else { Series::Headline };
     let rounds = evidence.digests.iter().map(|digest| &digest.variants[variant]);
-    let sum_ns: u128 =
-        rounds.clone().filter_map(|r| r.latency(series)).map(|latency| latency.sum_ns()).sum();
+    let latencies = rounds.clone().filter_map(|round| round.latency(series));
+    let sum_ns: u128 = latencies.map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
-    let connections = f64::from(evidence.plan.load.most_connections());
     let window_ns = counts.window_ns.max(1) as f64;
-    let (at_once, room) = (sum_ns as f64 / window_ns, room_ns as f64 / window_ns);
-    let Some(text) = rules::littles_law(at_once, connections, room) else { return Vec::new() };
-    let text = format!("{text}: {IMPOSSIBLE}");
-    guard("littles-law", Severity::Void, Some(evidence.name(variant)), text)
-}
-
-fn rate_missed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let counts = &evidence.totals[variant].counts;
-    let Some(due) = counts.due.filter(|due| *due > 0.0) else { return Vec::new() };
-    // As many come in under way from the ramp as go out under way; where the server falls behind,
-    // fewer come back than were due, also while connections still hold the difference.
-    let met = (counts.completed + counts.failed) as f64 / due;
-    // Random arrivals are as many as expected only on average.
-    let chance = if evidence.plan.load.poisson { 3.0 / due.sqrt() } else { 0.0 };
-    if met >= RATE_MET - chance {
-        return Vec::new();
+    let handshakes = plan.is_tls() && load.new_connections && !plan.is_not_to_resume();
+    // Of streams and calls the load's workers are a part, or only wait.
+    let replies = LoadKind::by(load) == LoadKind::Replies;
+    Traffic {
+        is_open: load.is_open(),
+        rate_per_s: load.rate.unwrap_or_default(),
+        poisson: load.poisson,
+        connections: load.most_connections(),
+        workers: load.workers(),
+        new_connections: load.new_connections,
+        resumes: handshakes.then_some(load.tls_resume),
+        started: counts.started,
+        completed: counts.completed,
+        good: counts.good,
+        // Lost datagrams are not failures but what datagrams do: they have a guard of their own.
+        failed: (counts.failed + counts.cut).saturating_sub(counts.lost),
+        errors: counts.errors.clone(),
+        status: counts.status.clone(),
+        due: counts.due,
+        // As many come in under way from the ramp as go out under way; where the server falls
+        // behind, fewer come back than were due, also while connections still hold the difference.
+        ended: counts.completed + counts.failed,
+        at_once: sum_ns as f64 / window_ns,
+        room: room_ns as f64 / window_ns,
+        closed_by_server: launches.iter().map(|launch| launch.closed_by_server).sum(),
+        requests: launches.iter().map(|launch| launch.requests_sent).sum(),
+        held: counts.held,
+        handshakes_full: counts.handshakes_full,
+        handshakes_resumed: counts.handshakes_resumed,
+        busiest_worker: if replies { counts.client_busiest } else { 0.0 },
+        clients: counts.together.as_ref().filter(|_| replies).map(ClientsFound::of),
+        lag_ns_p99: lag_p99(evidence, variant).filter(|_| replies),
+        waited: counts.waited,
     }
-    let lag = lag_p99(evidence, variant).map_or(String::new(), |lag| {
-        format!("; requests were sent up to {} late (p99)", duration(lag))
-    });
-    let text = format!(
-        "only {} of the requests due were answered in time: it (or -c {}) cannot keep up with {}/s{lag}",
-        percent(met),
-        evidence.plan.load.most_connections(),
-        rate(evidence.plan.load.rate.unwrap_or_default()),
-    );
-    guard("rate-missed", Severity::Void, Some(evidence.name(variant)), text)
 }
 
 fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
@@ -320,17 +297,6 @@ fn lag_p99(evidence: &Evidence<'_>, variant: usize) -> Option<u64> {
         }
     }
     merged.quantile(0.99)
-}
-
-fn reconnects(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let launches = &evidence.totals[variant].launches;
-    let closed: u64 = launches.iter().map(|launch| launch.closed_by_server).sum();
-    if evidence.plan.load.new_connections || closed == 0 {
-        return Vec::new();
-    }
-    let sent: u64 = launches.iter().map(|launch| launch.requests_sent).sum();
-    let text = format!("it {}, which is part of its cost", closed_by_server(closed, sent));
-    guard("reconnects", Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 /// Datagrams that did not come: of exchanges as a share of all, of streams of what was sent.
@@ -345,59 +311,7 @@ fn lost(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     };
     let share = percent(counts.lost as f64 / sent.max(1) as f64);
     let text = format!("{} datagrams ({share}) were lost", count(counts.lost));
-    guard("lost", Severity::Warn, Some(evidence.name(variant)), text)
-}
-
-fn client_bound(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    if LoadKind::by(&evidence.plan.load) != LoadKind::Replies {
-        return Vec::new();
-    }
-    let counts = &evidence.totals[variant].counts;
-    let load = &evidence.plan.load;
-    let clients = counts.together.as_ref().map(ClientsFound::of);
-    let text = if load.is_open() {
-        // Polling for due times keeps an open-loop worker busy; its lag is what tells.
-        let waited = counts.waited as f64 / counts.started.max(1) as f64;
-        match lag_p99(evidence, variant).filter(|lag| *lag > 1_000_000 && waited < 0.01) {
-            Some(lag) => sent_late(lag, clients.and_then(|clients| clients.latest())),
-            None => return Vec::new(),
-        }
-    } else if let Some(clients) = clients {
-        let Some(busy) = clients.busy() else { return Vec::new() };
-        busy_clients(&busy)
-    } else {
-        let busy = counts.client_busiest;
-        if busy < CLIENT_BUSY {
-            return Vec::new();
-        }
-        format!(
-            "the load's {} was busy {} of the time: the client may be what is measured; give it \
-             more threads (-t) and CPUs",
-            if load.workers() == 1 { "worker" } else { "busiest worker" },
-            percent(busy)
-        )
-    };
-    guard("client-bound", Severity::Warn, Some(evidence.name(variant)), text)
-}
-
-fn resumed(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let load = &evidence.plan.load;
-    let plan = &evidence.plan.variants[variant];
-    if !plan.is_tls() || !load.new_connections || plan.is_not_to_resume() {
-        return Vec::new();
-    }
-    let counts = &evidence.totals[variant].counts;
-    let all = (counts.handshakes_full + counts.handshakes_resumed).max(1) as f64;
-    let (wrong, text) = if load.tls_resume {
-        (counts.handshakes_full as f64 / all, "full though sessions were to be resumed")
-    } else {
-        (counts.handshakes_resumed as f64 / all, "resumed though full ones were asked for")
-    };
-    if wrong <= RESUMED_SHARE {
-        return Vec::new();
-    }
-    let text = format!("{} of its handshakes were {text}", percent(wrong));
-    guard("resumed", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::Lost, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
@@ -415,7 +329,7 @@ fn chatty(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
         "its server writes {mine:.2} lines of log a request, the baseline's {base:.2}: the writing \
          is in what is measured"
     );
-    guard("chatty", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::Chatty, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 fn throttled_server(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
@@ -433,7 +347,7 @@ fn throttled_server(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     }
     let found = periods.into_iter().flat_map(|(name, n)| {
         let text = format!("a CPU quota stopped its {name} in {} periods", count(n));
-        guard("throttled", Severity::Warn, Some(evidence.name(variant)), text)
+        guard(Code::Throttled, Severity::Warn, Some(evidence.name(variant)), text)
     });
     found.collect()
 }
@@ -445,7 +359,7 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let stolen = machine.steal_ns as f64 / capacity;
     if stolen > STEAL_SHARE {
         let text = format!("the hypervisor took {} of the CPU time for others", percent(stolen));
-        guards.extend(guard("steal", Severity::Warn, None, text));
+        guards.extend(guard(Code::Steal, Severity::Warn, None, text));
     }
     if machine.throttled_periods + machine.thermal_throttles > 0 {
         let text = format!(
@@ -453,17 +367,17 @@ fn machine(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             count(machine.throttled_periods),
             count(machine.thermal_throttles)
         );
-        guards.extend(guard("throttled", Severity::Warn, None, text));
+        guards.extend(guard(Code::Throttled, Severity::Warn, None, text));
     }
     if let Some(used) = used_by_others(evidence) {
         let cpus = machine_cpus(evidence);
         let text = format!("other processes used {used:.2} CPUs of {cpus:.0} meanwhile");
         if used > CROWDED_SHARE * cpus {
             let text = format!("{text}: who gets a CPU decides what is measured");
-            guards.extend(guard("noisy", Severity::Void, None, text));
+            guards.extend(guard(Code::Noisy, Severity::Void, None, text));
         } else {
             let text = format!("{text}: intervals are wider for it");
-            guards.extend(guard("noisy", Severity::Warn, None, text));
+            guards.extend(guard(Code::Noisy, Severity::Warn, None, text));
         }
     }
     guards
@@ -500,14 +414,14 @@ fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             count(machine.tcp_retransmits),
             percent(again)
         );
-        guards.extend(guard("retransmits", Severity::Warn, None, text));
+        guards.extend(guard(Code::Retransmits, Severity::Warn, None, text));
     }
     if machine.listen_drops > 0 {
         let text = format!(
             "the kernel dropped {} connections that a server was too slow to accept (its backlog)",
             count(machine.listen_drops)
         );
-        guards.extend(guard("listen-drops", Severity::Warn, None, text));
+        guards.extend(guard(Code::ListenDrops, Severity::Warn, None, text));
     }
     if let Some(used) = machine.ports_used.filter(|used| *used > PORTS_USED) {
         let text = format!(
@@ -515,7 +429,7 @@ fn network(evidence: &Evidence<'_>) -> Vec<RunGuard> {
              addresses (--bind)",
             percent(used)
         );
-        guards.extend(guard("ports", Severity::Warn, None, text));
+        guards.extend(guard(Code::Ports, Severity::Warn, None, text));
     }
     guards
 }
@@ -529,7 +443,7 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         "only {rounds} rounds; a verdict needs at least {}",
         tare_stats::verdict::ROUNDS_MIN
     );
-    guard("few-rounds", Severity::Note, None, text)
+    guard(Code::FewRounds, Severity::Note, None, text)
 }
 
 /// Who fails under load is not there to be measured under load: what is left may flatter it.
@@ -543,7 +457,7 @@ fn lost_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         counted(u64::from(*lost), "round was", "rounds were"),
         why.as_deref().unwrap_or("it is not known why")
     );
-    guard("lost-rounds", Severity::Warn, None, text)
+    guard(Code::LostRounds, Severity::Warn, None, text)
 }
 
 fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
@@ -563,12 +477,12 @@ fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             up.join(", "),
             up[0]
         );
-        guards.extend(guard("single-launch", Severity::Note, None, text));
+        guards.extend(guard(Code::SingleLaunch, Severity::Note, None, text));
     }
     if evidence.plan.is_exclusive() {
         let text = "variants ran one at a time, as asked: what the machine did meanwhile is not \
                     cancelled";
-        guards.extend(guard("exclusive", Severity::Note, None, text.into()));
+        guards.extend(guard(Code::Exclusive, Severity::Note, None, text.into()));
     }
     guards
 }
@@ -589,7 +503,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
                 "its ratio of {word} {way} from round to round: it has not settled, and the \
                  interval is of a moving thing"
             );
-            guards.extend(guard("unstable", Severity::Warn, Some(name), text));
+            guards.extend(guard(Code::Unstable, Severity::Warn, Some(name), text));
         }
         let modes = two_modes(&comparison.rounds);
         if let Some(modes) = modes.filter(|modes| modes.high - modes.low > tolerance) {
@@ -604,7 +518,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
                 percent(modes.high_share),
                 shown(modes.low)
             );
-            guards.extend(guard("unstable", Severity::Warn, Some(name), text));
+            guards.extend(guard(Code::Unstable, Severity::Warn, Some(name), text));
         }
     }
     guards
@@ -626,7 +540,7 @@ fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             metric.overhead_percent(total),
             comparison.overhead_percent.point
         );
-        guard("pauses", Severity::Warn, Some(evidence.name(comparison.variant)), text)
+        guard(Code::Pauses, Severity::Warn, Some(evidence.name(comparison.variant)), text)
     });
     told.collect()
 }

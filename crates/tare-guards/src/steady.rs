@@ -14,7 +14,7 @@ use tare_stats::verdict::Verdict;
 use crate::evidence::Evidence;
 use crate::run::used_by_others;
 use crate::units::{count, duration, overhead, percent};
-use crate::{RunGuard, Severity, guard};
+use crate::{Code, RunGuard, Severity, guard};
 
 /// Rests that were cut short, as a share.
 const RESTLESS: f64 = 0.2;
@@ -30,7 +30,8 @@ const WAITED: f64 = 0.5;
 
 /// Guards that more launches may clear: they rest on what launches agree on, or on who else was
 /// there.
-pub const MAY_PASS: [&str; 5] = ["not-steady", "unconfirmed", "deferred-work", "not-warm", "noisy"];
+pub const MAY_PASS: [Code; 5] =
+    [Code::NotSteady, Code::Unconfirmed, Code::DeferredWork, Code::NotWarm, Code::Noisy];
 
 /// Sustained load contradicts slices: neither is the answer. Or it is not known well enough to
 /// confirm them, which only matters for what was asked for: more launches were loaded to make it
@@ -44,10 +45,10 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
         let (code, severity, so) = match (check.agreement, comparison.asked) {
             (Agreement::Agrees, _) | (Agreement::Unclear, false) => continue,
             (Agreement::Unclear, true) => {
-                ("unconfirmed", Severity::Warn, "that may be chance; more rounds would tell")
+                (Code::Unconfirmed, Severity::Warn, "that may be chance; more rounds would tell")
             }
             (Agreement::Disagrees, asked) => (
-                "not-steady",
+                Code::NotSteady,
                 if asked { Severity::Void } else { Severity::Warn },
                 "its cost is not constant, so neither figure is a verdict",
             ),
@@ -84,7 +85,7 @@ fn unconfirmed_in_noise(
         in_words(&check),
         duration(more_ns)
     );
-    guard("unconfirmed", Severity::Void, Some(evidence.name(comparison.variant)), text)
+    guard(Code::Unconfirmed, Severity::Void, Some(evidence.name(comparison.variant)), text)
 }
 
 /// How long a run beside other busy processes would have to go on until sustained load is known as
@@ -155,7 +156,7 @@ pub(crate) fn deferred_work(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         true => text + "; the verdict stands, but its size leaves that out",
         false => text,
     };
-    guard("deferred-work", severity, Some(evidence.name(variant)), text)
+    guard(Code::DeferredWork, severity, Some(evidence.name(variant)), text)
 }
 
 /// Whether a verdict would be another one if this variant's requests cost more by that share, or
@@ -189,7 +190,7 @@ pub(crate) fn busy_while_idle(evidence: &Evidence<'_>, variant: usize) -> Vec<Ru
          while it worked",
         percent(share)
     );
-    guard("busy-while-idle", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::BusyWhileIdle, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 /// Its cost had only just changed when the longest warm-up was over, or later launches did not come
@@ -201,7 +202,7 @@ pub(crate) fn not_warm(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard>
     else {
         return Vec::new();
     };
-    guard("not-warm", severity, Some(evidence.name(variant)), text)
+    guard(Code::NotWarm, severity, Some(evidence.name(variant)), text)
 }
 
 fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
@@ -280,7 +281,7 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         cpus_of(cpus as usize),
         percent(share)
     );
-    guard("short-of-cpus", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::ShortOfCpus, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 /// The share of a CPU that it used, where it sleeps between requests.
@@ -308,7 +309,7 @@ pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
          these numbers, and may differ under longer load; more connections (-c) keep it busy",
         percent(busy)
     );
-    guard("not-saturated", Severity::Warn, Some(evidence.name(variant)), text)
+    guard(Code::NotSaturated, Severity::Warn, Some(evidence.name(variant)), text)
 }
 
 fn cpus_of(cpus: usize) -> String {
@@ -343,5 +344,5 @@ pub(crate) fn other_bodies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGu
         count(other),
         percent(other as f64 / all.max(1) as f64)
     );
-    guard("unequal-reply", Severity::Void, Some(&facts.name), text)
+    guard(Code::UnequalReply, Severity::Void, Some(&facts.name), text)
 }

@@ -10,8 +10,8 @@ mod shape;
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
+use tare_guards::{Code, Severity};
 use tare_model::Metric;
-use tare_stats::Severity;
 
 use crate::import::Import;
 use crate::sample::Sample;
@@ -20,7 +20,7 @@ use crate::sample::Sample;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
-    pub code: String,
+    pub code: Code,
     pub severity: Severity,
     /// Whom it concerns; null is all.
     pub variant: Option<String>,
@@ -35,9 +35,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(code: &str, severity: Severity, text: String, means: &str) -> Self {
+    fn new(code: Code, severity: Severity, text: String, means: &str) -> Self {
         Self {
-            code: code.to_owned(),
+            code,
             severity,
             variant: None,
             case: None,
@@ -110,7 +110,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         found.extend(of_samples.iter().filter_map(|check| check(sample)));
     }
     // Stable: of a kind, in the order of the outputs.
-    let order = |finding: &Finding| (Reverse(finding.severity as u8), finding.code.clone());
+    let order = |finding: &Finding| (Reverse(finding.severity as u8), finding.code.word());
     found.sort_by_cached_key(order);
     found
 }

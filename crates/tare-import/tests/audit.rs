@@ -60,7 +60,7 @@ const URL: &str = "http://h:1/";
 #[test]
 fn a_clean_pair_is_only_too_few() {
     let clean = two(&wrk(URL, &[]), &wrk(URL, &[("10000.00", "9990.00")]));
-    let codes: Vec<String> = audit(&clean).into_iter().map(|finding| finding.code).collect();
+    let codes: Vec<&str> = audit(&clean).into_iter().map(|finding| finding.code.word()).collect();
     assert_eq!(codes, ["single-run"]);
     let compared = compare(&clean, &audit(&clean));
     assert!(compared.iter().all(|c| c.verdict.is_none() && c.interval.is_none()));
@@ -314,7 +314,7 @@ fn a_command_in_prose_is_no_command_of_an_output() {
     );
     let import = import(&text);
     assert_eq!(import.cases(), [""]);
-    let codes: Vec<String> = audit(&import).into_iter().map(|finding| finding.code).collect();
+    let codes: Vec<&str> = audit(&import).into_iter().map(|finding| finding.code.word()).collect();
     assert_eq!(codes, ["single-run"]);
 }
 

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use tare_guards::Found;
+
 use crate::clients::ClientsFound;
-use crate::load::guards::Guard;
 
 pub const SCHEMA: &str = "tare.load/1";
 
@@ -38,7 +39,7 @@ pub struct LoadReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsFound>,
     pub intervals: Vec<Interval>,
-    pub guards: Vec<Guard>,
+    pub guards: Vec<Found>,
 }
 
 /// The load as it was resolved; with `seed`, enough to repeat it.

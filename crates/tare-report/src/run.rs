@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 pub use tare_guards::RunGuard;
 use tare_guards::clients::ClientsFound;
-use tare_guards::why_void;
+use tare_guards::{Code, why_void};
 use tare_model::Metric;
 use tare_model::samples::Probe;
 use tare_model::variant::Skipped;
@@ -120,7 +120,7 @@ pub struct Variant {
     /// What shows that its layers were in the path.
     pub proofs: Vec<String>,
     /// Codes of the guards that concern it.
-    pub guards: Vec<String>,
+    pub guards: Vec<Code>,
 }
 
 /// What one part of a variant takes of what the variant takes.

@@ -447,7 +447,7 @@ fn a_hop_that_its_quota_stops_is_no_sleep() {
                 launch.parts.insert(0, LaunchPart { throttled_periods: periods, ..hop });
             }
         });
-        report.guards.into_iter().map(|guard| guard.code).collect()
+        report.guards.into_iter().map(|guard| guard.code.word().to_owned()).collect()
     };
     assert!(codes(0).contains(&"not-saturated".to_owned()), "{:?}", codes(0));
     assert!(!codes(1).contains(&"not-saturated".to_owned()), "{:?}", codes(1));
@@ -462,7 +462,7 @@ fn clean_rounds_trip_none() {
 fn too_few_rounds_are_told() {
     let few: Vec<_> = rounds(as_made_up).into_iter().take(6).collect();
     let report = build(&facts(), &few);
-    let codes: Vec<&str> = report.guards.iter().map(|guard| guard.code.as_str()).collect();
+    let codes: Vec<&str> = report.guards.iter().map(|guard| guard.code.word()).collect();
     assert_eq!(codes, ["few-rounds"]);
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
 }

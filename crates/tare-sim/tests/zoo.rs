@@ -271,7 +271,7 @@ enum Outcome {
 /// As `bench/zoo` judges.
 fn judge(animal: &Animal, report: &RunReport) -> (Outcome, String) {
     let expected = |code: &str| animal.guards.iter().any(|guard| guard == code);
-    let guards: Vec<&str> = report.guards.iter().map(|guard| guard.code.as_str()).collect();
+    let guards: Vec<&str> = report.guards.iter().map(|guard| guard.code.word()).collect();
     let spoke = guards.iter().any(|code| expected(code));
     let or_wrong = if spoke { Outcome::Guarded } else { Outcome::Wrong };
     let mut outcome = if animal.must_guard { or_wrong } else { Outcome::Right };

@@ -15,7 +15,6 @@ pub mod digest;
 pub mod estimate;
 pub mod idle;
 pub mod parts;
-pub mod rules;
 pub mod shape;
 pub mod slicing;
 pub mod stopping;

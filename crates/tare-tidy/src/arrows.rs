@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 /// From the bottom up: a crate may build on those of lower floors only.
-const FLOORS: [&[&str]; 7] = [
+const FLOORS: [&[&str]; 8] = [
     &["tare-bypass", "tare-io", "tare-shop", "tare-tidy"],
     &["tare-model"],
     &["tare-stats", "tare-store", "tare-load", "tare-kube"],
-    &["tare-guards", "tare-import", "tare-lab", "tare-target", "tare-wrk"],
+    &["tare-guards"],
+    &["tare-import", "tare-lab", "tare-target", "tare-wrk"],
     &["tare-agent", "tare-report", "tare-run", "tare-steps"],
     &["tare-results", "tare-sim"],
     &["tare"],

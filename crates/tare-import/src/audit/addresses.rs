@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_stats::Severity;
+use tare_guards::{Code, Severity};
 
 use super::Finding;
 use crate::command::Command;
@@ -24,7 +24,7 @@ pub fn other_address(sample: &Sample) -> Option<Finding> {
     let text = format!("the command above asks {command}, the output is of {own}");
     let means =
         "the output does not belong to the command, or to the heading, that it stands under";
-    Some(Finding::new("wrong-heading", Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample))
 }
 
 /// Without quotes, the port that goes without saying, and the last slash.
@@ -60,7 +60,7 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
         let mut add = |text: String| {
             let means = "the output is under the wrong heading, or that variant was tested at the \
                          wrong address: it is not known whose numbers these are";
-            found.push(Finding::new("wrong-heading", Severity::Warn, text, means).of(sample));
+            found.push(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample));
         };
         let words = format!("{} {}", sample.headings.join(" "), sample.variant);
         let said = said_ports(&words);
@@ -174,7 +174,7 @@ fn shared_addresses(import: &Import, usual: &BTreeMap<&str, &str>) -> Vec<Findin
             let text = format!("'{second}' was asked at {host}, as '{first}' was");
             let means = "where every other variant has an address of its own, two at the same one \
                          may be the same server under two headings";
-            let mut finding = Finding::new("wrong-heading", Severity::Warn, text, means);
+            let mut finding = Finding::new(Code::WrongHeading, Severity::Warn, text, means);
             finding.variant = Some(second.to_owned());
             vec![finding]
         }

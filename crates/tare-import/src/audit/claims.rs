@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_stats::Severity;
+use tare_guards::{Code, Severity};
 
 use super::Finding;
 use crate::claim::{Change, Claim, Says, Told};
@@ -51,7 +51,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
         );
         let means = "a change in percent is relative to the value that it starts from: relative to \
                      the other one, the same change looks larger or smaller";
-        return Some(Finding::new("other-base", Severity::Warn, text, means));
+        return Some(Finding::new(Code::OtherBase, Severity::Warn, text, means));
     }
     let text = format!(
         "states {} % where {whose} give {:.1} %: {}",
@@ -61,7 +61,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     );
     let means = "the percentage does not follow from the values that it is given for: one of the \
                  three is wrong";
-    Some(Finding::new("wrong-change", Severity::Warn, text, means))
+    Some(Finding::new(Code::WrongChange, Severity::Warn, text, means))
 }
 
 fn disagrees(told: &Told) -> Option<Finding> {
@@ -82,7 +82,7 @@ fn disagrees(told: &Told) -> Option<Finding> {
         shown(&told.metric, told.output)
     );
     let means = "one of the two was mistyped, or is of another run: the output's value is used";
-    let finding = Finding::new("disagrees", Severity::Warn, text, means);
+    let finding = Finding::new(Code::Disagrees, Severity::Warn, text, means);
     Some(Finding { variant: Some(told.variant.clone()), ..finding })
 }
 
@@ -105,7 +105,7 @@ fn selected(claim: &Claim) -> Finding {
     let text = format!("runs were chosen: {}", quoted(claim));
     let means = "what was left out after it was seen may be just what differs: keep every run, or \
                  say before the first which ones will count";
-    Finding::new("selected", Severity::Warn, text, means)
+    Finding::new(Code::Selected, Severity::Warn, text, means)
 }
 
 /// Outputs under one heading that only the text between them tells apart.
@@ -131,7 +131,7 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
         );
         let means = "if some of them are runs of one variant, or a name is not what was meant, say \
                      whose they are: --as FILE:LINE=NAME";
-        let finding = Finding::new("kept-apart", Severity::Note, text, means);
+        let finding = Finding::new(Code::KeptApart, Severity::Note, text, means);
         Finding { place: Some(file.to_owned()), ..finding }
     };
     by_file.into_iter().map(of).collect()
@@ -152,7 +152,7 @@ pub fn without_a_sample(import: &Import) -> Vec<Finding> {
     let text = format!("values {what} match no output in the document");
     let means = "the number of runs behind them, their length, errors and reply sizes cannot be \
                  checked";
-    let finding = Finding::new("no-sample", Severity::Warn, text, means);
+    let finding = Finding::new(Code::NoSample, Severity::Warn, text, means);
     vec![Finding { place: Some(first.place()), ..finding }]
 }
 
@@ -166,6 +166,6 @@ pub fn sums_only(import: &Import) -> Vec<Finding> {
     let text = format!("of {n} runs only means and standard deviations were kept");
     let means = "whether the runs drifted, took turns, or hold one that is far off, cannot be seen: \
                  intervals from sums take all of them as independent";
-    let finding = Finding::new("sums-only", Severity::Warn, text, means);
+    let finding = Finding::new(Code::SumsOnly, Severity::Warn, text, means);
     vec![Finding { place: Some(sample.place()), ..finding }]
 }

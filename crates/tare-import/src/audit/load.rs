@@ -1,8 +1,8 @@
 //! Mistakes in what was asked: of whom, how much, and whether it was the same for all.
 
+use tare_guards::traffic::RATE_MET;
+use tare_guards::{Code, Severity};
 use tare_model::Metric;
-use tare_stats::Severity;
-use tare_stats::rules::RATE_MET;
 
 use super::Finding;
 use crate::import::Import;
@@ -21,7 +21,7 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     let text = format!("reached {achieved:.0} of {asked:.0} requests/s");
     let means = "the server or the client could not keep up: latencies are those of a queue that \
                  grows, and depend on how long the run was";
-    Some(Finding::new("rate-missed", Severity::Void, text, means).of(sample))
+    Some(Finding::new(Code::RateMissed, Severity::Void, text, means).of(sample))
 }
 
 pub fn cut_short(sample: &Sample) -> Option<Finding> {
@@ -32,7 +32,7 @@ pub fn cut_short(sample: &Sample) -> Option<Finding> {
     let text = format!("ran for {ran:.2} of {asked:.0} s");
     let means = "it was interrupted, or ended by a failure: it is not of the same length as the \
                  others, and what ended it may be in its numbers";
-    Some(Finding::new("cut-short", Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::CutShort, Severity::Warn, text, means).of(sample))
 }
 
 /// wrk divides connections by threads and forgets the rest.
@@ -44,7 +44,7 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
     let threads = sample.asked.threads.unwrap_or(1);
     let text = format!("{asked} connections on {threads} threads are {real}");
     let means = "wrk gives every thread the same whole number of connections, and drops the rest";
-    Some(Finding::new("connections-lost", Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).of(sample))
 }
 
 /// Threads, connections and times that differ between variants of a case.
@@ -82,7 +82,7 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
             let means = "the variants did not get the same load: part of the difference is due \
                          to that";
             let text = told.join("; ");
-            found.push(Finding::new("unequal-load", Severity::Warn, text, means).of(sample));
+            found.push(Finding::new(Code::UnequalLoad, Severity::Warn, text, means).of(sample));
         }
     }
     found
@@ -98,7 +98,7 @@ pub fn different_tools(import: &Import) -> Vec<Finding> {
                 format!("{}, {} in {}", sample.tool.name(), base.tool.name(), import.baseline);
             let means = "tools differ in when they start the clock, what they count as a request, \
                          and how they hold connections";
-            found.push(Finding::new("different-tools", Severity::Warn, text, means).of(sample));
+            found.push(Finding::new(Code::DifferentTools, Severity::Warn, text, means).of(sample));
         }
     }
     found

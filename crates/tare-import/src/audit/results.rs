@@ -1,8 +1,8 @@
 //! Mistakes that the results themselves show.
 
+use tare_guards::traffic::{IMPOSSIBLE, severity_of_errors, too_many_at_once};
+use tare_guards::{Code, Severity};
 use tare_model::Metric;
-use tare_stats::Severity;
-use tare_stats::rules::{self, IMPOSSIBLE};
 
 use super::{Finding, LATENCIES};
 use crate::import::Import;
@@ -20,11 +20,11 @@ const REPLY_WARN: f64 = 1.01;
 pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
-    let severity = rules::errors(share);
+    let severity = severity_of_errors(share);
     let text = format!("{bad} replies ({:.2} %) have a status of failure", share * 100.0);
     let means = "the tool counts them in its requests per second and its latencies; a server that \
                  refuses is usually faster than one that answers";
-    Some(Finding::new("errors", severity, text, means).of(sample))
+    Some(Finding::new(Code::Errors, severity, text, means).of(sample))
 }
 
 pub fn errors(sample: &Sample) -> Option<Finding> {
@@ -37,7 +37,7 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
         total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
-    let severity = if measured { Severity::Warn } else { rules::errors(share) };
+    let severity = if measured { Severity::Warn } else { severity_of_errors(share) };
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
     let means = match sample.tool {
@@ -57,7 +57,7 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
               the same work"
         }
     };
-    Some(Finding::new("errors", severity, text, means).of(sample))
+    Some(Finding::new(Code::Errors, severity, text, means).of(sample))
 }
 
 /// What was under way when the time was over, and is in no number.
@@ -66,7 +66,7 @@ pub fn cut_at_the_end(sample: &Sample) -> Option<Finding> {
     let text = format!("{cut} requests were under way when the time was over");
     let means =
         "oha leaves them out: they were the slowest of all, and the tail is too good by them";
-    Some(Finding::new("cut-off", Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::CutOff, Severity::Note, text, means).of(sample))
 }
 
 /// More requests under way than connections: for wrk a known rewriting, for others impossible.
@@ -80,25 +80,25 @@ pub fn littles_law(sample: &Sample) -> Option<Finding> {
     let rounding = sample.seen.step_ns.unwrap_or(0.0) / 2.0;
     let per_s = sample.value(Metric::Throughput)?;
     let at_once = in_flight(sample)? - per_s * rounding / 1e9;
-    let text = rules::littles_law(at_once, connections, ROUNDING)?;
+    let text = too_many_at_once(at_once, connections, ROUNDING)?;
     // bpftime's benchmark drives wrk.
     if matches!(sample.tool, Tool::Wrk | Tool::BpftimeBenchmark) {
         let means = "wrk rewrites its latencies after the run, without saying so: it adds samples \
                      that were never measured; its mean and percentiles cannot be used (a script \
                      that pipelines requests shows the same)";
-        let finding = Finding::new("corrected", Severity::Void, text, means);
+        let finding = Finding::new(Code::Corrected, Severity::Void, text, means);
         return Some(finding.only(&LATENCIES).of(sample));
     }
     if sample.tool == Tool::Wrk2 {
         let means = "wrk2 counts from when a request should have been sent: what waited for a \
                      connection is in its latencies, which are not the server's alone";
-        return Some(Finding::new("corrected", Severity::Note, text, means).of(sample));
+        return Some(Finding::new(Code::Corrected, Severity::Note, text, means).of(sample));
     }
     let means = format!(
         "{IMPOSSIBLE}: the latency, the throughput or the number of connections is not what it is \
          said to be"
     );
-    Some(Finding::new("littles-law", Severity::Void, text, &means).of(sample))
+    Some(Finding::new(Code::LittlesLaw, Severity::Void, text, &means).of(sample))
 }
 
 fn in_flight(sample: &Sample) -> Option<f64> {
@@ -127,7 +127,7 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     );
     let means = "the other connections waited for the load generator, or were being opened: the \
                  client may be what was measured";
-    Some(Finding::new("client-bound", Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
 }
 
 /// More connections than were asked for: the server closed them.
@@ -139,7 +139,7 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
     let text = format!("{opened} connections were opened, {asked} were asked for");
     let means = "the server closed connections that should be kept (nginx does after 1,000 \
                  requests, keepalive_requests); opening them again is in the numbers";
-    Some(Finding::new("reconnects", Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).of(sample))
 }
 
 /// Bytes of a reply, against the baseline's of the same case.
@@ -166,7 +166,7 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
                 format!("{own:.0} bytes per reply, {expected:.0} in {}{times}", import.baseline);
             let means = "the variants did not answer the same: another page, an error page, or \
                          other headers; their throughputs do not compare";
-            found.push(Finding::new("unequal-reply", severity, text, means).of(sample));
+            found.push(Finding::new(Code::UnequalReply, severity, text, means).of(sample));
         }
     }
     found

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use tare_guards::{Code, Severity};
 use tare_model::Metric;
-use tare_stats::Severity;
 
 use super::Finding;
 use crate::compare::runs;
@@ -22,7 +22,7 @@ const STEPS: f64 = 20.0;
 pub fn unread(import: &Import) -> Vec<Finding> {
     let of = |unread: &crate::sample::Unread| {
         let means = "this output is not among the numbers";
-        let mut finding = Finding::new("unread", Severity::Warn, unread.why.clone(), means);
+        let mut finding = Finding::new(Code::Unread, Severity::Warn, unread.why.clone(), means);
         finding.place = Some(format!("{}:{}", unread.file, unread.line));
         finding
     };
@@ -43,7 +43,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     );
     let means = "from that percentile on, the tail is a handful of requests: run longer, or leave \
                  it out";
-    let finding = Finding::new("few-samples", Severity::Note, text, means);
+    let finding = Finding::new(Code::FewSamples, Severity::Note, text, means);
     Some(finding.of(sample))
 }
 
@@ -54,7 +54,7 @@ pub fn coarse_clock(sample: &Sample) -> Option<Finding> {
     let text = format!("its time stamps are whole seconds: {seconds:.0} s to ± {percent:.1} %");
     let means = "the rate is computed from them and is no more precise; latencies are not affected";
     let severity = if percent > 2.0 { Severity::Warn } else { Severity::Note };
-    let finding = Finding::new("coarse", severity, text, means);
+    let finding = Finding::new(Code::Coarse, severity, text, means);
     Some(finding.only(&[Metric::Throughput]).of(sample))
 }
 
@@ -91,7 +91,7 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
             (text, "its output is no finer: smaller differences cannot be seen")
         }
     };
-    Some(Finding::new("coarse", Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::Coarse, Severity::Note, text, means).of(sample))
 }
 
 pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
@@ -101,7 +101,7 @@ pub fn half_round_trip(sample: &Sample) -> Option<Finding> {
     let text = "its latency is the mean of half a round trip".to_owned();
     let means = "double it to compare with ping, netperf or sockperf; a mean hides the tail, and a \
                  lost datagram stops the clock until the test's end";
-    Some(Finding::new("half-round-trip", Severity::Note, text, means).of(sample))
+    Some(Finding::new(Code::HalfRoundTrip, Severity::Note, text, means).of(sample))
 }
 
 /// k6's duration leaves connecting and TLS out.
@@ -118,7 +118,7 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
     );
     let means = "k6's http_req_duration leaves out waiting for a connection, connecting and TLS \
                  (http_req_blocked): what a user waits is the sum";
-    Some(Finding::new("left-out", Severity::Warn, text, means).of(sample))
+    Some(Finding::new(Code::LeftOut, Severity::Warn, text, means).of(sample))
 }
 
 /// Said once for the whole import where nothing was repeated.
@@ -145,7 +145,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
     let means = "runs of the same server differ, by several percent from one start of it to the \
                  next; from one run nobody can say by how much, so there is no interval and no \
                  verdict";
-    vec![Finding::new("single-run", Severity::Warn, text, means)]
+    vec![Finding::new(Code::SingleRun, Severity::Warn, text, means)]
 }
 
 /// Repetitions are worth what their order is worth.
@@ -158,7 +158,7 @@ pub fn one_after_another(import: &Import) -> Vec<Finding> {
     let text = "the runs of a variant are taken as independent of each other and of the others'";
     let means = "nothing says that they took turns: what drifted between them is in the \
                  differences and not in the intervals, which are too narrow by that";
-    vec![Finding::new("sequential", Severity::Note, text.into(), means)]
+    vec![Finding::new(Code::Sequential, Severity::Note, text.into(), means)]
 }
 
 /// Numbers that agree to the last digit were not measured twice.
@@ -180,7 +180,7 @@ pub fn copies(import: &Import) -> Vec<Finding> {
                 true => Severity::Warn,
                 false => Severity::Void,
             };
-            found.push(Finding::new("same-output", severity, text, means).of(sample));
+            found.push(Finding::new(Code::SameOutput, severity, text, means).of(sample));
         }
     }
     found
@@ -214,5 +214,5 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
     let shown: Vec<&str> = told.iter().take(SHOWN).map(String::as_str).collect();
     let text = format!("without anything to compare with: {}{more}", shown.join("; "));
     let means = "the variants were not asked the same points";
-    vec![Finding::new("no-partner", Severity::Warn, text, means)]
+    vec![Finding::new(Code::NoPartner, Severity::Warn, text, means)]
 }

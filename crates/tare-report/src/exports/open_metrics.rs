@@ -171,7 +171,7 @@ fn guards(report: &RunReport) -> Vec<Sample> {
             Severity::Void => "void",
         };
         let whom = guard.variant.as_deref().unwrap_or_default();
-        *counts.entry((whom, &guard.code, severity)).or_default() += 1;
+        *counts.entry((whom, guard.code.word(), severity)).or_default() += 1;
     }
     let of = |((variant, code, severity), n): ((&str, &str, &str), u32)| {
         let labels = [("variant", variant), ("code", code), ("severity", severity)];

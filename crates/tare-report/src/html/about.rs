@@ -47,7 +47,7 @@ fn listed(mut sorted: Vec<&RunGuard>) -> String {
         format!(
             "{} <code>{}</code> {}",
             badge(guard.severity),
-            escape(&guard.code),
+            escape(guard.code.word()),
             escape(&format!("{whom}{}", guard.text))
         )
     };

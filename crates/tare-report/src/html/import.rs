@@ -72,7 +72,7 @@ fn findings(document: &ImportDocument) -> String {
         format!(
             "{} <code>{}</code> {} <span class=\"note\">{}</span>",
             badge(finding.severity),
-            escape(&finding.code),
+            escape(finding.code.word()),
             escape(&about(finding)),
             escape(&finding.means)
         )

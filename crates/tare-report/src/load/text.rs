@@ -319,8 +319,8 @@ closed loop, 20 kept connections, 1 thread on io_uring, seed 42
   unfinished   20 at the end: 20 answered later, the oldest after 1.30ms
   client       5.50µs CPU per request, busiest thread 5.50 % busy; replies reaped in batches, 50.0µs late at most
 
-  warning errors: 1 request failed (< 0.01 %)
-  warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; they were reopened (nginx: keepalive_requests)
+  warning errors: 1 request (< 0.01 %) failed (reset 1: connection reset by peer); not counted as throughput
+  warning reconnects: the server closed 1 kept connection, one for every 20,000 requests; they were reopened, which is part of its cost (nginx: keepalive_requests)
 ";
         assert_eq!(render(&report), expected);
     }

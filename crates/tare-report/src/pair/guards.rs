@@ -1,6 +1,7 @@
 //! What stands between two runs and a comparison of them.
 
 use serde_json::{Map, Value};
+use tare_guards::Code;
 use tare_stats::Severity;
 
 use crate::date;
@@ -29,8 +30,8 @@ pub fn is_void(guards: &[RunGuard], variant: &str, baseline: Option<&str>) -> bo
     })
 }
 
-fn guard(code: &str, severity: Severity, variant: Option<&str>, text: String) -> RunGuard {
-    RunGuard { code: code.into(), severity, variant: variant.map(str::to_owned), text }
+fn guard(code: Code, severity: Severity, variant: Option<&str>, text: String) -> RunGuard {
+    RunGuard { code, severity, variant: variant.map(str::to_owned), text }
 }
 
 /// What forbids a verdict within a run forbids one between two.
@@ -60,7 +61,7 @@ fn drift(a: &RunReport, b: &RunReport, baseline: Option<&str>) -> RunGuard {
              is not cancelled in them"
         ),
     };
-    guard("drift", Severity::Warn, None, text)
+    guard(Code::Drift, Severity::Warn, None, text)
 }
 
 /// Keys of the load that say how it is made, not what is asked.
@@ -73,7 +74,7 @@ fn other_load(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
     let differ = differences(&x, &y, &OF_THE_MACHINE);
     (!differ.is_empty()).then(|| {
         let text = format!("the loads are not the same: {}", differ.join(", "));
-        guard("other-load", Severity::Void, None, text)
+        guard(Code::OtherLoad, Severity::Void, None, text)
     })
 }
 
@@ -84,7 +85,7 @@ fn other_machine(a: &RunReport, b: &RunReport) -> Option<RunGuard> {
             "the machines are not the same: {}; a ratio on one need not be the ratio on another",
             differ.join(", ")
         );
-        guard("other-machine", Severity::Warn, None, text)
+        guard(Code::OtherMachine, Severity::Warn, None, text)
     })
 }
 
@@ -96,7 +97,7 @@ fn other_server(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
     let differ = differences(&own(a)?, &own(b)?, &["baseline", "url"]);
     (!differ.is_empty()).then(|| {
         let text = format!("its settings differ between the runs: {}", differ.join(", "));
-        guard("other-server", Severity::Note, Some(name), text)
+        guard(Code::OtherServer, Severity::Note, Some(name), text)
     })
 }
 
@@ -107,7 +108,7 @@ fn unequal_reply(a: &RunReport, b: &RunReport, name: &str) -> Option<RunGuard> {
         return None;
     }
     let text = format!("its replies have {x:.0} bytes on average in one and {y:.0} in the other");
-    Some(guard("unequal-reply", Severity::Void, Some(name), text))
+    Some(guard(Code::UnequalReply, Severity::Void, Some(name), text))
 }
 
 /// "connections 20 and 40", a leaf at a time.

@@ -138,7 +138,7 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         metrics: metrics.map(|(metric, value)| (metric.key().to_owned(), *value)).collect(),
         probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
         proofs: filters::proofs(&totals.launches),
-        guards: concerning.map(|guard| guard.code.clone()).collect(),
+        guards: concerning.map(|guard| guard.code).collect(),
     }
 }
 

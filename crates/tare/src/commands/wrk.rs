@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Parser};
+use tare_guards::{Code, Severity};
 use tare_io::{DurationNs, Endpoint, SocketOptions};
 use tare_load::pacer::RateProfile;
 use tare_load::plan::{WAIT, provide_files};
@@ -22,6 +23,7 @@ use tare_wrk::statistics::{RateSamples, Statistic};
 
 use crate::args::words::count;
 use crate::failure::Failure;
+use crate::load::describe::{Found, Request, describe};
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
 use crate::load::plan::{random_seed, resolve};
@@ -126,7 +128,7 @@ pub fn run(args: &Wrk) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     let result = result?;
-    finish(args, &script, &result, &samples)
+    finish(args, &script, &plan, &result, &samples)
 }
 
 const THREADS_MAX: u32 = 1024;
@@ -215,6 +217,7 @@ const SAMPLE_INTERVAL: DurationNs = DurationNs::from_ms(100);
 fn finish(
     args: &Wrk,
     script: &Script,
+    plan: &LoadPlan,
     result: &LoadResult,
     samples: &RateSamples,
 ) -> Result<(), Failure> {
@@ -230,7 +233,8 @@ fn finish(
         distribution: args.latency || args.u_latency,
         uncorrected: args.u_latency,
     }))?;
-    for note in notes(args, script, result) {
+    let url = args.url.as_deref().unwrap_or_default();
+    for note in notes(script, plan, url, result) {
         print_stderr(&format!("tare: {note}\n"));
     }
     script.done(total, latency, requests, flavour == Flavour::Wrk2).map_err(script_failure)?;
@@ -241,19 +245,9 @@ fn finish(
 }
 
 /// What wrk would have said nothing about.
-fn notes(args: &Wrk, script: &Script, result: &LoadResult) -> Vec<String> {
+fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Vec<String> {
     let total = &result.total;
     let mut notes = Vec::new();
-    let closed = total.connections.closed_by_server;
-    if closed > 0 {
-        let handshakes = match total.connections.handshakes_full {
-            0 => String::new(),
-            n => format!(", with {n} full TLS handshakes (wrk would have resumed sessions)"),
-        };
-        notes.push(format!(
-            "the server closed {closed} connections; they were reopened{handshakes}"
-        ));
-    }
     let errors = format::status_errors(total);
     if errors > 0 {
         let good = total.completed - errors;
@@ -264,31 +258,16 @@ fn notes(args: &Wrk, script: &Script, result: &LoadResult) -> Vec<String> {
             total.completed
         ));
     }
-    for (kind, n, first) in total.failures.seen() {
-        notes.push(format!("{n} {}: {first}", kind.name().replace('_', " ")));
-    }
-    if let Some(rate) = args.rate
-        && !interrupt::was_interrupted()
-    {
-        let due = rate * total.elapsed().as_secs_f64();
-        let met = (total.completed + total.unfinished.drained) as f64 / due.max(1.0);
-        if met < 0.99 {
-            let percent = met * 100.0;
-            notes.push(format!(
-                "only {percent:.1} % of the requests due were answered, {} were never sent: \
-                 the latencies do not include them",
-                total.unfinished.unsent
-            ));
-        }
-    }
-    let at_once = total.completed as f64 / total.elapsed().as_secs_f64().max(1e-9)
-        * total.latency.from_sent.mean().as_secs_f64();
-    if at_once > args.connections as f64 * 1.02 && !script.is_pipelined() {
-        notes.push(format!(
-            "throughput × mean latency is {at_once:.1} requests at once on {} connections: that \
-             cannot be",
-            args.connections
-        ));
+    let request = Request { url, method: "GET" };
+    let interrupted = interrupt::was_interrupted();
+    let report = describe(&request, plan, Found::here(result), Vec::new(), interrupted);
+    let guards = report.guards.into_iter().filter(|guard| guard.severity > Severity::Note);
+    // A script may send several requests at once on each connection.
+    let guards = guards.filter(|one| one.code != Code::LittlesLaw || !script.is_pipelined());
+    notes.extend(guards.map(|guard| guard.text));
+    let (closed, full) = (total.connections.closed_by_server, total.connections.handshakes_full);
+    if closed > 0 && full > 0 {
+        notes.push(format!("{full} TLS handshakes were full (wrk would have resumed sessions)"));
     }
     notes
 }

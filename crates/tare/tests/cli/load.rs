@@ -112,7 +112,7 @@ fn a_server_that_gives_nothing_good_is_the_targets_fault() {
     let server = Server::start(Behaviour { error_rate: 1.0, ..Default::default() });
     let ran = tare(&["load", &server.url(), "-n", "50"]);
     assert_eq!(ran.code, Some(4), "{}", ran.story());
-    assert!(ran.stdout.contains("VOID unexpected-status: 50 replies (100.0 %)"), "{}", ran.story());
+    assert!(ran.stdout.contains("VOID errors: 50 requests (100.0 %) have an"), "{}", ran.story());
     assert!(ran.stderr.contains("every reply has status 503"), "{}", ran.story());
 }
 

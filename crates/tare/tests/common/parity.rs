@@ -54,7 +54,7 @@ const METRICS_BY_CHANCE: [&str; 5] = [
 ];
 
 fn guards(variant: &Variant) -> BTreeSet<&str> {
-    variant.guards.iter().map(String::as_str).filter(|code| FACTS.contains(code)).collect()
+    variant.guards.iter().map(|code| code.word()).filter(|code| FACTS.contains(code)).collect()
 }
 
 /// Quantiles are left out, too: they need more replies than a busy machine gives.

@@ -132,6 +132,6 @@ pub fn voids(report: &RunReport, code: &str, text: &str) {
     assert_eq!(found.variant.as_deref(), Some("b"), "{found:?}");
     assert!(found.text.contains(text), "{found:?}");
     assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Void), "{report:#?}");
-    assert!(report.variant("b").unwrap().guards.contains(&code.to_owned()));
+    assert!(report.variant("b").unwrap().guards.iter().any(|known| *known == code));
     assert_eq!(report.run.stopped_by, if report.run.rounds == 5 { "void" } else { "rounds" });
 }

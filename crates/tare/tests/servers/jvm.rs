@@ -37,7 +37,7 @@ impl Program {
 #[track_caller]
 pub fn are_twins(report: &RunReport) {
     let allowed = ["few-rounds", "noisy", "steal", "not-saturated", "pauses"];
-    let found = report.guards.iter().filter(|guard| !allowed.contains(&guard.code.as_str()));
+    let found = report.guards.iter().filter(|guard| !allowed.contains(&guard.code.word()));
     let found: Vec<&RunGuard> = found.collect();
     assert!(found.is_empty(), "{found:#?}");
     let comparison = asked(report);

@@ -1,0 +1,349 @@
+//! What load says against itself, whoever made it: a single load, a variant of a run, another
+//! tool. Each rule is a function: its threshold above it, its code, severity and sentence in it.
+
+use tare_stats::Severity;
+
+use crate::clients::ClientsFound;
+use crate::code::Code;
+use crate::units::{count, counted, duration, percent, rate};
+use crate::{Found, found};
+
+/// What load shows of itself: over all slices of a variant, or in one stretch.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    pub is_open: bool,
+    /// Requests a second that were asked for, in open loop.
+    pub rate_per_s: f64,
+    pub poisson: bool,
+    /// The most that there may be.
+    pub connections: u32,
+    pub workers: u32,
+    pub new_connections: bool,
+    /// Whether sessions were to be resumed; none where handshakes are no part of what was asked.
+    pub resumes: Option<bool>,
+
+    pub started: u64,
+    pub completed: u64,
+    pub good: u64,
+    /// Given up ones too.
+    pub failed: u64,
+    /// Kind, how often, and the first in words.
+    pub errors: Vec<(String, u64, String)>,
+    pub status: Vec<(u16, u64)>,
+    /// Requests that the schedule holds, and those that ended in time; in open loop.
+    pub due: Option<f64>,
+    pub ended: u64,
+    /// Requests under way on average, by throughput and mean latency, and a factor for latencies
+    /// that reach out of the time measured.
+    pub at_once: f64,
+    pub room: f64,
+    /// Kept connections that the server closed, of how many requests.
+    pub closed_by_server: u64,
+    pub requests: u64,
+    /// Good replies that came in two pieces, the time of a delayed acknowledgement apart.
+    pub held: u64,
+    pub handshakes_full: u64,
+    pub handshakes_resumed: u64,
+    /// Of a CPU.
+    pub busiest_worker: f64,
+    pub clients: Option<ClientsFound>,
+    pub lag_ns_p99: Option<u64>,
+    /// Requests that had to wait for a connection to be free.
+    pub waited: u64,
+}
+
+/// All of them.
+pub fn of_traffic(traffic: &Traffic) -> Vec<Found> {
+    let rules = [
+        failed,
+        unexpected_status,
+        littles_law,
+        rate_missed,
+        reconnects,
+        delayed_ack,
+        client_bound,
+        resumed,
+        ports,
+    ];
+    rules.iter().filter_map(|rule| rule(traffic)).collect()
+}
+
+/// A larger share of failed requests makes a result void.
+const FAILED_VOID: f64 = 0.001;
+
+/// How grave it is that a share of requests failed, or of replies had a status of failure.
+pub fn severity_of_errors(share: f64) -> Severity {
+    if share > FAILED_VOID { Severity::Void } else { Severity::Warn }
+}
+
+fn failed(traffic: &Traffic) -> Option<Found> {
+    let malformed = traffic.errors.iter().find(|(kind, ..)| kind == "malformed");
+    if let Some((_, n, why)) = malformed.filter(|(_, n, _)| *n > traffic.failed) {
+        let times = counted(*n, "time", "times");
+        let text = format!("the server broke the protocol {times}, first: {why}");
+        return found(Code::Errors, Severity::Void, text);
+    }
+    let detail = traffic.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}"));
+    of_errors(traffic, traffic.failed, "failed", detail.collect())
+}
+
+fn unexpected_status(traffic: &Traffic) -> Option<Found> {
+    let detail = traffic.status.iter().map(|(status, n)| format!("{status}: {}", count(*n)));
+    let unexpected = traffic.completed - traffic.good;
+    let what = if unexpected == 1 { "has" } else { "have" };
+    of_errors(traffic, unexpected, &format!("{what} an unexpected status"), detail.collect())
+}
+
+fn of_errors(traffic: &Traffic, n: u64, what: &str, detail: Vec<String>) -> Option<Found> {
+    if n == 0 {
+        return None;
+    }
+    let share = n as f64 / traffic.started.max(1) as f64;
+    let text = format!(
+        "{} ({}) {what} ({}); not counted as throughput",
+        counted(n, "request", "requests"),
+        percent(share),
+        detail.join(", ")
+    );
+    found(Code::Errors, severity_of_errors(share), text)
+}
+
+/// Room for the edges of windows.
+const LITTLES_LAW_SLACK: f64 = 1.02;
+
+/// Little's law: no more requests can be under way than there are connections; what breaks it, in
+/// words. `room` is a factor for what else may be in the numbers: latencies that reach out of the
+/// window, digits that were rounded.
+pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<String> {
+    let broken = at_once > connections * LITTLES_LAW_SLACK * room;
+    broken.then(|| {
+        format!("throughput × mean latency is {at_once:.1} requests at once on {connections} connections")
+    })
+}
+
+/// What it means where nothing but a mistake explains it: the clock is wrong, or we are.
+pub const IMPOSSIBLE: &str = "this is impossible";
+
+fn littles_law(traffic: &Traffic) -> Option<Found> {
+    let text = too_many_at_once(traffic.at_once, f64::from(traffic.connections), traffic.room)?;
+    found(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
+}
+
+/// Below this share of the rate that was asked for, an open loop was none.
+pub const RATE_MET: f64 = 0.99;
+
+fn rate_missed(traffic: &Traffic) -> Option<Found> {
+    let due = traffic.due.filter(|due| *due > 0.0)?;
+    let met = traffic.ended as f64 / due;
+    // Random arrivals are as many as expected only on average.
+    let chance = if traffic.poisson { 3.0 / due.sqrt() } else { 0.0 };
+    if met >= RATE_MET - chance {
+        return None;
+    }
+    let lag = traffic.lag_ns_p99.map_or(String::new(), |lag| {
+        format!("; requests were sent up to {} late (p99)", duration(lag))
+    });
+    let text = format!(
+        "only {} of the requests due were answered in time: the server (or -c {}) cannot keep up \
+         with {}/s{lag}",
+        percent(met),
+        traffic.connections,
+        rate(traffic.rate_per_s),
+    );
+    found(Code::RateMissed, Severity::Void, text)
+}
+
+fn reconnects(traffic: &Traffic) -> Option<Found> {
+    let closed = traffic.closed_by_server;
+    if traffic.new_connections || closed == 0 {
+        return None;
+    }
+    let often = match traffic.requests / closed {
+        0 => "more often than once a request".to_owned(),
+        each => format!("one for every {}", counted(each, "request", "requests")),
+    };
+    let text = format!(
+        "the server closed {}, {often}; they were reopened, which is part of its cost (nginx: \
+         keepalive_requests)",
+        counted(closed, "kept connection", "kept connections"),
+    );
+    found(Code::Reconnects, Severity::Warn, text)
+}
+
+/// From this share of replies on, a pause in the middle of each is a habit.
+const HELD: f64 = 0.05;
+
+fn delayed_ack(traffic: &Traffic) -> Option<Found> {
+    let share = traffic.held as f64 / traffic.good.max(1) as f64;
+    if share <= HELD {
+        return None;
+    }
+    let text = format!(
+        "{:.0} % of its replies came in two pieces some 40 ms apart: its socket waits for an \
+         acknowledgement that the client's kernel holds back; set TCP_NODELAY there, or write head \
+         and body at once",
+        share * 100.0
+    );
+    found(Code::DelayedAck, Severity::Warn, text)
+}
+
+/// Above this share of a CPU, the client may be what is measured.
+pub const CLIENT_BUSY: f64 = 0.95;
+/// Sent later than this, though hardly any request waited for a connection.
+const SENT_LATE_NS: u64 = 1_000_000;
+const HARDLY_ANY: f64 = 0.01;
+
+fn client_bound(traffic: &Traffic) -> Option<Found> {
+    let clients = traffic.clients.as_ref().filter(|clients| clients.each.len() > 1);
+    let text = if traffic.is_open {
+        // Polling for due times keeps an open-loop worker busy; its lag is what tells. Waiting for
+        // a connection is the server's doing; what is left would be the client's.
+        let waited = traffic.waited as f64 / traffic.started.max(1) as f64;
+        let lag = traffic.lag_ns_p99.filter(|lag| *lag > SENT_LATE_NS && waited < HARDLY_ANY)?;
+        let latest = clients.and_then(ClientsFound::latest);
+        let latest = latest.map_or(String::new(), |latest| format!("; {latest}"));
+        format!(
+            "requests were sent late (lag p99 {}{latest}) though connections were free: the client \
+             is short of CPU",
+            duration(lag)
+        )
+    } else if let Some(clients) = clients {
+        format!(
+            "of the clients that made its load, {} had a worker busy nearly all the time: they may \
+             be what is measured; give them more CPUs, or take more clients",
+            clients.busy()?
+        )
+    } else if traffic.busiest_worker < CLIENT_BUSY {
+        return None;
+    } else {
+        format!(
+            "the load's {} was busy {} of the time: the client may be what is measured; give it \
+             more threads (-t) and CPUs",
+            if traffic.workers == 1 { "worker" } else { "busiest worker" },
+            percent(traffic.busiest_worker)
+        )
+    };
+    found(Code::ClientBound, Severity::Warn, text)
+}
+
+/// Share of handshakes that were not of the kind asked for. The first of each worker's is full.
+const RESUMED_SHARE: f64 = 0.02;
+
+fn resumed(traffic: &Traffic) -> Option<Found> {
+    let all = (traffic.handshakes_full + traffic.handshakes_resumed).max(1) as f64;
+    let (wrong, text) = match traffic.resumes? {
+        true => (traffic.handshakes_full, "full though sessions were to be resumed"),
+        false => (traffic.handshakes_resumed, "resumed though full ones were asked for"),
+    };
+    let share = wrong as f64 / all;
+    if share <= RESUMED_SHARE {
+        return None;
+    }
+    let text = format!("{} of its handshakes were {text}", percent(share));
+    found(Code::Resumed, Severity::Warn, text)
+}
+
+/// Requests failed for want of a local port.
+fn ports(traffic: &Traffic) -> Option<Found> {
+    let (_, _, why) = traffic.errors.iter().find(|(kind, ..)| kind == "no_local_port")?;
+    found(Code::Ports, Severity::Void, why.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty connections, all busy, nothing wrong.
+    fn clean() -> Traffic {
+        Traffic {
+            connections: 20,
+            workers: 1,
+            started: 10_000,
+            completed: 10_000,
+            good: 10_000,
+            ended: 10_000,
+            requests: 10_000,
+            at_once: 19.9,
+            room: 1.0,
+            busiest_worker: 0.6,
+            ..Traffic::default()
+        }
+    }
+
+    #[track_caller]
+    fn trips(code: &str, severity: Severity, says: &str, change: impl FnOnce(&mut Traffic)) {
+        let mut traffic = clean();
+        change(&mut traffic);
+        let all = of_traffic(&traffic);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].code == code && all[0].severity == severity, "{all:?}");
+        assert!(all[0].text.contains(says), "{all:?}");
+    }
+
+    #[test]
+    fn each_rule_sees_its_own_fault() {
+        use Severity::{Void, Warn};
+        assert_eq!(of_traffic(&clean()), []);
+        let reset = |n| vec![("reset".to_owned(), n, "connection reset by peer".to_owned())];
+        trips("errors", Warn, "10 requests (0.10 %) failed (reset 10: connection reset", |t| {
+            (t.failed, t.errors) = (10, reset(10));
+        });
+        trips("errors", Void, "11 requests (0.11 %) failed", |t| t.failed = 11);
+        trips("errors", Void, "have an unexpected status (200: 9,900, 503: 100)", |t| {
+            (t.good, t.status) = (9_900, vec![(200, 9_900), (503, 100)]);
+        });
+        trips("errors", Void, "broke the protocol 3 times, first: bytes", |t| {
+            t.errors = vec![("malformed".to_owned(), 3, "bytes that nobody asked for".to_owned())];
+        });
+        trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| t.at_once = 20.5);
+        trips("reconnects", Warn, "closed 20 kept connections, one for every 500 requests", |t| {
+            t.closed_by_server = 20;
+        });
+        trips("delayed-ack", Warn, "50 % of its replies came in two pieces", |t| t.held = 5_000);
+        trips("client-bound", Warn, "the load's worker was busy 97.0 %", |t| {
+            t.busiest_worker = 0.97;
+        });
+        trips("resumed", Warn, "3.00 % of its handshakes were resumed though", |t| {
+            (t.resumes, t.handshakes_full, t.handshakes_resumed) = (Some(false), 97, 3);
+        });
+        trips("resumed", Warn, "97.0 % of its handshakes were full though", |t| {
+            (t.resumes, t.handshakes_full, t.handshakes_resumed) = (Some(true), 97, 3);
+        });
+        trips("ports", Void, "no free port", |t| {
+            t.errors = vec![("no_local_port".to_owned(), 1, "no free port".to_owned())];
+        });
+    }
+
+    #[test]
+    fn an_open_loop_is_judged_by_its_schedule_and_its_lag() {
+        let open = |t: &mut Traffic, due| {
+            (t.is_open, t.due, t.busiest_worker) = (true, Some(due), 1.0);
+            (t.rate_per_s, t.lag_ns_p99) = (1000.0, Some(90_000));
+        };
+        let mut met = clean();
+        open(&mut met, 10_050.0);
+        assert_eq!(of_traffic(&met), []);
+        trips("rate-missed", Severity::Void, "only 98.0 % of the requests due", |t| {
+            open(t, 10_200.0);
+        });
+        let mut random = clean();
+        open(&mut random, 10_200.0);
+        random.poisson = true;
+        assert_eq!(of_traffic(&random), [], "of random arrivals more may have been expected");
+        trips("client-bound", Severity::Warn, "sent late (lag p99 5.00ms)", |t| {
+            open(t, 10_000.0);
+            t.lag_ns_p99 = Some(5_000_000);
+        });
+        let mut busy = clean();
+        open(&mut busy, 10_000.0);
+        (busy.lag_ns_p99, busy.waited) = (Some(5_000_000), 2_000);
+        assert_eq!(of_traffic(&busy), [], "they waited for a connection, not for the client");
+    }
+
+    #[test]
+    fn the_law_leaves_room_for_edges_and_no_more() {
+        assert_eq!(too_many_at_once(20.3, 20.0, 1.0), None);
+        assert!(too_many_at_once(20.5, 20.0, 1.0).is_some());
+        assert_eq!(too_many_at_once(20.5, 20.0, 1.01), None);
+    }
+}
