@@ -7,6 +7,8 @@ use tare_io::DurationNs;
 use tare_io::process::own_cpu_time;
 use tare_model::counters::{Counter, Counters};
 
+use crate::probe::{Footprint, Probe, Seen};
+
 /// One control group, of whichever version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -61,14 +63,10 @@ impl Group {
         at(root, found.strip_prefix(top).ok()?)
     }
 
-    pub fn server(&self) -> Option<Counters> {
+    fn counters(&self) -> Option<Counters> {
         let server = if self.is_v1 { self.read_v1() } else { self.read_v2() };
         let own = if self.holds_us { own_cpu_time() } else { DurationNs::ZERO };
         server.map(|used| less(used, own.as_ns()))
-    }
-
-    pub fn footprint(&self) -> (Option<u64>, u64) {
-        (self.rss(), self.throttled())
     }
 
     fn read_v1(&self) -> Option<Counters> {
@@ -111,6 +109,17 @@ impl Group {
     fn rss(&self) -> Option<u64> {
         let text = fs::read_to_string(self.memory.as_ref()?).ok()?;
         value(&text, if self.is_v1 { "total_rss" } else { "anon" })
+    }
+}
+
+/// A group that another made: a container's, a pod's.
+impl Probe for Group {
+    fn read(&self, _seen: &Seen<'_>) -> Counters {
+        self.counters().unwrap_or_default()
+    }
+
+    fn footprint(&self) -> Option<Footprint> {
+        Some(Footprint { rss_bytes: self.rss(), throttled_periods: self.throttled() })
     }
 }
 

@@ -42,6 +42,8 @@ mod orphans;
 pub mod ours;
 mod peers;
 pub mod places;
+mod probe;
+mod probes;
 pub mod processes;
 pub mod programs;
 pub mod requests;

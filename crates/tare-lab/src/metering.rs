@@ -1,13 +1,8 @@
 //! What a launch uses, wherever its processes are: each part is metered by who sees it, and the sum
 //! is what a variant pays.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::io::{Seek, SeekFrom};
-use std::path::Path;
-
 use tare_io::{DurationNs, Instant};
-use tare_model::counters::{Counter, Counters};
+use tare_model::counters::Counters;
 use tare_model::samples::LaunchPart;
 use tare_model::usage::Usage;
 
@@ -15,6 +10,8 @@ use crate::agent::TIMEOUT;
 use crate::error::LabError;
 use crate::executor::{MeterId, Target};
 use crate::meter::{self, Quiet, Reading};
+use crate::probe::{Probe as _, ProcessFiles};
+use crate::probes::Link;
 use crate::requests::{Attach, Processes, Quiesce, Read, ReadFootprint, Sample};
 use crate::site::{Site, ask_all};
 use crate::world::{Meter, Used};
@@ -48,8 +45,8 @@ struct Part {
 pub struct Metering {
     /// Hops, the nearest to the client first; the server is the last.
     parts: Vec<Part>,
-    /// The counters of the server's link: received and sent.
-    packets: Vec<File>,
+    /// Where the server's place has a link whose end is here.
+    link: Option<Link>,
 }
 
 impl Metering {
@@ -65,9 +62,7 @@ impl Metering {
     /// Counts the packets of that link, too.
     #[must_use]
     pub fn with_link(mut self, link: Option<&str>) -> Self {
-        let folder = link.map(|link| Path::new("/sys/class/net").join(link).join("statistics"));
-        let files = folder.iter().flat_map(|f| [f.join("rx_packets"), f.join("tx_packets")]);
-        self.packets = files.filter_map(|path| File::open(path).ok()).collect();
+        self.link = link.and_then(Link::attach);
         self
     }
 
@@ -81,11 +76,11 @@ impl Metering {
     }
 
     fn usage(&self, all: &[meter::Used]) -> Option<Usage> {
-        let counters: Option<Vec<u64>> = self.packets.iter().map(read_number).collect();
-        let packets = counters.filter(|found| found.len() == 2).map(|found| found.iter().sum());
+        let nobody = ProcessFiles::default();
+        let of_link = self.link.as_ref().map(|link| link.read(&nobody.look()));
         let counters: Option<Vec<Counters>> = all.iter().map(|used| used.counters).collect();
         let mut hops = counters?;
-        let server = hops.pop()?.with(Counter::Packets, packets);
+        let server = hops.pop()?.or(of_link.unwrap_or_default());
         Some(Usage::of_parts(server, hops))
     }
 }
@@ -196,11 +191,4 @@ fn together(rows: &[&Vec<Reading>]) -> Vec<Reading> {
         }
     };
     (0..n).map(at).collect()
-}
-
-fn read_number(mut file: &File) -> Option<u64> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0)).ok()?;
-    file.read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
 }

@@ -1,6 +1,6 @@
 //! What meters count about running processes. Counters are an array that is added, subtracted,
 //! stored and sent by one function each: a new one is a line here, and its source in
-//! `tare-lab/src/meter.rs`.
+//! `tare-lab/src/probes/`.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -66,6 +66,12 @@ impl Counters {
         self.zip(other, u64::saturating_add)
     }
 
+    /// With what `other` knows of counters that this does not.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(Counter::ALL.map(|counter| self[counter].or(other[counter])))
+    }
+
     #[must_use]
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
         Self(self.0.map(|count| count.map(&change)))
@@ -117,6 +123,8 @@ mod tests {
         assert_eq!(both.since(both.map(|n| n * 2)).cpu_ns(), 0, "it does not run under");
         let most = Counters::default().with(Counter::Cpu, u64::MAX);
         assert_eq!(most.plus(one), most, "nor over");
+        let either = one.or(both);
+        assert_eq!((either.cpu_ns(), either[Counter::Switches]), (2, Some(3)), "the first counts");
     }
 
     #[test]
