@@ -1,6 +1,6 @@
 //! The rulebook: reasons to doubt a number, each with its code, severity, threshold and sentence. Of
-//! load in itself they are in [`traffic`], whoever made it; the others are of runs. The runner asks
-//! whether going on would help, reports show what was found.
+//! load in itself they are in [`traffic`], for single loads and for runs; the others are of runs. The
+//! runner asks whether going on would help, reports show what was found.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ pub mod run;
 pub mod steady;
 pub mod traffic;
 pub mod units;
+
+use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 use tare_model::plan::PlanParts;
@@ -41,7 +43,7 @@ impl Rules for Rulebook {
 /// Something that speaks against a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
+pub struct Doubt {
     pub code: Code,
     pub severity: Severity,
     pub text: String,
@@ -71,8 +73,14 @@ pub fn why_void<'a>(
     })
 }
 
-pub(crate) fn found(code: Code, severity: Severity, text: String) -> Option<Found> {
-    Some(Found { code, severity, text })
+/// What rules give back.
+pub fn doubt(code: Code, severity: Severity, text: String) -> Option<Doubt> {
+    Some(Doubt { code, severity, text })
+}
+
+/// Gravest first, and then what belongs together; of a family in the order of the rules.
+pub fn in_order(guards: &mut [RunGuard]) {
+    guards.sort_by_key(|guard| (Reverse(guard.severity), guard.code.family()));
 }
 
 pub(crate) fn guard(

@@ -19,7 +19,7 @@ use crate::places;
 use crate::steady::{self, MAY_PASS};
 use crate::traffic::{Traffic, of_traffic};
 use crate::units::{bytes, count, counted, percent};
-use crate::{Code, RunGuard, Severity, guard, why_void};
+use crate::{Code, RunGuard, Severity, guard, in_order, why_void};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         .flat_map(|variant| each.iter().flat_map(move |check| check(evidence, variant)))
         .collect();
     guards.extend(whole.iter().flat_map(|check| check(evidence)));
-    guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
+    in_order(&mut guards);
     guards
 }
 
@@ -240,7 +240,7 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
 fn of_load(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let own = of_traffic(&traffic(evidence, variant)).into_iter();
     let name = evidence.name(variant);
-    own.flat_map(|found| guard(found.code, found.severity, Some(name), found.text)).collect()
+    own.flat_map(|doubt| guard(doubt.code, doubt.severity, Some(name), doubt.text)).collect()
 }
 
 fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
@@ -259,7 +259,6 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     Traffic {
         is_open: load.is_open(),
         rate_per_s: load.rate.unwrap_or_default(),
-        poisson: load.poisson,
         connections: load.most_connections(),
         workers: load.workers(),
         new_connections: load.new_connections,
@@ -269,9 +268,12 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         good: counts.good,
         // Lost datagrams are not failures but what datagrams do: they have a guard of their own.
         failed: (counts.failed + counts.cut).saturating_sub(counts.lost),
+        cut: counts.cut,
         errors: counts.errors.clone(),
         status: counts.status.clone(),
         due: counts.due,
+        // Random arrivals are as many as expected only on average.
+        chance: if load.poisson { 3.0 / counts.due.unwrap_or(1.0).sqrt() } else { 0.0 },
         // As many come in under way from the ramp as go out under way; where the server falls
         // behind, fewer come back than were due, also while connections still hold the difference.
         ended: counts.completed + counts.failed,
@@ -280,6 +282,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         closed_by_server: launches.iter().map(|launch| launch.closed_by_server).sum(),
         requests: launches.iter().map(|launch| launch.requests_sent).sum(),
         held: counts.held,
+        first_handshakes: u64::from(load.most_connections()) * launches.len() as u64,
         handshakes_full: counts.handshakes_full,
         handshakes_resumed: counts.handshakes_resumed,
         busiest_worker: if replies { counts.client_busiest } else { 0.0 },

@@ -1,12 +1,13 @@
-//! What load says against itself, whoever made it: a single load, a variant of a run, another
-//! tool. Each rule is a function: its threshold above it, its code, severity and sentence in it.
+//! What load says against itself, be it a single load or a variant's in a run. Each rule is a
+//! function: its threshold above it, its code, severity and sentence in it. Audits of other tools'
+//! results share thresholds and codes.
 
 use tare_stats::Severity;
 
 use crate::clients::ClientsFound;
 use crate::code::Code;
 use crate::units::{count, counted, duration, percent, rate};
-use crate::{Found, found};
+use crate::{Doubt, doubt};
 
 /// What load shows of itself: over all slices of a variant, or in one stretch.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +15,6 @@ pub struct Traffic {
     pub is_open: bool,
     /// Requests a second that were asked for, in open loop.
     pub rate_per_s: f64,
-    pub poisson: bool,
     /// The most that there may be.
     pub connections: u32,
     pub workers: u32,
@@ -25,14 +25,18 @@ pub struct Traffic {
     pub started: u64,
     pub completed: u64,
     pub good: u64,
-    /// Given up ones too.
+    /// With those that were given up after the end, …
     pub failed: u64,
+    /// … which are so many.
+    pub cut: u64,
     /// Kind, how often, and the first in words.
     pub errors: Vec<(String, u64, String)>,
     pub status: Vec<(u16, u64)>,
     /// Requests that the schedule holds, and those that ended in time; in open loop.
     pub due: Option<f64>,
     pub ended: u64,
+    /// By how much they may differ by chance, as a share.
+    pub chance: f64,
     /// Requests under way on average, by throughput and mean latency, and a factor for latencies
     /// that reach out of the time measured.
     pub at_once: f64,
@@ -42,6 +46,8 @@ pub struct Traffic {
     pub requests: u64,
     /// Good replies that came in two pieces, the time of a delayed acknowledgement apart.
     pub held: u64,
+    /// Handshakes that cannot resume a session: there was none yet.
+    pub first_handshakes: u64,
     pub handshakes_full: u64,
     pub handshakes_resumed: u64,
     /// Of a CPU.
@@ -53,9 +59,10 @@ pub struct Traffic {
 }
 
 /// All of them.
-pub fn of_traffic(traffic: &Traffic) -> Vec<Found> {
+pub fn of_traffic(traffic: &Traffic) -> Vec<Doubt> {
     let rules = [
         failed,
+        unasked,
         unexpected_status,
         littles_law,
         rate_missed,
@@ -76,36 +83,53 @@ pub fn severity_of_errors(share: f64) -> Severity {
     if share > FAILED_VOID { Severity::Void } else { Severity::Warn }
 }
 
-fn failed(traffic: &Traffic) -> Option<Found> {
-    let malformed = traffic.errors.iter().find(|(kind, ..)| kind == "malformed");
-    if let Some((_, n, why)) = malformed.filter(|(_, n, _)| *n > traffic.failed) {
-        let times = counted(*n, "time", "times");
-        let text = format!("the server broke the protocol {times}, first: {why}");
-        return found(Code::Errors, Severity::Void, text);
+fn failed(traffic: &Traffic) -> Option<Doubt> {
+    let mut detail: Vec<String> =
+        traffic.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}")).collect();
+    if traffic.cut > 0 {
+        detail.push(format!("{} given up after the end", count(traffic.cut)));
     }
-    let detail = traffic.errors.iter().map(|(kind, n, why)| format!("{kind} {n}: {why}"));
-    of_errors(traffic, traffic.failed, "failed", detail.collect())
+    of_errors(traffic.failed, traffic.started, "failed", &detail)
 }
 
-fn unexpected_status(traffic: &Traffic) -> Option<Found> {
+/// Malformed replies that are of no request that failed: a server that talks out of turn.
+fn unasked(traffic: &Traffic) -> Option<Doubt> {
+    let (_, malformed, why) = traffic.errors.iter().find(|(kind, ..)| kind == "malformed")?;
+    let unasked = malformed.saturating_sub(traffic.failed);
+    if unasked == 0 {
+        return None;
+    }
+    let share = unasked as f64 / traffic.started.max(1) as f64;
+    let text = format!(
+        "the server broke the protocol {} without a request that failed of it, first: {why}",
+        counted(unasked, "time", "times")
+    );
+    doubt(Code::Errors, severity_of_errors(share), text)
+}
+
+fn unexpected_status(traffic: &Traffic) -> Option<Doubt> {
     let detail = traffic.status.iter().map(|(status, n)| format!("{status}: {}", count(*n)));
     let unexpected = traffic.completed - traffic.good;
     let what = if unexpected == 1 { "has" } else { "have" };
-    of_errors(traffic, unexpected, &format!("{what} an unexpected status"), detail.collect())
+    let detail: Vec<String> = detail.collect();
+    of_errors(unexpected, traffic.completed, &format!("{what} an unexpected status"), &detail)
 }
 
-fn of_errors(traffic: &Traffic, n: u64, what: &str, detail: Vec<String>) -> Option<Found> {
+fn of_errors(n: u64, of: u64, what: &str, detail: &[String]) -> Option<Doubt> {
     if n == 0 {
         return None;
     }
-    let share = n as f64 / traffic.started.max(1) as f64;
+    let share = n as f64 / of.max(1) as f64;
+    let detail = match detail {
+        [] => String::new(),
+        all => format!(" ({})", all.join(", ")),
+    };
     let text = format!(
-        "{} ({}) {what} ({}); not counted as throughput",
+        "{} ({}) {what}{detail}; not counted as throughput",
         counted(n, "request", "requests"),
         percent(share),
-        detail.join(", ")
     );
-    found(Code::Errors, severity_of_errors(share), text)
+    doubt(Code::Errors, severity_of_errors(share), text)
 }
 
 /// Room for the edges of windows.
@@ -124,20 +148,18 @@ pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<Str
 /// What it means where nothing but a mistake explains it: the clock is wrong, or we are.
 pub const IMPOSSIBLE: &str = "this is impossible";
 
-fn littles_law(traffic: &Traffic) -> Option<Found> {
+fn littles_law(traffic: &Traffic) -> Option<Doubt> {
     let text = too_many_at_once(traffic.at_once, f64::from(traffic.connections), traffic.room)?;
-    found(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
+    doubt(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
 }
 
 /// Below this share of the rate that was asked for, an open loop was none.
 pub const RATE_MET: f64 = 0.99;
 
-fn rate_missed(traffic: &Traffic) -> Option<Found> {
+fn rate_missed(traffic: &Traffic) -> Option<Doubt> {
     let due = traffic.due.filter(|due| *due > 0.0)?;
     let met = traffic.ended as f64 / due;
-    // Random arrivals are as many as expected only on average.
-    let chance = if traffic.poisson { 3.0 / due.sqrt() } else { 0.0 };
-    if met >= RATE_MET - chance {
+    if met >= RATE_MET - traffic.chance {
         return None;
     }
     let lag = traffic.lag_ns_p99.map_or(String::new(), |lag| {
@@ -150,10 +172,10 @@ fn rate_missed(traffic: &Traffic) -> Option<Found> {
         traffic.connections,
         rate(traffic.rate_per_s),
     );
-    found(Code::RateMissed, Severity::Void, text)
+    doubt(Code::RateMissed, Severity::Void, text)
 }
 
-fn reconnects(traffic: &Traffic) -> Option<Found> {
+fn reconnects(traffic: &Traffic) -> Option<Doubt> {
     let closed = traffic.closed_by_server;
     if traffic.new_connections || closed == 0 {
         return None;
@@ -167,13 +189,13 @@ fn reconnects(traffic: &Traffic) -> Option<Found> {
          keepalive_requests)",
         counted(closed, "kept connection", "kept connections"),
     );
-    found(Code::Reconnects, Severity::Warn, text)
+    doubt(Code::Reconnects, Severity::Warn, text)
 }
 
 /// From this share of replies on, a pause in the middle of each is a habit.
 const HELD: f64 = 0.05;
 
-fn delayed_ack(traffic: &Traffic) -> Option<Found> {
+fn delayed_ack(traffic: &Traffic) -> Option<Doubt> {
     let share = traffic.held as f64 / traffic.good.max(1) as f64;
     if share <= HELD {
         return None;
@@ -184,7 +206,7 @@ fn delayed_ack(traffic: &Traffic) -> Option<Found> {
          and body at once",
         share * 100.0
     );
-    found(Code::DelayedAck, Severity::Warn, text)
+    doubt(Code::DelayedAck, Severity::Warn, text)
 }
 
 /// Above this share of a CPU, the client may be what is measured.
@@ -193,7 +215,7 @@ pub const CLIENT_BUSY: f64 = 0.95;
 const SENT_LATE_NS: u64 = 1_000_000;
 const HARDLY_ANY: f64 = 0.01;
 
-fn client_bound(traffic: &Traffic) -> Option<Found> {
+fn client_bound(traffic: &Traffic) -> Option<Doubt> {
     let clients = traffic.clients.as_ref().filter(|clients| clients.each.len() > 1);
     let text = if traffic.is_open {
         // Polling for due times keeps an open-loop worker busy; its lag is what tells. Waiting for
@@ -223,16 +245,19 @@ fn client_bound(traffic: &Traffic) -> Option<Found> {
             percent(traffic.busiest_worker)
         )
     };
-    found(Code::ClientBound, Severity::Warn, text)
+    doubt(Code::ClientBound, Severity::Warn, text)
 }
 
-/// Share of handshakes that were not of the kind asked for. The first of each worker's is full.
+/// Share of handshakes that were not of the kind asked for.
 const RESUMED_SHARE: f64 = 0.02;
 
-fn resumed(traffic: &Traffic) -> Option<Found> {
+fn resumed(traffic: &Traffic) -> Option<Doubt> {
     let all = (traffic.handshakes_full + traffic.handshakes_resumed).max(1) as f64;
     let (wrong, text) = match traffic.resumes? {
-        true => (traffic.handshakes_full, "full though sessions were to be resumed"),
+        true => {
+            let full = traffic.handshakes_full.saturating_sub(traffic.first_handshakes);
+            (full, "full though sessions were to be resumed")
+        }
         false => (traffic.handshakes_resumed, "resumed though full ones were asked for"),
     };
     let share = wrong as f64 / all;
@@ -240,13 +265,14 @@ fn resumed(traffic: &Traffic) -> Option<Found> {
         return None;
     }
     let text = format!("{} of its handshakes were {text}", percent(share));
-    found(Code::Resumed, Severity::Warn, text)
+    doubt(Code::Resumed, Severity::Warn, text)
 }
 
 /// Requests failed for want of a local port.
-fn ports(traffic: &Traffic) -> Option<Found> {
-    let (_, _, why) = traffic.errors.iter().find(|(kind, ..)| kind == "no_local_port")?;
-    found(Code::Ports, Severity::Void, why.clone())
+fn ports(traffic: &Traffic) -> Option<Doubt> {
+    let (_, n, why) = traffic.errors.iter().find(|(kind, ..)| kind == "no_local_port")?;
+    let share = *n as f64 / traffic.started.max(1) as f64;
+    doubt(Code::Ports, severity_of_errors(share), why.clone())
 }
 
 #[cfg(test)]
@@ -288,13 +314,16 @@ mod tests {
         trips("errors", Warn, "10 requests (0.10 %) failed (reset 10: connection reset", |t| {
             (t.failed, t.errors) = (10, reset(10));
         });
-        trips("errors", Void, "11 requests (0.11 %) failed", |t| t.failed = 11);
+        let given_up = "11 requests (0.11 %) failed (11 given up after the end); not counted";
+        trips("errors", Void, given_up, |t| (t.failed, t.cut) = (11, 11));
         trips("errors", Void, "have an unexpected status (200: 9,900, 503: 100)", |t| {
             (t.good, t.status) = (9_900, vec![(200, 9_900), (503, 100)]);
         });
-        trips("errors", Void, "broke the protocol 3 times, first: bytes", |t| {
-            t.errors = vec![("malformed".to_owned(), 3, "bytes that nobody asked for".to_owned())];
-        });
+        let malformed =
+            |n| vec![("malformed".to_owned(), n, "bytes that nobody asked for".to_owned())];
+        let stray = "broke the protocol 3 times without a request that failed of it, first: bytes";
+        trips("errors", Warn, stray, |t| t.errors = malformed(3));
+        trips("errors", Void, "broke the protocol 30 times", |t| t.errors = malformed(30));
         trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| t.at_once = 20.5);
         trips("reconnects", Warn, "closed 20 kept connections, one for every 500 requests", |t| {
             t.closed_by_server = 20;
@@ -309,9 +338,13 @@ mod tests {
         trips("resumed", Warn, "97.0 % of its handshakes were full though", |t| {
             (t.resumes, t.handshakes_full, t.handshakes_resumed) = (Some(true), 97, 3);
         });
-        trips("ports", Void, "no free port", |t| {
-            t.errors = vec![("no_local_port".to_owned(), 1, "no free port".to_owned())];
+        trips("resumed", Warn, "47.0 % of its handshakes were full though", |t| {
+            (t.resumes, t.first_handshakes) = (Some(true), 50);
+            (t.handshakes_full, t.handshakes_resumed) = (97, 3);
         });
+        let no_port = |n| vec![("no_local_port".to_owned(), n, "no free port".to_owned())];
+        trips("ports", Warn, "no free port", |t| t.errors = no_port(10));
+        trips("ports", Void, "no free port", |t| t.errors = no_port(11));
     }
 
     #[test]
@@ -328,7 +361,7 @@ mod tests {
         });
         let mut random = clean();
         open(&mut random, 10_200.0);
-        random.poisson = true;
+        random.chance = 0.03;
         assert_eq!(of_traffic(&random), [], "of random arrivals more may have been expected");
         trips("client-bound", Severity::Warn, "sent late (lag p99 5.00ms)", |t| {
             open(t, 10_000.0);

@@ -110,7 +110,8 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         found.extend(of_samples.iter().filter_map(|check| check(sample)));
     }
     // Stable: of a kind, in the order of the outputs.
-    let order = |finding: &Finding| (Reverse(finding.severity as u8), finding.code.word());
+    let order =
+        |finding: &Finding| (Reverse(finding.severity), finding.code.family(), finding.code.word());
     found.sort_by_cached_key(order);
     found
 }

@@ -15,8 +15,15 @@ pub trait Codec {
     fn reset(&mut self, slot: u32);
 
     /// How many requests the connection may carry at once; asked once it stands, and whenever
-    /// something was received. At 0 it gets no more, and ends with those that it carries.
+    /// something was received. It begins with one or more; at 0 it gets no more, and ends with
+    /// those that it carries.
     fn capacity(&self, slot: u32) -> u32;
+
+    /// On no connection is anything sent before the reply to the last request is whole: then the
+    /// kernel need not tell when it has sent one.
+    fn takes_turns(&self) -> bool {
+        false
+    }
 
     /// A request goes out: adds to `out` what goes before its bytes, or instead of them.
     fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded;
@@ -55,7 +62,8 @@ pub trait Codec {
 /// A request as its source gives it: in the bytes of HTTP/1.1, or of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// With several requests in the same bytes, the first.
+    /// With several requests in the same bytes, as scripts pipeline them in HTTP/1.1, the first; the
+    /// others follow it on the connection, whatever its capacity.
     pub flight: FlightId,
     pub bytes: &'a [u8],
     pub to_head: bool,

@@ -170,6 +170,8 @@ pub struct Engine {
     config: EngineConfig,
     source: Box<dyn Source>,
     codec: Box<dyn Codec>,
+    /// The codec's word.
+    takes_turns: bool,
     /// The source looks at replies.
     is_watched: bool,
     pacer: Pacer,
@@ -241,6 +243,7 @@ impl Engine {
     ) -> Self {
         let slots = slots(&config, &pacer);
         let mut engine = Self {
+            takes_turns: codec.takes_turns(),
             is_watched: !matches!(source.wanted(), Wanted::Nothing),
             source,
             codec,
@@ -600,10 +603,7 @@ impl Engine {
         }
         let batch = match self.pacer {
             // What one connection brings comes together, however many replies it holds.
-            Pacer::Closed => {
-                let answering = self.flights.len().min(self.slots());
-                (answering / 2).clamp(1, policy.batch_max)
-            }
+            Pacer::Closed => (self.flights.connections() / 2).clamp(1, policy.batch_max),
             Pacer::Open(_) => 1,
         };
         Wait { until, batch, linger: policy.linger, spin, polls }

@@ -17,7 +17,7 @@ pub enum FailureKind {
     TimedOut,
     /// The handshake failed, or the TLS stream is broken.
     Tls,
-    /// The reply breaks HTTP.
+    /// The reply breaks the protocol.
     Malformed,
     /// This machine has no free local port for another connection.
     NoLocalPort,

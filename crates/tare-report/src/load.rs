@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use tare_guards::Found;
+use tare_guards::Doubt;
 
 use crate::clients::ClientsFound;
 
@@ -39,7 +39,7 @@ pub struct LoadReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsFound>,
     pub intervals: Vec<Interval>,
-    pub guards: Vec<Found>,
+    pub guards: Vec<Doubt>,
 }
 
 /// The load as it was resolved; with `seed`, enough to repeat it.

@@ -254,7 +254,7 @@ fn of_load() -> Vec<Case> {
         Case {
             code: "resumed",
             severity: Warn,
-            says: "100.0 % of its handshakes were full though sessions were to be resumed",
+            says: "of its handshakes were full though sessions were to be resumed",
             plan: |facts| tls(facts, true),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_full = 100),
         },

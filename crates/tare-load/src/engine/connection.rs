@@ -23,7 +23,7 @@ pub struct Connection {
     pub tls: Option<Box<TlsSession>>,
     /// Bytes that wait for the send in the kernel to end.
     pub outgoing: Vec<u8>,
-    /// An owned buffer is in the kernel.
+    /// The kernel has yet to say that it has sent something.
     pub sending: bool,
     /// Where the source writes requests that are not fixed.
     pub scratch: Vec<u8>,

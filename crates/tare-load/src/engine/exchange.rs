@@ -19,7 +19,7 @@ use crate::tls::TlsSession;
 const ACK_DELAY: RangeInclusive<DurationNs> = DurationNs::from_ms(38)..=DurationNs::from_ms(55);
 
 impl Engine {
-    /// Takes up a request on `slot`: on its idle connection, or on a new one.
+    /// Takes up a request on `slot`: on its connection, which has room, or on a new one.
     pub(super) fn start_flight<R: Reactor>(
         &mut self,
         io: &mut R,
@@ -90,8 +90,8 @@ impl Engine {
             && connection.outgoing.is_empty()
         {
             self.tally.sent_bytes += bytes.len() as u64;
-            // Where another may follow before the reply, it has to be told when this is sent.
-            connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES || connection.capacity > 1;
+            // Where more may follow before the reply, it has to be told when this is sent.
+            connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES || !self.takes_turns;
             let outgoing = match connection.sending {
                 true => Outgoing::Immortal(bytes),
                 false => Outgoing::Fixed(bytes),
@@ -150,7 +150,13 @@ impl Engine {
         match outcome {
             Ok(Connected::Yes) => self.settle(io, slot, now),
             Ok(Connected::No) => {}
-            Err(failure) => self.fail(io, slot, failure, now),
+            // The codec may have told the peer why.
+            Err(failure) if self.said.is_empty() => self.fail(io, slot, failure, now),
+            Err(failure) => {
+                if self.say(io, slot, now) == Connected::Yes {
+                    self.fail(io, slot, failure, now);
+                }
+            }
         }
     }
 
@@ -348,12 +354,9 @@ impl Engine {
         if !connection.flights.is_empty() {
             return self.offer(slot);
         }
-        if self.config.lifetime == Lifetime::PerRequest {
-            // Its request has failed, and it has not.
+        // Its only request has failed and it has not, or it takes no more.
+        if self.config.lifetime == Lifetime::PerRequest || connection.capacity == 0 {
             return self.drop_connection(io, slot);
-        }
-        if connection.capacity == 0 {
-            return self.await_goodbye(slot, now);
         }
         if connection.offered {
             return;

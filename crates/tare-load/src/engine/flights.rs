@@ -1,6 +1,5 @@
 //! Requests on their way: each a flight, from when it is due until its reply is whole or it has
-//! failed. Time limits, counts and Little's law are of flights; a connection carries as many as its
-//! codec allows.
+//! failed. Time limits and counts are of flights; a connection carries as many as its codec allows.
 
 use std::ops::{Index, IndexMut};
 
@@ -35,6 +34,8 @@ pub struct Flights {
     free: Vec<u32>,
     /// Those under way, the oldest first: all time limits are equal, so it is the first to expire.
     by_age: List,
+    /// Connections that carry any.
+    connections: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,7 @@ impl Flights {
     pub fn with_room_for(flights: u32) -> Self {
         let flights = flights as usize;
         let (entries, free) = (Vec::with_capacity(flights), Vec::with_capacity(flights));
-        Self { entries, free, by_age: List::EMPTY }
+        Self { entries, free, by_age: List::EMPTY, connections: 0 }
     }
 
     /// How many are under way.
@@ -76,6 +77,11 @@ impl Flights {
 
     pub fn is_empty(&self) -> bool {
         self.by_age.is_empty()
+    }
+
+    /// How many connections carry them.
+    pub fn connections(&self) -> u32 {
+        self.connections
     }
 
     /// The one that has been under way longest.
@@ -92,6 +98,7 @@ impl Flights {
     /// `begun`.
     pub fn begin(&mut self, of_connection: &mut List, flight: Flight) -> FlightId {
         let id = self.enter(flight);
+        self.connections += u32::from(of_connection.is_empty());
         ByAge(&mut self.entries).push(&mut self.by_age, id);
         OnConnections(&mut self.entries).push(of_connection, id);
         FlightId(id)
@@ -122,6 +129,7 @@ impl Flights {
     pub fn end(&mut self, of_connection: &mut List, id: FlightId) -> Flight {
         ByAge(&mut self.entries).remove(&mut self.by_age, id.0);
         OnConnections(&mut self.entries).remove(of_connection, id.0);
+        self.connections -= u32::from(of_connection.is_empty());
         self.free.push(id.0);
         self[id]
     }

@@ -89,6 +89,10 @@ impl Codec for MessageCodec {
         1
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
         let connection = &mut self.connections[slot as usize];
         let is_first = !std::mem::replace(&mut connection.greeted, true);

@@ -1,17 +1,19 @@
-//! What a run of load says against itself.
+//! What a run of load says against itself: what every load may, and what only a single one says.
+
+use std::cmp::Reverse;
 
 use tare_guards::traffic::{Traffic, of_traffic};
-use tare_guards::{Code, Found};
+use tare_guards::{Code, Doubt, doubt};
 pub use tare_stats::Severity;
 
 use crate::load::LoadReport;
 use crate::units::{count, percent};
 
 /// The guards that a run of load trips, gravest first.
-pub fn of_load(report: &LoadReport) -> Vec<Found> {
+pub fn of_load(report: &LoadReport) -> Vec<Doubt> {
     let mut guards = of_traffic(&traffic(report));
     guards.extend([unsent(report), connections_busy(report)].into_iter().flatten());
-    guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
+    guards.sort_by_key(|guard| (Reverse(guard.severity), guard.code.family()));
     guards
 }
 
@@ -26,7 +28,6 @@ fn traffic(report: &LoadReport) -> Traffic {
     Traffic {
         is_open: asked.pacing == "open",
         rate_per_s: asked.rate_per_s.unwrap_or_default(),
-        poisson: asked.poisson,
         connections: asked.max_connections,
         workers: asked.workers,
         new_connections: asked.new_connections,
@@ -35,9 +36,15 @@ fn traffic(report: &LoadReport) -> Traffic {
         completed: requests.completed,
         good: requests.good,
         failed: requests.failed + requests.unfinished_cut,
+        cut: requests.unfinished_cut,
         errors: errors.collect(),
         status: status.collect(),
-        due: asked.due_requests.filter(|_| !report.interrupted),
+        // Of random arrivals those count that came.
+        due: asked
+            .due_requests
+            .filter(|_| !report.interrupted)
+            .map(|due| if asked.poisson { requests.started as f64 } else { due }),
+        chance: 0.0,
         // What is in flight at the end is not missed: it was sent in time.
         ended: requests.completed + requests.failed + requests.unfinished_drained,
         at_once: report.throughput_per_s * mean_ns / 1e9,
@@ -46,6 +53,7 @@ fn traffic(report: &LoadReport) -> Traffic {
         closed_by_server: connections.closed_by_server,
         requests: requests.completed,
         held: requests.held,
+        first_handshakes: u64::from(asked.max_connections),
         handshakes_full: connections.handshakes_full,
         handshakes_resumed: connections.handshakes_resumed,
         busiest_worker: report.client.busiest_worker_share,
@@ -55,11 +63,7 @@ fn traffic(report: &LoadReport) -> Traffic {
     }
 }
 
-fn found(code: Code, severity: Severity, text: String) -> Option<Found> {
-    Some(Found { code, severity, text })
-}
-
-fn connections_busy(report: &LoadReport) -> Option<Found> {
+fn connections_busy(report: &LoadReport) -> Option<Doubt> {
     let waited = report.requests.waited;
     // One waiter in a thousand is what any hiccup makes.
     if waited * 1000 <= report.requests.started {
@@ -71,10 +75,10 @@ fn connections_busy(report: &LoadReport) -> Option<Found> {
         count(waited),
         percent(waited as f64 / report.requests.started.max(1) as f64),
     );
-    found(Code::ConnectionsBusy, Severity::Note, text)
+    doubt(Code::ConnectionsBusy, Severity::Note, text)
 }
 
-fn unsent(report: &LoadReport) -> Option<Found> {
+fn unsent(report: &LoadReport) -> Option<Doubt> {
     let unsent = report.requests.unfinished_unsent;
     if unsent == 0 {
         return None;
@@ -84,7 +88,7 @@ fn unsent(report: &LoadReport) -> Option<Found> {
          them, and are too good",
         count(unsent),
     );
-    found(Code::Unsent, Severity::Warn, text)
+    doubt(Code::Unsent, Severity::Warn, text)
 }
 
 #[cfg(test)]
@@ -130,7 +134,7 @@ mod tests {
         });
         trips("ports", Void, |r| {
             let first = "no ports".to_owned();
-            r.errors.insert("no_local_port".into(), crate::load::ErrorCount { count: 1, first });
+            r.errors.insert("no_local_port".into(), crate::load::ErrorCount { count: 100, first });
         });
         trips("rate-missed", Void, |r| r.asked.due_requests = Some(30_000.0));
         trips("unsent", Warn, |r| r.requests.unfinished_unsent = 3);

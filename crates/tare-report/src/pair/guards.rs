@@ -1,7 +1,7 @@
 //! What stands between two runs and a comparison of them.
 
 use serde_json::{Map, Value};
-use tare_guards::Code;
+use tare_guards::{Code, in_order};
 use tare_stats::Severity;
 
 use crate::date;
@@ -19,8 +19,7 @@ pub fn of_pair(before: &RunDocument, after: &RunDocument, baseline: Option<&str>
     guards.extend(other_machine(a, b));
     guards.extend(a.variants.iter().filter_map(|variant| other_server(a, b, &variant.name)));
     guards.push(drift(a, b, baseline));
-    // Stable: of a kind, in the order of the variants.
-    guards.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
+    in_order(&mut guards);
     guards
 }
 

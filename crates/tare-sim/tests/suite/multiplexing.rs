@@ -300,7 +300,7 @@ fn a_connection_that_takes_no_more_ends_with_what_it_carries() {
         _ => vec![],
     });
     assert_eq!((tally.good, tally.failed, tally.connections.opened), (20, 0, 2));
-    assert_eq!(tally.connections.closed_by_server, 1);
+    assert_eq!(tally.connections.closed_by_client, 1, "it does not wait for the server to close");
 }
 
 #[test]

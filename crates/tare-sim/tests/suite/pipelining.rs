@@ -2,9 +2,9 @@
 //! request, and whatever happens to either, every request is counted once.
 
 use tare_io::{DurationNs, ReactorKind};
-use tare_load::FailureKind;
 use tare_load::pacer::RateProfile;
 use tare_load::tls::{TlsClient, TlsOptions};
+use tare_load::{FailureKind, Lifetime};
 use tare_sim::net::NetOptions;
 use tare_target::behaviour::{Behaviour, Defect, Delay};
 use tare_target::stats::Counter;
@@ -128,10 +128,57 @@ fn time_limits_are_of_requests() {
 }
 
 #[test]
-fn bytes_after_the_last_reply_end_the_connection_but_not_the_requests() {
+fn a_reply_too_many_is_taken_for_the_next_and_the_last_ends_the_connection() {
     let behaviour = Behaviour { defect: Some(Defect::Unasked), ..Default::default() };
-    let case = Case { behaviour, requests: Some(12), ..Default::default() };
+    // Two replies to each of sixteen requests: whose they are, HTTP/1.1 does not say.
+    let case = Case { behaviour, connections: 1, max_connections: 1, ..Default::default() };
+    let found = pipelined(Case { requests: Some(16), ..case });
+    assert_eq!((found.tally.good, found.tally.failed), (16, 0));
+    assert_eq!(found.tally.failures.count(FailureKind::Malformed), 1);
+    assert_eq!(found.tally.connections.closed_by_client, 1);
+}
+
+#[test]
+fn long_requests_are_sent_one_after_another() {
+    let body = vec![b'b'; 100_000];
+    let found = pipelined(Case { method: "POST", body, requests: Some(64), ..Default::default() });
+    assert_eq!((found.tally.good, found.stat(Counter::Requests)), (64, 64));
+    assert!(found.stat(Counter::ReceivedBytes) > 6_400_000);
+}
+
+#[test]
+fn those_that_the_end_cuts_are_given_up_together() {
+    let silence = Behaviour { defect: Some(Defect::Silence), ..Default::default() };
+    let case = Case { behaviour: silence, requests: None, ..Default::default() };
+    let (window, timeout) = (DurationNs::from_ms(5), DurationNs::from_secs(1));
+    let found = pipelined(Case { window, timeout, ..case });
+    assert_eq!((found.tally.started, found.tally.unfinished.cut), (64, 64));
+    assert_eq!((found.tally.completed, found.tally.failed), (0, 0));
+}
+
+#[test]
+fn a_connection_for_each_request_carries_no_other() {
+    let lifetime = Lifetime::PerRequest;
+    let found = pipelined(Case { lifetime, requests: Some(40), ..Default::default() });
+    assert_eq!((found.tally.good, found.tally.connections.opened), (40, 40));
+    assert_eq!(found.stat(Counter::Connections), 40);
+}
+
+#[test]
+fn more_connections_are_opened_when_all_are_full() {
+    let mut case = Case {
+        behaviour: delaying(),
+        rate: Some(RateProfile::constant(10_000.0).unwrap()),
+        connections: 1,
+        max_connections: 4,
+        requests: None,
+        window: DurationNs::from_secs(1),
+        ..Default::default()
+    };
+    case.net.latency = DurationNs::ZERO;
+    // 50 are under way on average: four connections hold 64.
     let found = pipelined(case);
-    assert_eq!(found.tally.started, 12);
-    assert_eq!(found.tally.good + found.tally.failed, 12);
+    assert_eq!((found.tally.started, found.tally.failed), (10_000, 0));
+    assert_eq!((found.tally.unfinished.unsent, found.tally.connections.opened), (0, 4));
+    assert_eq!(found.tally.latency.from_due.max(), DurationNs::from_ms(5));
 }

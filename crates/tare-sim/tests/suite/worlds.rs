@@ -178,10 +178,15 @@ impl Case {
         };
         let mut config = self.engine(world::endpoint());
         config.tls = self.client_tls.as_ref().map(|tls| tls.for_worker(self.tls_resume));
-        let slots = self.max_connections.max(self.connections);
-        let codec = Http1::new(slots, &Wanted::Nothing).pipelining(self.pipelined);
         let source = Box::new(self.request());
-        let engine = Engine::with_codec(config, Box::new(codec), source, pacer);
+        let engine = match self.pipelined {
+            1 => Engine::new(config, source, pacer),
+            pipelined => {
+                let slots = self.max_connections.max(self.connections);
+                let codec = Http1::new(slots, &Wanted::Nothing).pipelining(pipelined);
+                Engine::with_codec(config, Box::new(codec), source, pacer)
+            }
+        };
         let world = World {
             net: self.net.clone(),
             behaviour: self.behaviour.clone(),

@@ -264,7 +264,9 @@ fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Ve
     let guards = report.guards.into_iter().filter(|guard| guard.severity > Severity::Note);
     // A script may send several requests at once on each connection.
     let guards = guards.filter(|one| one.code != Code::LittlesLaw || !script.is_pipelined());
-    notes.extend(guards.map(|guard| guard.text));
+    notes.extend(
+        guards.map(|guard| format!("{} {}: {}", guard.severity.word(), guard.code, guard.text)),
+    );
     let (closed, full) = (total.connections.closed_by_server, total.connections.handshakes_full);
     if closed > 0 && full > 0 {
         notes.push(format!("{full} TLS handshakes were full (wrk would have resumed sessions)"));

@@ -34,6 +34,10 @@ impl Codec for Http1 {
         self.pipelined
     }
 
+    fn takes_turns(&self) -> bool {
+        self.pipelined == 1
+    }
+
     fn encode(&mut self, _slot: u32, _request: Request<'_>, _out: &mut Vec<u8>) -> Encoded {
         Encoded::AsItIs
     }
