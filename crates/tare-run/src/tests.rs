@@ -14,6 +14,7 @@ use tare_model::samples::Launch;
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::Variant;
 use tare_stats::RoundDigest;
+use tare_stats::design::Design;
 use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
@@ -91,6 +92,17 @@ fn run_after(
     start: Start,
     digests: Vec<RoundDigest>,
 ) -> Vec<Stopped> {
+    run_by(None, world, cells, start, digests)
+}
+
+/// By a design of the test's own, or by that of comparisons.
+fn run_by(
+    design: Option<Box<dyn Design>>,
+    world: &Rc<FakeWorld>,
+    cells: &[PlanParts],
+    start: Start,
+    digests: Vec<RoundDigest>,
+) -> Vec<Stopped> {
     let plans = plans(cells);
     let cells = plans.iter().enumerate();
     let cells =
@@ -102,8 +114,12 @@ fn run_after(
         observer: &mut logger,
         stop: world.stop.clone(),
     };
-    let runner = Runner::new(cells.collect(), FakeLab(world.clone()), services).unwrap();
-    let stopped = runner.run(start);
+    let (cells, lab) = (cells.collect(), FakeLab(world.clone()));
+    let runner = match design {
+        Some(design) => Runner::by_design(design, cells, lab, services),
+        None => Runner::new(cells, lab, services),
+    };
+    let stopped = runner.unwrap().run(start);
     assert_eq!(world.up(), Vec::<&str>::new(), "servers outlive the run");
     assert!(world.orphan_checks.get() > 0, "nobody looked for orphans");
     stopped

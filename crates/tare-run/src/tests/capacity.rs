@@ -2,7 +2,7 @@
 //! missed is an answer here, and voids nothing.
 
 use tare_io::DurationNs;
-use tare_stats::design::{CellOrder, Design, Ended, History, RoundOrder};
+use tare_stats::design::{CellOrder, Ended, History, RoundOrder};
 use tare_stats::slicing::Fit;
 
 use super::*;
@@ -86,21 +86,11 @@ fn search(per_s: [f64; 2], max_time: DurationNs) -> (Vec<(f64, f64)>, Stopped, u
     let mut parts = short(1);
     parts.stop.max_time = max_time;
     parts.load.rate = Some(FIRST);
-    let plan = Plan::try_from(parts).unwrap();
     let rates = vec![Bounds { kept: 0.0, missed: None }; 2];
     let design = CapacityDesign { rates, taken: 0, precision: 0.02, ended: None };
     let design = Rc::new(std::cell::RefCell::new(design));
-    let mut logger = Logger(world.clone());
-    let services = RunServices {
-        record: world.as_ref(),
-        clock: world.as_ref(),
-        observer: &mut logger,
-        stop: world.stop.clone(),
-    };
-    let cells = vec![Cell::new(&plan, RunId(1), None, Vec::new())];
     let shared = Box::new(Shared(design.clone()));
-    let runner = Runner::by_design(shared, cells, FakeLab(world.clone()), services).unwrap();
-    let stopped = runner.run(Start::default()).remove(0);
+    let stopped = run_by(Some(shared), &world, &[parts], Start::default(), Vec::new()).remove(0);
     let found = design.borrow();
     let found = found.rates.iter().map(|b| (b.kept, b.missed.unwrap_or(f64::INFINITY)));
     (found.collect(), stopped, rounds_of(&world, 1).len())
