@@ -101,7 +101,7 @@ fn unasked(traffic: &Traffic) -> Option<Doubt> {
     }
     let share = unasked as f64 / traffic.started.max(1) as f64;
     let text = format!(
-        "the server broke the protocol {} without a request that failed of it, first: {why}",
+        "the server broke the protocol {} beyond the requests that failed, first: {why}",
         counted(unasked, "time", "times")
     );
     doubt(Code::Errors, severity_of_errors(share), text)
@@ -109,7 +109,7 @@ fn unasked(traffic: &Traffic) -> Option<Doubt> {
 
 fn unexpected_status(traffic: &Traffic) -> Option<Doubt> {
     let detail = traffic.status.iter().map(|(status, n)| format!("{status}: {}", count(*n)));
-    let unexpected = traffic.completed - traffic.good;
+    let unexpected = traffic.completed.saturating_sub(traffic.good);
     let what = if unexpected == 1 { "has" } else { "have" };
     let detail: Vec<String> = detail.collect();
     of_errors(unexpected, traffic.completed, &format!("{what} an unexpected status"), &detail)
@@ -321,7 +321,7 @@ mod tests {
         });
         let malformed =
             |n| vec![("malformed".to_owned(), n, "bytes that nobody asked for".to_owned())];
-        let stray = "broke the protocol 3 times without a request that failed of it, first: bytes";
+        let stray = "broke the protocol 3 times beyond the requests that failed, first: bytes";
         trips("errors", Warn, stray, |t| t.errors = malformed(3));
         trips("errors", Void, "broke the protocol 30 times", |t| t.errors = malformed(30));
         trips("littles-law", Void, "20.5 requests at once on 20 connections", |t| t.at_once = 20.5);
