@@ -54,11 +54,13 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     })
 }
 
-/// Whether more sustained load would give a verdict that the noise withholds.
+/// Whether more sustained load would give a verdict that the noise withholds, or tell whether what
+/// one launch showed is its server's way.
 pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let evidence = Evidence::of(plan, digests, Circumstances::default());
     let mut asked = evidence.analysis.comparisons.iter().filter(|comparison| comparison.asked);
-    asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
+    (0..plan.variants.len()).any(|variant| steady::changed_once(&evidence, variant))
+        || asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
 }
 
 /// The guards that a run trips, gravest first.

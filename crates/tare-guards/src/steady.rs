@@ -168,8 +168,12 @@ fn could_overturn(evidence: &Evidence<'_>, variant: usize, share: f64) -> bool {
     own.any(|comparison| {
         let metric = comparison.metric;
         let of = |factor: f64| {
-            let moved = comparison.ratio.map(|ratio| metric.overhead_percent(ratio * factor));
-            Verdict::of(&Estimate { n: u32::MAX, ..moved }, evidence.question.tolerance)
+            let moved = |ratio: Estimate| Estimate {
+                n: u32::MAX,
+                ..ratio.map(|ratio| metric.overhead_percent(ratio * factor))
+            };
+            let (ratio, surer) = (moved(comparison.ratio), moved(comparison.surer));
+            Verdict::of(&ratio, &surer, evidence.question.tolerance)
         };
         // What costs more gives less.
         let divides = metric.more_is_better() != (variant == baseline);
@@ -239,13 +243,7 @@ fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)>
 }
 
 fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)> {
-    let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
-    let pairs = of(evidence.question.baseline).zip(of(variant));
-    let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
-        round.launch.as_ref()?.load.sustained.clone()
-    };
-    let seen = pairs.filter_map(|(base, mine)| Some((sustained(base)?, sustained(mine)?)));
-    let changes: Vec<Option<f64>> = seen.map(|(base, mine)| still_changes(&base, &mine)).collect();
+    let changes = changes(evidence, variant);
     let found: Vec<f64> = changes.iter().filter_map(|change| *change).collect();
     let same_way = found.iter().all(|c| *c > 0.0) || found.iter().all(|c| *c < 0.0);
     if found.len() < 2 || found.len() * 2 <= changes.len() || !same_way {
@@ -259,6 +257,24 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
         changes.len()
     );
     Some((Severity::Void, text))
+}
+
+/// By how much its cost against the baseline's still changed at the end of each launch's sustained
+/// load, where it did.
+fn changes(evidence: &Evidence<'_>, variant: usize) -> Vec<Option<f64>> {
+    let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
+    let pairs = of(evidence.question.baseline).zip(of(variant));
+    let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
+        round.launch.as_ref()?.load.sustained.clone()
+    };
+    let seen = pairs.filter_map(|(base, mine)| Some((sustained(base)?, sustained(mine)?)));
+    seen.map(|(base, mine)| still_changes(&base, &mine)).collect()
+}
+
+/// One launch's sustained load showed a change, of one or two that had it: another would tell.
+pub(crate) fn changed_once(evidence: &Evidence<'_>, variant: usize) -> bool {
+    let changes = changes(evidence, variant);
+    changes.len() <= 2 && changes.iter().flatten().count() == 1
 }
 
 /// More threads that work than CPUs that they may use, and they wait for each other.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 use tare_stats::estimate::{mean, sidak};
 use tare_stats::welch::{self, Difference, corrected};
-use tare_stats::{Estimate, Severity, Verdict};
+use tare_stats::{Severity, Verdict};
 
 use crate::audit::Finding;
 use crate::import::Import;
@@ -140,7 +140,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
         (None, None) => (None, Some(without_interval(pair))),
         (None, Some((estimate, _))) => {
             // Nobody said which difference would not matter: nothing is called the same.
-            (Some(Verdict::of(estimate, 0.0)), few(estimate))
+            (Some(Verdict::of_fixed(estimate, 0.0)), None)
         }
     };
     Compared {
@@ -173,12 +173,6 @@ fn without_interval(pair: &Pair) -> String {
         (_, Some(1)) => "a single run".into(),
         (Some(a), Some(b)) => format!("{} repetitions: no interval", a.min(b)),
     }
-}
-
-fn few(estimate: &Estimate) -> Option<String> {
-    let needed = tare_stats::verdict::ROUNDS_MIN;
-    let n = estimate.n;
-    (n < needed).then(|| format!("{n} repetitions; a verdict needs {needed}"))
 }
 
 fn pairs(import: &Import) -> Vec<Pair> {

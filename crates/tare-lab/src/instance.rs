@@ -19,9 +19,9 @@ use crate::processes;
 use crate::server::Starting;
 use crate::site::Site;
 
-/// Rounds that every run has before anything is concluded: over these a slow place is started
-/// afresh as often as was asked.
-const ROUNDS_AT_LEAST: u32 = 20;
+/// The first rounds of a run, over which a slow place is started afresh as often as was asked: many
+/// runs have no more.
+const FIRST_ROUNDS: u32 = 6;
 
 #[derive(Debug)]
 pub struct PlaceInstance {
@@ -113,9 +113,9 @@ impl PlaceInstance {
             Restarts::EachRound => age > 0,
             // Then ever more rarely: a long run is not to be spent on starting machines.
             Restarts::AFewTimes if self.starts >= self.launches => {
-                round >= 2 * self.started_in.max(ROUNDS_AT_LEAST / 2)
+                round >= 2 * self.started_in.max(FIRST_ROUNDS / 2)
             }
-            Restarts::AFewTimes => age >= ROUNDS_AT_LEAST.div_ceil(self.launches.max(1)),
+            Restarts::AFewTimes => age >= FIRST_ROUNDS.div_ceil(self.launches.max(1)),
         }
     }
 
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn slow_places_are_restarted_a_few_times_and_then_rarely() {
-        assert_eq!(starts(Restarts::AFewTimes, 3), [0, 7, 14, 28, 56, 112]);
-        assert_eq!(starts(Restarts::AFewTimes, 1), [0, 20, 40, 80]);
+        assert_eq!(starts(Restarts::AFewTimes, 3), [0, 2, 4, 8, 16, 32, 64, 128]);
+        assert_eq!(starts(Restarts::AFewTimes, 1), [0, 6, 12, 24, 48, 96]);
         assert_eq!(starts(Restarts::Never, 3), [0]);
         assert_eq!(starts(Restarts::EachRound, 3).len(), 130);
     }

@@ -673,7 +673,7 @@ impl World for Lab {
 
     fn load_at_once(
         &self,
-        loads: &mut [Load],
+        loads: &mut [&mut Load],
         stretch: Stretch,
         meters: &[Option<&Metering>],
     ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {

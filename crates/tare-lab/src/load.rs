@@ -18,24 +18,18 @@ use crate::requests::{self, Close, Open, Slice};
 use crate::site::{Site, ask_all, ask_each};
 use crate::world::{MadeBy, MakeLoad};
 
-/// Lanes of load, one a variant.
+/// Load on one variant.
 #[derive(Debug, Default)]
 pub struct Load {
-    /// What each site has opened.
-    opened: Vec<(Site, LoadId)>,
-    lanes: Vec<Lane>,
+    /// Its clients, and what each has opened.
+    clients: Vec<(Site, LoadId)>,
+    timeout: DurationNs,
     /// Requests that probes sent since this was last looked at.
     sent: u64,
 }
 
-/// The clients of one variant.
-#[derive(Debug)]
-struct Lane {
-    /// Where each is among the opened, and which of its lanes.
-    clients: Vec<(usize, LaneId)>,
-    timeout: DurationNs,
-}
-
+/// Each client opens one lane.
+const LANE: LaneId = LaneId(0);
 /// Beyond the slice itself: its drain, and the way there and back.
 const GRACE: DurationNs = DurationNs::from_secs(20);
 /// From the word to the instant, beside twice the way to the slowest.
@@ -49,63 +43,42 @@ const WHY_CHARS_MAX: usize = 500;
 impl MakeLoad for Load {
     type Clients = Vec<Site>;
 
-    fn open(&mut self, lanes: &[(&Vec<Site>, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
-        let mut sites: Vec<(&Site, Vec<LoadPlan>)> = Vec::new();
+    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<MadeBy, LabError> {
         self.give_up();
-        for (clients, plan) in lanes {
-            let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
-            let mut lane = Lane { clients: Vec::new(), timeout: plan.engine.timeout };
-            for (site, part) in clients.iter().zip(parts) {
-                let at = sites.iter().position(|(known, _)| known.is_same(site));
-                let at = at.unwrap_or_else(|| {
-                    sites.push((site, Vec::new()));
-                    sites.len() - 1
-                });
-                lane.clients.push((at, LaneId(sites[at].1.len())));
-                sites[at].1.push(part);
-            }
-            self.lanes.push(lane);
-        }
-        let known: Vec<Site> = sites.iter().map(|(site, _)| (*site).clone()).collect();
-        known.iter().try_for_each(Site::set_clock)?;
-        let asked = sites.into_iter().map(|(site, lanes)| (site, Open { lanes }));
+        self.timeout = plan.engine.timeout;
+        let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
+        clients.iter().try_for_each(Site::set_clock)?;
+        let asked =
+            clients.iter().zip(parts).map(|(site, part)| (site, Open { lanes: vec![part] }));
         let replies = ask_each(asked, TIMEOUT);
         // Where one fails the others are open, and must be closed.
-        let of_site = |(site, reply): (Site, &Result<Opened, LabError>)| {
-            reply.as_ref().ok().map(|opened| (site, opened.load))
+        let of_site = |(site, reply): (&Site, &Result<Opened, LabError>)| {
+            reply.as_ref().ok().map(|opened| (site.clone(), opened.load))
         };
-        self.opened = known.into_iter().zip(&replies).filter_map(of_site).collect();
+        self.clients = clients.iter().zip(&replies).filter_map(of_site).collect();
         let opened: Result<Vec<Opened>, LabError> = replies.into_iter().collect();
-        let opened = opened.inspect_err(|_| self.give_up())?;
-        let made_by = |(lane, (_, plan)): (&Lane, &(&Vec<Site>, &LoadPlan))| {
-            let first = lane.clients.first().map(|(site, _)| &opened[*site]);
-            MadeBy {
-                reactor: first.map_or_else(String::new, |opened| opened.reactor.clone()),
-                note: first.and_then(|opened| opened.note.clone()),
-                polls: plan.engine.wait.polls && lane.clients.len() == 1,
-                clients: lane.clients.len(),
-                clock_error: self.clock_error(lane),
-            }
-        };
-        Ok(self.lanes.iter().zip(lanes).map(made_by).collect())
+        let first = opened.inspect_err(|_| self.give_up())?.into_iter().next();
+        Ok(MadeBy {
+            reactor: first.as_ref().map_or_else(String::new, |opened| opened.reactor.clone()),
+            note: first.and_then(|opened| opened.note),
+            polls: plan.engine.wait.polls && clients.len() == 1,
+            clients: clients.len(),
+            clock_error: self.clock_error(),
+        })
     }
 
-    fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Measured, LabError> {
-        let lane = &self.lanes[lane.0];
-        match &lane.clients[..] {
-            [(site, index)] => self.slice_by(*site, *index, stretch, lane.timeout),
-            _ => self.slice_alongside(lane, stretch),
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError> {
+        match &self.clients[..] {
+            [alone] => self.slice_by(alone, stretch),
+            _ => self.slice_alongside(stretch),
         }
     }
 
-    fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
-        let asked = self.opened.iter().map(|(site, load)| (site, Close { load: *load }));
+    fn close(&mut self) -> Result<LaneLife, LabError> {
+        let asked = self.clients.iter().map(|(site, load)| (site, Close { load: *load }));
         let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
-        let life = |(site, lane): &(usize, LaneId)| lives.get(*site)?.get(lane.0);
-        let of_lane = |lane: Lane| LaneLife::of(lane.clients.iter().filter_map(life));
-        let all = self.lanes.drain(..).map(of_lane).collect();
-        self.opened.clear();
-        Ok(all)
+        self.clients.clear();
+        Ok(LaneLife::of(lives.iter().flatten()))
     }
 
     fn ask(
@@ -133,53 +106,48 @@ impl MakeLoad for Load {
 impl Load {
     /// An agent keeps what nobody closes.
     fn give_up(&mut self) {
-        self.lanes.clear();
-        for (site, load) in self.opened.drain(..) {
+        for (site, load) in self.clients.drain(..) {
             let _ = site.ask(Close { load });
         }
     }
 
     fn slice_by(
         &self,
-        at: usize,
-        lane: LaneId,
+        (site, load): &(Site, LoadId),
         stretch: Stretch,
-        timeout: DurationNs,
     ) -> Result<Measured, LabError> {
-        let (site, load) = &self.opened[at];
-        let limit = stretch.ramp + stretch.window + timeout + GRACE;
+        let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
         let start_at = stretch.start_at.map(|at| site.clock().there(at));
         let stretch = Stretch { start_at, ..stretch };
-        site.ask_within(Slice { load: *load, lane, stretch }, limit)
+        site.ask_within(Slice { load: *load, lane: LANE, stretch }, limit)
     }
 
-    fn clock_error(&self, lane: &Lane) -> DurationNs {
-        let errors = lane.clients.iter().map(|(at, _)| self.opened[*at].0.clock().error());
+    fn clock_error(&self) -> DurationNs {
+        let errors = self.clients.iter().map(|(site, _)| site.clock().error());
         errors.max().unwrap_or_default()
     }
 
     /// The same slice by several clients, who begin it at one instant.
-    fn slice_alongside(&self, lane: &Lane, stretch: Stretch) -> Result<Measured, LabError> {
-        let limit = stretch.ramp + stretch.window + lane.timeout + GRACE;
+    fn slice_alongside(&self, stretch: Stretch) -> Result<Measured, LabError> {
+        let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
         let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
-        let clients = lane.clients.iter().map(|(at, index)| (&self.opened[*at], *index));
-        let clients: Vec<(&(Site, LoadId), LaneId)> = clients.collect();
+        let clients = &self.clients;
         let mut late = DurationNs::ZERO;
         // What slices that do not count cost the server is part of what it used meanwhile.
         let mut answered = 0;
         for _ in 0..TRIES {
-            let trips = clients.iter().map(|((site, _), _)| site.clock().trip);
+            let trips = clients.iter().map(|(site, _)| site.clock().trip);
             let trip = trips.max().unwrap_or_default();
             let begin = stretch.start_at.unwrap_or_else(|| monotonic_now() + trip + trip + LEAD);
-            let asked = clients.iter().map(|((site, load), lane)| {
+            let asked = clients.iter().map(|(site, load)| {
                 let start_at = Some(site.clock().there(begin));
                 let stretch = Stretch { start_at, ..stretch };
-                (site, Slice { load: *load, lane: *lane, stretch })
+                (site, Slice { load: *load, lane: LANE, stretch })
             });
             let parts: Vec<Measured> = ask_all(asked, limit)?;
             // When each began, by this process's clock.
-            let began = parts.iter().zip(&clients);
-            let began = began.map(|(part, ((site, _), _))| site.clock().here(part.began));
+            let began = parts.iter().zip(clients);
+            let began = began.map(|(part, (site, _))| site.clock().here(part.began));
             let began: Vec<Instant> = began.collect();
             let (first, last) = (began.iter().min(), began.iter().max());
             let skew_ns = last.zip(first).map_or(0, |(last, first)| last.since(*first).as_ns());
@@ -195,7 +163,7 @@ impl Load {
             }
             if let Some(together) = &mut all.counts.together {
                 together.skews_ns = vec![skew_ns.min(NUMBER_MAX)];
-                together.clock_ns = self.clock_error(lane).as_ns();
+                together.clock_ns = self.clock_error().as_ns();
                 for (client, began) in together.clients.iter_mut().zip(&began) {
                     client.late_ns = began.since(begin).as_ns().min(NUMBER_MAX);
                 }
@@ -218,14 +186,14 @@ impl Drop for Load {
     }
 }
 
-/// Makes a stretch of load on the first lane of each at the same time, and reads these meters
+/// Makes the same stretch of each load at the same time, and reads these meters
 /// meanwhile, at the end of each interval.
 pub fn at_once(
-    loads: &mut [Load],
+    loads: &mut [&mut Load],
     stretch: Stretch,
     meters: &[Option<&Metering>],
 ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
-    let trips = loads.iter().flat_map(|load| &load.opened).map(|(site, _)| site.clock().trip);
+    let trips = loads.iter().flat_map(|load| &load.clients).map(|(site, _)| site.clock().trip);
     let trip = trips.max().unwrap_or_default();
     let start = monotonic_now() + trip + trip + LEAD;
     let stretch = Stretch { start_at: Some(start), ..stretch };
@@ -234,8 +202,7 @@ pub fn at_once(
     let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
     std::thread::scope(|scope| {
         let readings = scope.spawn(|| sample(meters, start, stretch.interval, times));
-        let loads =
-            loads.iter_mut().map(|load| scope.spawn(move || load.slice(LaneId(0), stretch)));
+        let loads = loads.iter_mut().map(|load| scope.spawn(move || load.slice(stretch)));
         let loads: Vec<_> = loads.collect();
         let lost = || LabError::Bug("a load thread panicked".into());
         let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| Err(lost())));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_load::measured::Measured;
-use tare_load::{LaneId, LoadPlan, Stretch};
+use tare_load::{LoadPlan, Stretch};
 use tare_model::plan::VariantId;
 use tare_model::samples::{LaunchPart, Probe, Proof};
 use tare_model::usage::Usage;
@@ -37,14 +37,14 @@ pub trait World {
     /// Whether CPUs have the numbers for a variant's clients that they have here.
     fn clients_have_our_cpus(&self, variant: VariantId) -> bool;
 
-    /// Connections to servers, none of which is open yet.
+    /// Connections to a variant's server, none of which is open yet.
     fn load(&self) -> Self::Load;
 
-    /// Makes the same stretch of load on the first lane of each of these, at the same time; what
-    /// came of it, and what each server had used at the end of each interval.
+    /// Makes the same stretch of each of these loads, at the same time; what came of it, and what
+    /// each server had used at the end of each interval.
     fn load_at_once(
         &self,
-        loads: &mut [Self::Load],
+        loads: &mut [&mut Self::Load],
         stretch: Stretch,
         meters: &[Option<&Self::Meter>],
     ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError>;
@@ -215,17 +215,17 @@ impl fmt::Display for MadeBy {
     }
 }
 
-/// Makes load: one lane a variant; only one is under load at a time.
+/// Makes load on one variant.
 pub trait MakeLoad {
     type Clients;
 
-    /// Opens a lane for each plan; how its load is made.
-    fn open(&mut self, lanes: &[(&Self::Clients, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError>;
+    /// Opens its connections; how its load is made.
+    fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<MadeBy, LabError>;
 
-    fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Measured, LabError>;
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError>;
 
-    /// Closes all lanes; what each did in its life.
-    fn close(&mut self) -> Result<Vec<LaneLife>, LabError>;
+    /// Closes them; what they did in their life.
+    fn close(&mut self) -> Result<LaneLife, LabError>;
 
     /// Asks twice on a connection of the first client's own; where no whole reply came, why.
     fn ask(

@@ -26,7 +26,7 @@ use tare_lab::world::MakeLoad as _;
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::plan::plan;
-use tare_load::{Edges, LaneId, LoadPlan, Stretch};
+use tare_load::{Edges, LoadPlan, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::NetTest;
 use tare_model::samples::Counts;
@@ -347,11 +347,11 @@ fn slice(site: &Site, row: &Row, to: std::net::SocketAddr) -> (Measured, bool) {
         ..Stretch::NONE
     };
     let mut load = Load::default();
-    let made_by = load.open(&[(&vec![site.clone()], &planned(row, to))]).unwrap();
-    assert_eq!(made_by[0].polls, row.spec.idle == Some(Idle::Poll), "{}", row.name);
-    let measured = load.slice(LaneId(0), stretch).unwrap();
-    let lives = load.close().unwrap();
-    assert!(lives[0].sent >= measured.counts.completed, "{}: {lives:?}", row.name);
+    let made_by = load.open(&vec![site.clone()], &planned(row, to)).unwrap();
+    assert_eq!(made_by.polls, row.spec.idle == Some(Idle::Poll), "{}", row.name);
+    let measured = load.slice(stretch).unwrap();
+    let life = load.close().unwrap();
+    assert!(life.sent >= measured.counts.completed, "{}: {life:?}", row.name);
     (measured, by_requests)
 }
 
@@ -485,9 +485,9 @@ fn requests_of_different_handles_do_not_wait_for_each_other() {
     let stretch = Stretch { window: DurationNs::from_secs(20), ..Stretch::NONE };
     let client = vec![there.site.clone()];
     let mut load = Load::default();
-    load.open(&[(&client, &plan)]).unwrap();
+    load.open(&client, &plan).unwrap();
     std::thread::scope(|scope| {
-        let slice = scope.spawn(|| load.slice(LaneId(0), stretch));
+        let slice = scope.spawn(|| load.slice(stretch));
         // All of that while a slice of 20 s is under way.
         let meter = there.site.ask(Read { meter: 77.into() });
         assert!(meter.unwrap_err().to_string().contains("nothing of that number"));
@@ -516,15 +516,15 @@ fn several_clients_make_one_load() {
         for rate in [None, Some(2000.0)] {
             let plan = planned(&row("several", To::Plain, LoadSpec { rate, ..spec.clone() }), to);
             let mut load = Load::default();
-            let made_by = load.open(&[(&clients, &plan)]).unwrap();
-            assert_eq!(made_by[0].clients, n as usize);
+            let made_by = load.open(&clients, &plan).unwrap();
+            assert_eq!(made_by.clients, n as usize);
             let stretch = Stretch {
                 // How late a client may begin is a part of that.
                 window: DurationNs::from_secs(600),
                 requests: Some(REQUESTS + 3),
                 ..Stretch::NONE
             };
-            let measured = load.slice(LaneId(0), stretch).unwrap();
+            let measured = load.slice(stretch).unwrap();
             let counts = &measured.counts;
             assert_eq!((counts.started, counts.good), (REQUESTS + 3, REQUESTS + 3));
             assert_eq!(measured.latencies[0].1.count(), REQUESTS + 3, "all samples are in it");
@@ -532,9 +532,9 @@ fn several_clients_make_one_load() {
             assert_eq!((together.clients.len(), together.skews_ns.len()), (n as usize, 1));
             let (least, most) = together.spread();
             assert_eq!(most - least, 1, "as even as can be");
-            let lives = load.close().unwrap();
-            assert_eq!(lives[0].sent, REQUESTS + 3);
-            assert_eq!(lives[0].replies.len(), 11, "connections are divided, none is lost");
+            let life = load.close().unwrap();
+            assert_eq!(life.sent, REQUESTS + 3);
+            assert_eq!(life.replies.len(), 11, "connections are divided, none is lost");
         }
         all.into_iter().for_each(There::end);
     }
@@ -548,10 +548,10 @@ fn a_client_that_dies_in_its_slice_is_named() {
     let clients: Vec<Site> = all.iter().map(|there| there.site.clone()).collect();
     let plan = planned(&row("two", To::Plain, LoadSpec::default()), to);
     let mut load = Load::default();
-    load.open(&[(&clients, &plan)]).unwrap();
+    load.open(&clients, &plan).unwrap();
     let stretch = Stretch { window: DurationNs::from_ms(500), ..Stretch::NONE };
     let error = std::thread::scope(|scope| {
-        let slice = scope.spawn(|| load.slice(LaneId(0), stretch));
+        let slice = scope.spawn(|| load.slice(stretch));
         // It is under way once the other can be asked beside it.
         all[0].site.ask(ReadClocks {}).unwrap();
         all[1].stream.shutdown(std::net::Shutdown::Both).unwrap();

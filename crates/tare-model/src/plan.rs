@@ -56,6 +56,9 @@ pub struct Plan(PlanParts);
 pub struct Stop {
     /// Shares: 0.02 is 2 %.
     pub precision: f64,
+    /// A larger overhead need only be known to this share of itself.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub of_effect: f64,
     pub tolerance: f64,
     #[serde(with = "text::duration")]
     pub max_time: DurationNs,
@@ -66,6 +69,10 @@ pub struct Stop {
     /// Rounds that may be lost to a server, client or place that fails; one more ends the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_rounds: u32,
+}
+
+fn is_nothing(share: &f64) -> bool {
+    *share == 0.0
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -97,7 +104,7 @@ pub struct Slices {
     /// How often connections are drawn anew: on which of a server's workers they land is chance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconnect_each: Option<ReconnectEach>,
-    /// How often a place that takes long to start (a VM) is started over the first twenty rounds;
+    /// How often a place that takes long to start (a VM) is started over the first six rounds;
     /// 3 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place_launches: Option<u32>,

@@ -79,8 +79,11 @@ pub struct Run {
     /// "precision", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
     pub stopped_by: String,
     pub precision: f64,
+    /// An overhead that is larger need only be known to this share of itself.
+    #[serde(default)]
+    pub of_effect: f64,
     pub tolerance: f64,
-    /// Seconds that it would still take until every interval is as narrow as asked.
+    /// Seconds that it would still take to every verdict, as precisely as asked.
     pub seconds_needed: Option<f64>,
     /// What made the load: "io_uring, polling"; null in runs of earlier versions.
     #[serde(default)]
@@ -156,6 +159,9 @@ pub struct Comparison {
     #[serde(default)]
     pub sustained: Option<SustainedCheck>,
     pub verdict: Verdict,
+    /// That slices would still take to a verdict; null where they have one, or never would.
+    #[serde(default)]
+    pub seconds_needed: Option<f64>,
 }
 
 impl Comparison {

@@ -9,7 +9,6 @@ use tare_model::samples::Round;
 use tare_report::run::build::RunFacts;
 use tare_report::run::document::RunDocument;
 use tare_report::timeline::{self, Timeline};
-use tare_stats::stopping::CYCLES_MIN;
 use tare_stats::{RoundDigest, digest};
 use tare_store::{RunRow, Store};
 
@@ -120,6 +119,9 @@ fn for_each_round(
     Ok(())
 }
 
+/// Whole cycles that make a round which was cut off count.
+const WHOLE_MIN: u32 = 2;
+
 /// A round that was cut short counts as far as its cycles are whole, where there are enough.
 fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     if round.elapsed_ns > 0 {
@@ -127,7 +129,7 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
     }
     let in_cycle = |cycle: u32| round.slices.iter().filter(|s| s.cycle == cycle).count();
     let whole = (0..round.cycles).take_while(|cycle| in_cycle(*cycle) == variants).count() as u32;
-    if whole < CYCLES_MIN {
+    if whole < WHOLE_MIN {
         return None;
     }
     round.slices.retain(|slice| slice.cycle < whole);

@@ -7,7 +7,7 @@ use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
 use tare_lab::world;
 use tare_lab::world::{
-    Asker, Expected, Launch as _, MakeLoad as _, Meter as _, Placement, Used, World,
+    Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource};
@@ -30,6 +30,11 @@ pub(crate) struct RunningVariant<L: World> {
     pub variant: VariantId,
     pub launched: Option<L::Launch>,
     pub clients: L::Clients,
+    /// Its connections, all its life: a server may cost more on new ones, as Node.js does for its
+    /// first thousands of requests on them.
+    pub connections: L::Load,
+    /// The cell whose load they are open for, and how it is made.
+    opened: Option<(CellId, MadeBy)>,
     /// What each cell that is measured asks, and what it was answered.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
@@ -80,6 +85,23 @@ impl<L: World> RunningVariant<L> {
             // Every cell that is measured is asked once when a variant is launched.
             None => panic!("a cell without a lane: {cell:?}"),
         }
+    }
+
+    /// Opens its connections, where they are not open yet.
+    pub fn open(&mut self, cell: CellId) -> Result<MadeBy, RunError> {
+        match &self.opened {
+            Some((open, made_by)) if *open == cell => Ok(made_by.clone()),
+            _ => {
+                let made_by = self.connections.open(&self.clients, &self.lanes[&cell].plan)?;
+                self.opened = Some((cell, made_by.clone()));
+                Ok(made_by)
+            }
+        }
+    }
+
+    pub fn close(&mut self) -> Result<LaneLife, RunError> {
+        self.opened = None;
+        Ok(self.connections.close()?)
     }
 
     pub fn used(&self) -> Used {
@@ -214,6 +236,8 @@ impl<L: World> Runner<'_, L> {
                 meter: launched.as_ref().map(L::Launch::meter),
                 launched,
                 clients,
+                connections: self.lab.load(),
+                opened: None,
             };
             up.logged_before = up.logged();
             up.parts_before = up.parts();

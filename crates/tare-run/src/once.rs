@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
 use tare_lab::{Lab, LabPlan};
+use tare_load::LoadPlan;
 use tare_load::measured::Measured;
-use tare_load::{LaneId, LoadPlan};
 use tare_model::clients::Clients;
 use tare_model::places::PlaceSpec;
 use tare_model::plan::VariantId;
@@ -66,8 +66,8 @@ pub fn load_from(
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<(Measured, MadeBy), RunError> {
     let clients = lab.clients(VariantId(0), 1)?;
     let mut load = lab.load();
-    let made_by = load.open(&[(&clients, plan)])?.into_iter().next().unwrap_or_default();
-    let measured = load.slice(LaneId(0), plan.stretch)?;
+    let made_by = load.open(&clients, plan)?;
+    let measured = load.slice(plan.stretch)?;
     load.close()?;
     Ok((measured, made_by))
 }

@@ -2,7 +2,7 @@
 
 use tare_io::DurationNs;
 use tare_lab::executor::LaneLife;
-use tare_lab::world::{Launch as _, MakeLoad as _, World};
+use tare_lab::world::{Launch as _, World};
 use tare_model::plan::VariantId;
 use tare_model::samples::{Favoured, Launch, MachineUse, Round};
 use tare_model::usage::Usage;
@@ -166,12 +166,12 @@ impl<L: World> Runner<'_, L> {
         let order = &asked.cells[turn];
         let begun = begun.and_then(|()| self.begin(cell, order.cycles, round));
         let measured = begun.and_then(|()| self.measure(cell, order, up, round));
-        let lives = self.load.close();
-        // The lanes' connections are closed: the others are alone.
         let measured = measured.and_then(|()| match order.sustained {
             Some(sustained) => self.check_sustained(sustained, cell, up),
             None => Ok(()),
         });
+        let lives: Result<Vec<LaneLife>, RunError> =
+            up.iter_mut().map(RunningVariant::close).collect();
         let mut of_servers = 0;
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));
@@ -193,13 +193,12 @@ impl<L: World> Runner<'_, L> {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
                     let LanePlan { load, beside, .. } = up.lane_mut(cell);
-                    // Only the connections that slices used count here.
                     load.favoured = Favoured::of(&life.replies);
                     life.add(beside);
                 }
                 (lives, measured)
             }
-            Err(failure) => (Vec::new(), measured.and(Err(failure.into()))),
+            Err(failure) => (Vec::new(), measured.and(Err(failure))),
         }
     }
 }

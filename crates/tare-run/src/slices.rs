@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tare_io::DurationNs;
 use tare_lab::meter::Quiet;
-use tare_lab::world::{Launch as _, MadeBy, MakeLoad as _, Used, World};
+use tare_lab::world::{Launch as _, MakeLoad as _, Used, World};
 use tare_load::LaneId;
 use tare_model::found::Found;
 use tare_model::plan::{ReconnectEach, VariantId};
@@ -37,15 +37,6 @@ const QUIET: Quiet = Quiet {
 const BUSY_SHARE: f64 = 0.3;
 
 impl<L: World> Runner<'_, L> {
-    pub(crate) fn open_lanes(
-        &mut self,
-        cell: CellId,
-        up: &[RunningVariant<L>],
-    ) -> Result<Vec<MadeBy>, RunError> {
-        let lanes: Vec<_> = up.iter().map(|up| (&up.clients, &up.lane(cell).plan)).collect();
-        Ok(self.load.open(&lanes)?)
-    }
-
     /// Connections, warm-up, cycles.
     pub(crate) fn measure(
         &mut self,
@@ -55,23 +46,24 @@ impl<L: World> Runner<'_, L> {
         round: &mut Round,
     ) -> Result<(), RunError> {
         let run = self.cells[cell.0].run;
-        let made_by: Vec<String> =
-            self.open_lanes(cell, up)?.iter().map(MadeBy::to_string).collect();
-        for (up, by) in up.iter_mut().zip(&made_by) {
+        let mut made_by = Vec::new();
+        for up in up.iter_mut() {
+            let by = up.open(cell)?.to_string();
             up.lane_mut(cell).load.by = Some(by.clone());
+            made_by.push(by);
         }
         self.note_load(run, made_by)?;
         let shape = match order.shape {
             Some(shape) => shape,
             None => {
-                let Some(pace) = self.trials(cell, order, up.len())? else { return Ok(()) };
+                let Some(pace) = self.trials(cell, order, up)? else { return Ok(()) };
                 self.settle_shape(cell, order.fit, pace)?
             }
         };
         let window = Window::of(shape, order, self.cells[cell.0].plan);
-        for (at, up) in up.iter_mut().enumerate() {
+        for up in up.iter_mut() {
             if !order.is_cold {
-                self.warm(cell, order, LaneId(at), up, window)?;
+                self.warm(cell, order, up, window)?;
             }
             // Threads and processes that load brought to life are there now.
             up.meter = up.launched.as_ref().map(L::Launch::meter);
@@ -91,13 +83,13 @@ impl<L: World> Runner<'_, L> {
             if cycle > 0 && draws_anew {
                 self.open_anew(cell, up)?;
             }
-            for (position, at) in variants.into_iter().enumerate() {
-                let variant = up[at.0].variant;
+            for (position, LaneId(at)) in variants.into_iter().enumerate() {
+                let variant = up[at].variant;
                 let Some(slice) = self.slice(at, cell, up, window)? else {
                     return Ok(());
                 };
-                own[at.0] += slice.used.as_ref().map_or(0, Usage::cpu_ns);
-                windows_ns[at.0] += slice.counts.window_ns;
+                own[at] += slice.used.as_ref().map_or(0, Usage::cpu_ns);
+                windows_ns[at] += slice.counts.window_ns;
                 let (cycle, position) = (cycle as u32, position as u32);
                 let slice = Slice { variant: variant.number(), cycle, position, ..slice };
                 let slice = Arc::new(slice);
@@ -109,7 +101,7 @@ impl<L: World> Runner<'_, L> {
         let elapsed_ns = self.clock().now().since(began).as_ns();
         for (at, before) in before.into_iter().enumerate() {
             if !order.is_cold {
-                own[at] += self.ramp(LaneId(at), cell, up, window)?;
+                own[at] += self.ramp(at, cell, up, window)?;
             }
             let after = Alone::of(&up[at]);
             let load = &mut up[at].lane_mut(cell).load;
@@ -123,11 +115,13 @@ impl<L: World> Runner<'_, L> {
 
     /// Other connections to the same servers.
     fn open_anew(&mut self, cell: CellId, up: &mut [RunningVariant<L>]) -> Result<(), RunError> {
-        let lives = self.load.close()?;
-        for (up, life) in up.iter_mut().zip(&lives) {
-            up.lane_mut(cell).beside.add(life);
+        for up in up.iter_mut() {
+            let life = up.close()?;
+            up.lane_mut(cell).beside.add(&life);
         }
-        self.open_lanes(cell, up)?;
+        for up in up.iter_mut() {
+            up.open(cell)?;
+        }
         // What accepting them takes is over before the slices.
         self.quiesce(up);
         Ok(())
@@ -162,7 +156,6 @@ impl<L: World> Runner<'_, L> {
         &mut self,
         cell: CellId,
         order: &CellOrder,
-        at: LaneId,
         up: &mut RunningVariant<L>,
         window: Window,
     ) -> Result<(), RunError> {
@@ -173,11 +166,11 @@ impl<L: World> Runner<'_, L> {
         let others = up.lanes.iter().filter(|(other, _)| **other != cell);
         let others = others.map(|(_, other)| other.load.warmup);
         let needed = still_needed(needed.copied().unwrap_or_default(), others);
-        let load = &mut up.lane_mut(cell).load;
         let mut least = window.shape.warmup;
         loop {
-            let length = warm_next(load.warmup, needed, least, order.warmup_max);
-            let measured = self.load.slice(at, window.warmup(length))?;
+            let length = warm_next(up.lane(cell).load.warmup, needed, least, order.warmup_max);
+            let measured = up.connections.slice(window.warmup(length))?;
+            let load = &mut up.lane_mut(cell).load;
             load.warmup.ns += length.as_ns();
             load.warmup.requests += measured.counts.answered;
             if is_warm(load.warmup, needed, order.warmup_max) || self.interrupted() {
@@ -187,35 +180,34 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// One slice on the variant that was opened at that place, and the rest after it; `None` where
-    /// the user cut it short.
+    /// One slice on one of them, and the rest after it; `None` where the user cut it short.
     fn slice(
         &mut self,
-        at: LaneId,
+        at: usize,
         cell: CellId,
         up: &mut [RunningVariant<L>],
         window: Window,
     ) -> Result<Option<Slice>, RunError> {
-        let before = up[at.0].used().usage;
-        let measured = self.load.slice(at, window.stretch())?;
+        let before = up[at].used().usage;
+        let measured = up[at].connections.slice(window.stretch())?;
         let still = self.quiesce(up);
-        let load = &mut up[at.0].lane_mut(cell).load;
+        let load = &mut up[at].lane_mut(cell).load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
-        let after = up[at.0].used().usage;
+        let after = up[at].used().usage;
         if self.interrupted() {
             return Ok(None);
         }
         let used = after.zip(before).map(|(after, before)| after.since(&before));
         if let Some(gone) =
-            up[at.0].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
+            up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
         {
             return Err(gone.into());
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, used, latencies, ..Slice::default() };
         if slice.counts.answered == 0 {
-            self.check_alive(&mut up[at.0])?;
+            self.check_alive(&mut up[at])?;
         }
         Ok(Some(slice))
     }
@@ -223,19 +215,19 @@ impl<L: World> Runner<'_, L> {
     /// Load that is as short as a slice's ramp, so that what ramps cost can be taken out; CPU time.
     fn ramp(
         &mut self,
-        at: LaneId,
+        at: usize,
         cell: CellId,
         up: &mut [RunningVariant<L>],
         window: Window,
     ) -> Result<u64, RunError> {
-        let before = up[at.0].used().usage;
-        let measured = self.load.slice(at, window.only_ramp())?;
+        let before = up[at].used().usage;
+        let measured = up[at].connections.slice(window.only_ramp())?;
         self.quiesce(up);
-        let Some((after, before)) = up[at.0].used().usage.zip(before) else { return Ok(0) };
+        let Some((after, before)) = up[at].used().usage.zip(before) else { return Ok(0) };
         let (server, answered) = (after.since(&before), measured.counts.answered);
         let cpu_ns = server.cpu_ns();
         if answered > 0 {
-            up[at.0].lane_mut(cell).load.ramps = Some(Ramps { ramps: 1, answered, server });
+            up[at].lane_mut(cell).load.ramps = Some(Ramps { ramps: 1, answered, server });
         }
         Ok(cpu_ns)
     }
@@ -252,14 +244,15 @@ impl<L: World> Runner<'_, L> {
         let cell = CellId(order.cell);
         let mut slowest: Option<Pace> = None;
         for variant in 0..self.plan().variants.len() {
-            let up = self.launch_all(&[VariantId(variant)], 0, &[(cell, order)])?;
+            let mut up = self.launch_all(&[VariantId(variant)], 0, &[(cell, order)])?;
             if self.interrupted() {
                 return Ok(());
             }
-            self.open_lanes(cell, &up)?;
-            let Some(pace) = self.trials(cell, order, up.len())? else { return Ok(()) };
+            for up in &mut up {
+                up.open(cell)?;
+            }
+            let Some(pace) = self.trials(cell, order, &mut up)? else { return Ok(()) };
             slowest = Some(slowest.map_or(pace, |slowest| slowest.slowest(pace)));
-            self.load.close()?;
             self.stop_all(up)?;
         }
         match slowest {
@@ -268,20 +261,19 @@ impl<L: World> Runner<'_, L> {
         }
     }
 
-    /// The slowest pace of so many lanes, by a few trials on each; `None` where the user cut them
-    /// short.
+    /// The slowest pace of these, by a few trials on each; `None` where the user cut them short.
     fn trials(
         &mut self,
         cell: CellId,
         order: &CellOrder,
-        lanes: usize,
+        up: &mut [RunningVariant<L>],
     ) -> Result<Option<Pace>, RunError> {
         let mut slowest: Option<Pace> = None;
-        for at in (0..lanes).map(LaneId) {
+        for up in up {
             let mut trials = Trials::default();
             while let Some(shape) = trials.next() {
                 let window = Window::of(shape, order, self.cells[cell.0].plan);
-                let measured = self.load.slice(at, window.stretch())?;
+                let measured = up.connections.slice(window.stretch())?;
                 let (per_s, latency) = measured.rate_and_mean();
                 trials.take(Pace { per_s, latency });
                 if self.interrupted() {

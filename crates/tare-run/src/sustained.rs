@@ -2,9 +2,8 @@
 //! servers take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
-use tare_lab::executor::LaneLife;
 use tare_lab::meter::Reading;
-use tare_lab::world::{Launch as _, MakeLoad as _, World};
+use tare_lab::world::{Launch as _, World};
 use tare_load::Stretch;
 use tare_load::measured::Measured;
 use tare_model::sustained::{Bin, Sustained, WarmUp};
@@ -111,22 +110,18 @@ impl<L: World> Runner<'_, L> {
         length: DurationNs,
         cold: bool,
     ) -> Result<(), RunError> {
-        let mut loads = Vec::new();
         for up in up.iter_mut() {
-            let mut own = self.lab.load();
-            own.open(&[(&up.clients, &up.lane(cell).plan)])?;
-            loads.push(own);
+            up.open(cell)?;
             up.meter = up.launched.as_ref().map(L::Launch::meter);
         }
         let bin = DurationNs::from_ns(BIN_PER_VARIANT.as_ns() * up.len() as u64);
         let bin = bin.min(DurationNs::from_ns(length.as_ns() / BINS_MIN));
         let stretch = Stretch { window: length, interval: bin, ..Stretch::NONE };
-        let meters: Vec<Option<&L::Meter>> = up.iter().map(|up| up.meter.as_ref()).collect();
+        let (mut loads, meters): (Vec<&mut L::Load>, Vec<Option<&L::Meter>>) =
+            up.iter_mut().map(|up| (&mut up.connections, up.meter.as_ref())).unzip();
         let measured = self.lab.load_at_once(&mut loads, stretch, &meters)?;
-        for ((up, mut own), (measured, readings)) in up.iter_mut().zip(loads).zip(measured) {
+        for (up, (measured, readings)) in up.iter_mut().zip(measured) {
             let lane = up.lane_mut(cell);
-            let life = LaneLife::of(own.close()?.first());
-            lane.beside.add(&life);
             let mut more = sustained(&measured, &readings, cold);
             if let Some(before) = lane.load.sustained.take() {
                 more.bins.splice(0..0, before.bins);

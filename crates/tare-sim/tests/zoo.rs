@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 use serde::Deserialize;
+use tare_guards::Rulebook;
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
@@ -16,26 +17,23 @@ use tare_model::variant::Variant;
 use tare_report::run::RunReport;
 use tare_report::run::build::{RunFacts, build};
 use tare_sim::lab::{Kind, Lab, Noise, Odd};
-use tare_stats::idle::matters;
-use tare_stats::stopping::{
-    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
-};
-use tare_stats::surveys::{Limits, Standing, Surveys};
-use tare_stats::sustained::Agreement;
-use tare_stats::{Question, RoundDigest, Verdict, analyse, digest};
+use tare_stats::design::{CellHistory, Design, History, RoundOrder, SurveyOrder};
+use tare_stats::designs::ComparisonDesign;
+use tare_stats::slicing::SliceShape;
+use tare_stats::surveys::{Standing, Surveys};
+use tare_stats::{RoundDigest, Verdict, digest};
 use tare_target::effort::Habit;
 
 const BASE: DurationNs = DurationNs::from_us(20);
 const CONNECTIONS: u64 = 20;
 const TOLERANCE: f64 = 0.02;
-const SUSTAINED: DurationNs = DurationNs::from_ms(3300);
-const LIMITS: Limits = Limits { least_ns: SUSTAINED.as_ns(), most_ns: 15_000_000_000 };
-const ROUNDS_MAX: u32 = 60;
-const CHECKS_MIN: usize = 2;
-const CHECKS_MAX: usize = 6;
-/// Of a launch and of a cycle, in seconds.
-const LAUNCH_COST: f64 = 0.2;
-const CYCLE_COST: f64 = 0.09;
+/// How slices are cut, where replies are quick.
+const SHAPE: SliceShape = SliceShape {
+    length: DurationNs::from_ms(20),
+    ramp: DurationNs::from_ms(2),
+    warmup: DurationNs::from_ms(20),
+    requests: None,
+};
 
 #[derive(Deserialize)]
 struct Animal {
@@ -122,6 +120,7 @@ fn facts() -> RunFacts {
         load: LoadSpec { connections, threads: Some(1), ..LoadSpec::default() },
         stop: Stop {
             precision: TOLERANCE,
+            of_effect: 0.1,
             tolerance: TOLERANCE,
             max_time: DurationNs::from_secs(60),
             metrics: vec![Metric::Throughput],
@@ -148,13 +147,12 @@ fn facts() -> RunFacts {
     }
 }
 
-/// A run, as `tare compare a b --precision 2%` makes it.
+/// A run, as `tare compare a b` makes it.
 struct Run {
     kinds: [Kind; 2],
     noise: Noise,
     seed: u64,
-    limits: Limits,
-    rounds_max: u32,
+    facts: RunFacts,
     surveys: Surveys,
     digests: Vec<RoundDigest>,
 }
@@ -162,80 +160,59 @@ struct Run {
 impl Run {
     fn new(kinds: [Kind; 2], noise: Noise, seed: u64) -> Self {
         let (surveys, digests) = (Surveys::default(), Vec::new());
-        Self { kinds, noise, seed, limits: LIMITS, rounds_max: ROUNDS_MAX, surveys, digests }
+        Self { kinds, noise, seed, facts: facts(), surveys, digests }
     }
 
     fn report(mut self) -> RunReport {
-        let facts = facts();
-        let mut cycles = PILOT_CYCLES;
+        let plan = self.facts.plan.clone();
+        let mut design = ComparisonDesign::new(&plan, &Rulebook, 0);
+        let mut spent_ns = 0;
         loop {
-            let checks = self.checks();
-            let index = self.digests.len() as u32;
-            let round = self.round(index, cycles, self.wants_check(checks, &facts.question()));
+            let warm = self.surveys.slowest_ns().map(|_| self.surveys.warm());
+            let (rounds, warm) = (&self.digests[..], warm.as_deref());
+            let cell = CellHistory { rounds, shape: Some(SHAPE), warm, is_over: false };
+            let left = DurationNs::from_ns(plan.stop.max_time.as_ns().saturating_sub(spent_ns));
+            let history = History { cells: vec![cell], surveys: &self.surveys, left };
+            let Some(order) = design.next(&history) else { break };
+            let round = self.round(order);
+            spent_ns += round.elapsed_ns;
             self.digests.push(digest(&round, 2, 0));
-            let rounds = index + 1;
-            if rounds >= PILOT_ROUNDS {
-                let metrics = &facts.plan.stop.metrics;
-                let pilot = Pilot::of(&self.digests, 0, metrics, LAUNCH_COST, CYCLE_COST).unwrap();
-                cycles = choose_cycles(&pilot, TOLERANCE, 1e6, cycles);
-            }
-            let is_precise = is_look(rounds)
-                && precise_enough(&analyse(&self.digests, &facts.question()), TOLERANCE);
-            let more = self.wants_check(self.checks(), &facts.question());
-            if (is_precise && !more) || rounds >= self.rounds_max {
-                return build(&facts, &self.digests);
-            }
         }
+        build(&self.facts, &self.digests)
     }
 
-    fn checks(&self) -> usize {
-        let had = |digest: &&RoundDigest| {
-            digest.variants[1].launch.as_ref().is_some_and(|l| l.load.sustained.is_some())
-        };
-        self.digests.iter().filter(had).count()
-    }
-
-    fn wants_check(&self, checks: usize, question: &Question) -> bool {
-        let rounds = self.digests.len();
-        if checks < CHECKS_MIN || rounds < 19 {
-            return checks < CHECKS_MIN && rounds >= 9;
-        }
-        let analysis = analyse(&self.digests, question);
-        let unclear = analysis.comparisons.iter().any(|comparison| {
-            let check = comparison.sustained.as_ref();
-            comparison.asked && check.is_some_and(|c| c.agreement == Agreement::Unclear)
-        });
-        checks < CHECKS_MAX && unclear
-    }
-
-    fn round(&mut self, index: u32, cycles: u32, check: bool) -> Round {
+    fn round(&mut self, order: RoundOrder) -> Round {
+        let index = self.digests.len() as u32;
         let mut lab = Lab::new(&self.kinds, self.noise, CONNECTIONS, self.seed, index);
-        let at_rest = matters(&self.digests).then(|| lab.watch_rest());
+        let mut cell = order.cells.into_iter().next().unwrap();
+        let at_rest = order.watches_rest.then(|| lab.watch_rest());
         let mut sustained: Vec<Option<Sustained>> = vec![None, None];
         let mut given = vec![WarmUp::default(); 2];
         let mut standing = vec![Standing::default(); 2];
-        let mut next = self.surveys.first_stretch(&self.limits);
-        let mut seen: Vec<Sustained> = Vec::new();
-        while let Some(ns) = next {
-            let more = lab.together(DurationNs::from_ns(ns), true);
-            match seen.is_empty() {
-                true => seen = more,
-                false => seen.iter_mut().zip(more).for_each(|(s, more)| s.bins.extend(more.bins)),
+        if let Some(SurveyOrder { limits, first }) = order.survey {
+            let mut next = Some(first.as_ns());
+            let mut seen: Vec<Sustained> = Vec::new();
+            while let Some(ns) = next {
+                let more = lab.together(DurationNs::from_ns(ns), true);
+                match seen.is_empty() {
+                    true => seen = more,
+                    false => seen.iter_mut().zip(more).for_each(|(s, m)| s.bins.extend(m.bins)),
+                }
+                next = self.surveys.further(&seen.iter().collect::<Vec<_>>(), &limits);
             }
-            next = self.surveys.further(&seen.iter().collect::<Vec<_>>(), &self.limits);
-        }
-        if !seen.is_empty() {
             for (given, seen) in given.iter_mut().zip(&seen) {
                 given.ns = seen.bins.iter().map(|bin| bin.ns).sum();
                 given.requests = seen.bins.iter().map(|bin| bin.answered).sum();
             }
-            standing = self.surveys.add(&seen.iter().collect::<Vec<_>>(), &self.limits);
+            standing = self.surveys.add(&seen.iter().collect::<Vec<_>>(), &limits);
             sustained = seen.into_iter().map(Some).collect();
+            cell.use_launches(self.surveys.slowest_ns().unwrap_or(0));
         }
         let is_surveyed = sustained[0].is_some();
-        let mut round = lab.measure(index, cycles, &self.surveys.warm(), &given, &sustained);
-        if check && !is_surveyed {
-            sustained = lab.together(SUSTAINED, false).into_iter().map(Some).collect();
+        let warm = self.surveys.warm();
+        let mut round = lab.measure(index, cell.cycles, &warm, &given, &sustained);
+        if let Some(check) = cell.sustained.filter(|_| !is_surveyed) {
+            sustained = lab.together(check.length, false).into_iter().map(Some).collect();
         }
         let seen = sustained.into_iter().zip(standing);
         for (launch, (sustained, Standing { is_moving, behind })) in
@@ -356,8 +333,8 @@ fn servers_that_warm_in_steps_are_measured_warm_or_said_not_to_be() {
     let run = |most_s: u64| {
         let kinds = [kind(steps).unwrap(), kind(&format!("--busy 30us {steps}")).unwrap()];
         let mut run = Run::new(kinds, Noise { launch: 0.01, slice: 0.04 }, 7);
-        run.limits.most_ns = most_s * 1_000_000_000;
-        run.rounds_max = 4;
+        run.facts.plan.slices.warmup_max = Some(DurationNs::from_secs(most_s));
+        run.facts.plan.stop.rounds = Some(4);
         let report = run.report();
         let cpu = report.comparisons.iter().find(|c| c.metric == Metric::ServerCpu).unwrap();
         let bounds = &cpu.overhead_percent;
@@ -379,7 +356,7 @@ fn a_heartbeat_is_no_work_put_off() {
     let run = |b: &str| {
         let kinds = [kind("").unwrap(), kind(b).unwrap()];
         let mut run = Run::new(kinds, Noise { launch: 0.01, slice: 0.04 }, 11);
-        run.rounds_max = 20;
+        run.facts.plan.stop.rounds = Some(20);
         let report = run.report();
         report.guards.into_iter().find(|guard| guard.code == "deferred-work").map(|g| g.text)
     };

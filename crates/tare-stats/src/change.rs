@@ -2,14 +2,16 @@
 //!
 //! Rounds of different runs are no pairs. What drifts between runs is in a variant's own values; it
 //! is not in the ratio to the baseline that ran beside it. So a variant's change is that of its
-//! ratio, and only a baseline's change is that of its values.
+//! ratio, and only a baseline's change is that of its values. Rounds have the weights in each run
+//! that they have in the run's own report.
 
 use tare_model::Metric;
 
-use crate::analysis::{PRICE_OF_LOOKING, with_systematic};
+use crate::analysis::{intervals, with_systematic};
 use crate::digest::RoundDigest;
 use crate::estimate::{Estimate, sidak};
 use crate::verdict::Verdict;
+use crate::weighted::{Mean, Round};
 use crate::welch::Difference;
 
 /// The same variant's place in the earlier and the later run.
@@ -51,16 +53,18 @@ pub fn changes(
     let mut found = Vec::new();
     for (at, pair) in question.matches.iter().enumerate() {
         for metric in Metric::ALL {
-            let logs = |digests: &[RoundDigest], variant: usize| -> Vec<f64> {
-                let rounds = digests.iter().map(|digest| &digest.variants[variant]);
-                let of = |round: &crate::digest::VariantRound| match pair.relative {
-                    true => round.log_ratio(metric),
-                    false => round.value(metric).map(f64::ln),
+            let mean = |digests: &[RoundDigest], variant: usize| -> Option<Mean> {
+                let of = |digest: &RoundDigest| {
+                    let round = &digest.variants[variant];
+                    match pair.relative {
+                        true => round.weighable(metric, digest.cycles),
+                        false => Some(Round::of_value(round.value(metric)?.ln())),
+                    }
                 };
-                rounds.filter_map(of).collect()
+                Mean::of(&digests.iter().filter_map(of).collect::<Vec<_>>())
             };
-            let (a, b) = (logs(before, pair.before), logs(after, pair.after));
-            found.extend(Difference::of_means(&a, &b).map(|change| (at, metric, change)));
+            let both = mean(before, pair.before).zip(mean(after, pair.after));
+            found.extend(both.map(|(a, b)| (at, metric, Difference::of_weighted(&a, &b))));
         }
     }
     let is_asked = |metric: Metric| question.metrics.contains(&metric);
@@ -70,11 +74,11 @@ pub fn changes(
         let asked = is_asked(metric);
         let level = levels[usize::from(asked)];
         // Each of the two stopped when it looked precise, and each has its own systematic part.
-        let log = difference.interval(1.0 - (1.0 - level) * PRICE_OF_LOOKING);
-        let log = with_systematic(with_systematic(log));
-        let ratio = Estimate { level, ..log.from_log() };
-        let overhead_percent = ratio.map(|ratio| metric.overhead_percent(ratio));
-        let verdict = Verdict::of(&overhead_percent, question.tolerance);
+        let both = intervals(level, |level| difference.interval(level));
+        let [ratio, surer] = both.map(|log| with_systematic(with_systematic(log)).from_log());
+        let [overhead_percent, surer] =
+            [ratio, surer].map(|ratio| ratio.map(|ratio| metric.overhead_percent(ratio)));
+        let verdict = Verdict::of(&overhead_percent, &surer, question.tolerance);
         Change { at, metric, asked, ratio, overhead_percent, verdict }
     };
     found.into_iter().map(change).collect()

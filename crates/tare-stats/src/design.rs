@@ -8,7 +8,7 @@ use tare_model::sustained::WarmUp;
 
 use crate::digest::RoundDigest;
 use crate::slicing::{Fit, SliceShape};
-use crate::stopping::worth;
+use crate::stopping::used;
 use crate::surveys::{Limits, Surveys};
 
 pub trait Design {
@@ -108,7 +108,7 @@ impl CellOrder {
     /// Uses launches that took so long to be warm.
     pub fn use_launches(&mut self, warm_ns: u64) {
         if self.grows {
-            self.cycles = self.cycles.max(worth(warm_ns as f64 / 1e9, self.cycle_seconds));
+            self.cycles = self.cycles.max(used(warm_ns as f64 / 1e9, self.cycle_seconds));
         }
     }
 }

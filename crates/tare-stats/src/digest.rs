@@ -8,7 +8,7 @@ use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, Slice};
 use tare_model::usage::Usage;
 use tare_model::{Distribution, Metric};
 
-use crate::estimate::{trimmed_mean, trimmed_variance, variance};
+use crate::estimate::{trimmed_mean, trimmed_variance};
 use crate::weighted;
 
 /// The share of cycles cut off at each end before their mean is taken.
@@ -43,17 +43,9 @@ pub struct VariantRound {
     pub values: Vec<Option<f64>>,
     /// The log ratio to the baseline, by [`Metric::ALL`].
     pub log_ratios: Vec<Option<f64>>,
-    /// How the cycles' log ratios scatter, by [`Metric::ALL`]; where a metric has cycles.
-    pub scatter: Vec<Option<Scatter>>,
-}
-
-/// Variance of cycles within a launch, per cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Scatter {
-    /// As it is: what the mean of a few cycles has.
-    pub plain: f64,
-    /// What the trimmed mean of enough cycles has.
-    pub trimmed: f64,
+    /// The variance that each log ratio has by its own cycles, by [`Metric::ALL`]; where a metric has
+    /// cycles.
+    pub variances: Vec<Option<f64>>,
 }
 
 impl VariantRound {
@@ -83,13 +75,11 @@ impl VariantRound {
     /// counts as the median round does.
     pub fn weighable(&self, metric: Metric, cycles: u32) -> Option<weighted::Round> {
         let value = self.log_ratio(metric)?;
-        let Some(scatter) = self.scatter[metric as usize] else {
-            return Some(weighted::Round { value, variance: 0.0, degrees: 0.0 });
+        let Some(variance) = self.variances[metric as usize] else {
+            return Some(weighted::Round::of_value(value));
         };
-        let variance = scatter.of_mean(cycles);
-        let kept = f64::from(cycles) * (1.0 - 2.0 * TRIM);
-        let degrees = if f64::from(cycles) * TRIM >= 1.0 { kept } else { f64::from(cycles) } - 1.0;
-        Some(weighted::Round { value, variance, degrees: degrees.max(1.0) })
+        let kept = cycles - 2 * (f64::from(cycles) * TRIM) as u32;
+        Some(weighted::Round { value, variance, degrees: (f64::from(kept) - 1.0).max(1.0) })
     }
 }
 
@@ -101,9 +91,9 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     for variant in 0..variants {
         let pairs = pairs(round, variant, baseline);
         for metric in Metric::ALL {
-            let (ratio, spread) = log_ratio(metric, &pairs, &found[variant], &found[baseline]);
+            let (ratio, variance) = log_ratio(metric, &pairs, &found[variant], &found[baseline]);
             found[variant].log_ratios.push(ratio);
-            found[variant].scatter.push(spread);
+            found[variant].variances.push(variance);
         }
     }
     RoundDigest {
@@ -179,7 +169,7 @@ fn log_ratio(
     pairs: &[(&Slice, &Slice)],
     mine: &VariantRound,
     base: &VariantRound,
-) -> (Option<f64>, Option<Scatter>) {
+) -> (Option<f64>, Option<f64>) {
     if metric.basis() == Basis::Cycle {
         let ratios: Option<Vec<f64>> = pairs
             .iter()
@@ -191,10 +181,9 @@ fn log_ratio(
         // A slice without one good reply has no logarithm, and must not be dropped: the whole
         // round is then compared by its totals.
         if let Some(ratios) = ratios.filter(|ratios| !ratios.is_empty()) {
-            let scatter =
-                Scatter { plain: variance(&ratios), trimmed: trimmed_variance(&ratios, TRIM) };
-            let scatter = (ratios.len() > 1).then_some(scatter);
-            return (Some(trimmed_mean(&ratios, TRIM)), scatter);
+            let variance = trimmed_variance(&ratios, TRIM) / ratios.len() as f64;
+            let variance = (ratios.len() > 1).then_some(variance);
+            return (Some(trimmed_mean(&ratios, TRIM)), variance);
         }
     }
     let ratio = match (mine.values[metric as usize], base.values[metric as usize]) {

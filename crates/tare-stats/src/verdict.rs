@@ -42,40 +42,35 @@ impl Severity {
     }
 }
 
-/// Rounds before which nothing is concluded: t intervals of fewer are wide, and their coverage
-/// under repeated looks is poor.
-pub const ROUNDS_MIN: u32 = 20;
-
-/// The same where their number was settled before.
-pub const FIXED_MIN: u32 = 5;
+/// Rounds before which nothing is concluded: two values do not show how they scatter.
+pub const ROUNDS_MIN: u32 = 3;
 
 impl Verdict {
-    /// `overhead_percent` is positive when worse; `tolerance` is a share (0.02).
+    /// `overhead_percent` is positive when worse; `tolerance` is a share (0.02). `surer` is the same
+    /// at the level that a difference takes.
     ///
     /// `Same` goes first: an effect that lies wholly inside what the user called negligible is
     /// negligible, also where it is known so well that it is not zero.
-    pub fn of(overhead_percent: &Estimate, tolerance: f64) -> Self {
-        match overhead_percent.n < ROUNDS_MIN {
-            true => Self::Unresolved,
-            false => Self::of_fixed(overhead_percent, tolerance),
-        }
-    }
-
-    /// Where how many rounds there are was settled before the first, and nobody looked meanwhile.
-    pub fn of_fixed(overhead_percent: &Estimate, tolerance: f64) -> Self {
+    pub fn of(overhead_percent: &Estimate, surer: &Estimate, tolerance: f64) -> Self {
         let Estimate { lower, upper, n, .. } = *overhead_percent;
         let within = tolerance * 100.0;
-        if n < FIXED_MIN {
+        if n < ROUNDS_MIN {
             Self::Unresolved
         } else if lower >= -within && upper <= within {
             Self::Same
-        } else if lower > 0.0 {
+        } else if surer.lower > 0.0 {
             Self::Slower
-        } else if upper < 0.0 {
+        } else if surer.upper < 0.0 {
             Self::Faster
         } else {
             Self::Unresolved
         }
+    }
+
+    /// Where how many values there are was settled before the first, and nobody looked meanwhile:
+    /// one level is enough.
+    pub fn of_fixed(overhead_percent: &Estimate, tolerance: f64) -> Self {
+        Self::of(overhead_percent, overhead_percent, tolerance)
     }
 
     pub fn word(self) -> &'static str {
@@ -95,18 +90,20 @@ mod tests {
 
     #[test]
     fn verdicts_need_the_whole_interval() {
-        for (lower, upper, n, expected) in [
-            (2.1, 4.0, 20, Verdict::Slower),
-            (-4.0, -0.1, 20, Verdict::Faster),
-            (-1.9, 1.9, 20, Verdict::Same),
-            (0.5, 1.5, 20, Verdict::Same),
-            (0.5, 2.5, 20, Verdict::Slower),
-            (-0.1, 2.5, 20, Verdict::Unresolved),
-            (-5.0, 5.0, 20, Verdict::Unresolved),
-            (10.0, 11.0, 19, Verdict::Unresolved),
+        for (lower, upper, surer, n, expected) in [
+            (2.1, 4.0, 1.0, 20, Verdict::Slower),
+            (-4.0, -0.1, 0.05, 20, Verdict::Faster),
+            (-4.0, -0.1, 0.2, 20, Verdict::Unresolved),
+            (-1.9, 1.9, 1.0, 20, Verdict::Same),
+            (0.5, 1.5, 0.6, 20, Verdict::Same),
+            (0.5, 2.5, 0.4, 3, Verdict::Slower),
+            (0.5, 2.5, 0.6, 3, Verdict::Unresolved),
+            (-5.0, 5.0, 1.0, 20, Verdict::Unresolved),
+            (10.0, 11.0, 1.0, 2, Verdict::Unresolved),
         ] {
             let estimate = Estimate { point: 0.0, lower, upper, level: 0.95, n };
-            assert_eq!(Verdict::of(&estimate, 0.02), expected, "{lower} {upper} {n}");
+            let wider = Estimate { lower: lower - surer, upper: upper + surer, ..estimate };
+            assert_eq!(Verdict::of(&estimate, &wider, 0.02), expected, "{lower} {upper} {n}");
         }
     }
 }

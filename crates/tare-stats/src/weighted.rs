@@ -19,11 +19,21 @@ pub struct Round {
     pub degrees: f64,
 }
 
-/// The mean with its interval, and each round's share of it.
+impl Round {
+    /// One of which cycles say nothing.
+    pub fn of_value(value: f64) -> Self {
+        Self { value, variance: 0.0, degrees: 0.0 }
+    }
+}
+
+/// The mean, and how well it is known.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Weighted {
-    pub estimate: Estimate,
-    /// Sum to 1.
+pub struct Mean {
+    pub point: f64,
+    pub standard_error: f64,
+    pub degrees: f64,
+    pub n: u32,
+    /// What each round has of it; they sum to 1.
     pub shares: Vec<f64>,
 }
 
@@ -31,34 +41,53 @@ pub struct Weighted {
 /// all the weight: it is drawn towards the median of all rounds, which counts as much as so many
 /// degrees of freedom.
 const PRIOR_DEGREES: f64 = 4.0;
+/// What launches are expected to differ by before any were seen, as the variance of a log ratio:
+/// identical nginx processes differ by a few percent. It counts as much as this many rounds: three
+/// launches that happen to agree prove little, and a hundred prove what they show.
+pub(crate) const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
+const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
 
-pub fn mean_of(rounds: &[Round], level: f64) -> Option<Weighted> {
-    let k = rounds.len();
-    if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
-        return None;
+impl Mean {
+    /// `None` for fewer than two rounds, or where one is not finite.
+    pub fn of(rounds: &[Round]) -> Option<Self> {
+        let k = rounds.len();
+        if k < 2 || !rounds.iter().all(|r| r.value.is_finite() && r.variance.is_finite()) {
+            return None;
+        }
+        let variances = moderated(rounds);
+        let between = expected_between(between(rounds, &variances), k);
+        let weights: Vec<f64> = variances.iter().map(|own| 1.0 / (between + own)).collect();
+        let total: f64 = weights.iter().sum();
+        let (point, squares) = fit(rounds, &weights);
+        let factor = (squares / (k as f64 - 1.0)).max(1.0);
+        let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+        let standard_error = (factor / total).sqrt();
+        Some(Self { point, standard_error, degrees: degrees(&shares), n: k as u32, shares })
     }
-    let variances = moderated(rounds);
-    let between = between(rounds, &variances);
-    let weights: Vec<f64> = variances.iter().map(|own| 1.0 / (between + own)).collect();
-    let total: f64 = weights.iter().sum();
-    if !total.is_finite() || total <= 0.0 {
-        // Rounds that are all the same to the last bit.
-        let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
-        let shares = vec![1.0 / k as f64; k];
-        return Some(Weighted { estimate: Estimate::of_mean(&values, level)?, shares });
+
+    pub fn interval(&self, level: f64) -> Estimate {
+        let half = t_quantile(self.degrees, level) * self.standard_error;
+        let Self { point, n, .. } = *self;
+        Estimate { point, lower: point - half, upper: point + half, level, n }
     }
-    let (point, squares) = fit(rounds, &weights);
-    let factor = (squares / (k as f64 - 1.0)).max(1.0);
-    let shares: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-    let half = t_quantile(degrees(&shares), level) * (factor / total).sqrt();
-    let (lower, upper) = (point - half, point + half);
-    Some(Weighted { estimate: Estimate { point, lower, upper, level, n: k as u32 }, shares })
 }
 
-/// Where a few rounds carry the mean, there are only a few to see how rounds differ.
+/// The variance between so many launches, by what was seen of it and what is expected.
+pub(crate) fn expected_between(seen: f64, launches: usize) -> f64 {
+    let n = launches as f64;
+    (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS + seen * n) / (BETWEEN_PRIOR_ROUNDS + n)
+}
+
+/// Where a few rounds carry the mean, there are only a few to see how rounds differ, beside what is
+/// expected of them.
 fn degrees(shares: &[f64]) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
-    (1.0 / squares - 1.0).max(1.0)
+    degrees_of(1.0 / squares)
+}
+
+/// The degrees of freedom that so many equal rounds give.
+pub(crate) fn degrees_of(rounds: f64) -> f64 {
+    rounds - 1.0 + BETWEEN_PRIOR_ROUNDS
 }
 
 /// The weighted mean, and the weighted sum of squares about it.
@@ -123,33 +152,35 @@ mod tests {
     }
 
     #[test]
-    fn equal_rounds_are_a_plain_mean() {
+    fn equal_rounds_are_a_plain_mean_and_never_known_better_than_launches_are_expected_to_differ() {
         let mut random = Random::stream(1, "weighted", 0);
         for _ in 0..100 {
             let values: Vec<f64> = (0..20).map(|_| 0.05 * normal(&mut random)).collect();
-            let (plain, got) =
-                (Estimate::of_mean(&values, 0.95).unwrap(), mean_of(&even(&values), 0.95).unwrap());
-            assert!((plain.point - got.estimate.point).abs() < 1e-12);
-            assert!((plain.half_width() / got.estimate.half_width() - 1.0).abs() < 1e-3);
+            let plain = Estimate::of_mean(&values, 0.95).unwrap();
+            let got = Mean::of(&even(&values)).unwrap();
+            assert!((plain.point - got.point).abs() < 1e-12);
+            let half = got.interval(0.95).half_width();
+            assert!((half / plain.half_width() - 0.98).abs() < 0.01, "{half} and {plain:?}");
             assert!(got.shares.iter().all(|share| (share - 0.05).abs() < 1e-9));
         }
-        // Where rounds differ less than their own cycles say, the interval is of those.
-        let calm = mean_of(&even(&[0.0, 1e-6, -1e-6, 0.0]), 0.95).unwrap().estimate;
-        assert!((calm.half_width() - 3.182 * (1e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
-        assert_eq!(mean_of(&even(&[1.0]), 0.95), None);
-        let same = [Round { value: 1.0, variance: 0.0, degrees: 1.0 }; 3];
-        assert_eq!(mean_of(&same, 0.95).unwrap().estimate.half_width(), 0.0);
+        // Where rounds differ less than their own cycles and launches are expected to, the interval
+        // is of those: 1e-4 and half of 4e-4.
+        let calm = Mean::of(&even(&[0.0, 1e-6, -1e-6, 0.0])).unwrap().interval(0.95);
+        assert!((calm.half_width() - 2.365 * (3e-4f64 / 4.0).sqrt()).abs() < 1e-4, "{calm:?}");
+        assert_eq!(Mean::of(&even(&[1.0])), None);
+        let same = [Round { value: 1.0, variance: 0.0, degrees: 1.0 }; 400];
+        assert!(Mean::of(&same).unwrap().interval(0.95).half_width() < 2e-4);
     }
 
     #[test]
     fn wild_rounds_weigh_little_and_values_decide_no_weight() {
         let mut rounds = even(&[0.00, 0.01, -0.01, 0.005, -0.005, 0.0]);
         rounds.push(Round { value: 0.2, variance: 0.04, degrees: 9.0 });
-        let got = mean_of(&rounds, 0.95).unwrap();
-        assert!(got.shares[6] < 0.02 && got.estimate.point < 0.005, "{got:?}");
+        let got = Mean::of(&rounds).unwrap();
+        assert!(got.shares[6] < 0.02 && got.point < 0.005, "{got:?}");
         // The same value, as well known as the others, has its full weight.
         rounds[6].variance = 1e-4;
-        let got = mean_of(&rounds, 0.95).unwrap();
+        let got = Mean::of(&rounds).unwrap();
         assert!((got.shares[6] - 1.0 / 7.0).abs() < 1e-9, "{got:?}");
     }
 

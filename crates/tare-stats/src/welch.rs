@@ -3,6 +3,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::estimate::{Estimate, mean, t_quantile, variance};
+use crate::weighted::Mean;
 
 /// A difference of two means, and how well it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,17 +53,26 @@ impl Difference {
         Self::from_parts((b.mean / a.mean).ln(), (of(a), a.n), (of(b), b.n))
     }
 
+    /// `b` less `a`, of means whose values have weights.
+    pub fn of_weighted(a: &Mean, b: &Mean) -> Self {
+        let of = |mean: &Mean| (mean.standard_error.powi(2), mean.degrees);
+        Self::of_parts(b.point - a.point, of(a), of(b), a.n.min(b.n))
+    }
+
     fn from_parts(point: f64, (va, na): (f64, u32), (vb, nb): (f64, u32)) -> Option<Self> {
-        let sum = va + vb;
-        if na < 2 || nb < 2 || !point.is_finite() || !sum.is_finite() {
+        if na < 2 || nb < 2 || !point.is_finite() || !(va + vb).is_finite() {
             return None;
         }
-        let part = |v: f64, n: u32| v * v / f64::from(n - 1);
-        let below = part(va, na) + part(vb, nb);
+        let degrees = |n: u32| f64::from(n) - 1.0;
+        Some(Self::of_parts(point, (va, degrees(na)), (vb, degrees(nb)), na.min(nb)))
+    }
+
+    /// Of each mean its variance, and the degrees of freedom that this has.
+    fn of_parts(point: f64, (va, da): (f64, f64), (vb, db): (f64, f64), n: u32) -> Self {
+        let (sum, below) = (va + vb, va * va / da + vb * vb / db);
         // Two samples without any variance: any number of degrees gives the same interval.
-        let degrees =
-            if below > 0.0 { sum * sum / below } else { f64::from(na) + f64::from(nb) - 2.0 };
-        Some(Self { point, standard_error: sum.sqrt(), degrees, n: na.min(nb) })
+        let degrees = if below > 0.0 { sum * sum / below } else { da + db };
+        Self { point, standard_error: sum.sqrt(), degrees, n }
     }
 
     pub fn interval(&self, level: f64) -> Estimate {

@@ -1,35 +1,40 @@
 //! Does the method hold what its intervals promise? Launches and slices are simulated with a known
-//! cost, run through the whole of digest, analysis and stopping rule, and counted.
+//! cost, measured as the design asks for them, and counted.
 //!
 //! `TARE_SIMULATED_RUNS` sets how many runs each case gets: few here, many under `make bench`.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
-use tare_io::Random;
+use tare_io::{DurationNs, Random};
 use tare_model::Metric;
+use tare_model::load::LoadSpec;
+use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Counts, Round, Slice};
-use tare_stats::stopping::{
-    CYCLES_MIN, PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, is_look, precise_enough,
-};
-use tare_stats::weighted::mean_of;
+use tare_model::servers::ServerSpec;
+use tare_model::variant::Variant;
+use tare_stats::design::{CellHistory, Design, History};
+use tare_stats::designs::{ComparisonDesign, Rules};
+use tare_stats::surveys::Surveys;
+use tare_stats::weighted::{Mean, Round as Weighable};
 use tare_stats::{Estimate, Question, RoundDigest, Verdict, analyse, digest};
 
 /// What the machine does to measurements: as seen on two shared cores.
 #[derive(Clone, Copy)]
 struct World {
+    name: &'static str,
     /// Standard deviation of a launch's lasting effect, of each variant.
     launch_sd: f64,
     /// Of a slice.
     slice_sd: f64,
-    /// Share of slices that lose much more.
-    outliers: f64,
-    /// A slow swing of the machine's speed that all variants share, over this many slices.
-    swing: f64,
     /// A neighbour: when it makes slices scatter by [`WILD`].
     neighbour: Neighbour,
     /// Launches have heavy tails: Student's t of three degrees.
     heavy: bool,
-    /// Not chosen.
+    /// The share of launches that are a fifth slower.
+    bad: f64,
+    /// Seconds that a launch takes.
+    launch_s: f64,
+    /// Not the design's.
     cycles: Option<u32>,
 }
 
@@ -49,48 +54,67 @@ enum Neighbour {
 /// Standard deviation of a disturbed slice.
 const WILD: f64 = 0.6;
 const WILD_ROUNDS: u32 = 7;
+/// The share of slices that lose much more than others, and a slow swing of the machine's speed
+/// that all variants share.
+const OUTLIERS: f64 = 0.05;
+const SWING: f64 = 0.3;
 
-const NOISY: World = World {
-    launch_sd: 0.034,
-    slice_sd: 0.08,
-    outliers: 0.05,
-    swing: 0.3,
+const CALM: World = World {
+    name: "calm",
+    launch_sd: 0.01,
+    slice_sd: 0.03,
     neighbour: Neighbour::Quiet,
     heavy: false,
+    bad: 0.0,
+    launch_s: 0.06,
     cycles: None,
 };
-/// Costs of a launch of both variants and of a cycle, in seconds.
-const LAUNCH_COST: f64 = 0.06;
-const CYCLE_COST: f64 = 0.05;
-
-struct Outcome {
-    rounds: u32,
-    seconds: f64,
-    covered: bool,
-    verdict: Verdict,
+const ROUGH: World = World { name: "rough", launch_sd: 0.034, slice_sd: 0.08, ..CALM };
+const fn beside(name: &'static str, neighbour: Neighbour) -> World {
+    World { name, neighbour, launch_sd: 0.02, ..ROUGH }
 }
+const WORLDS: [World; 13] = [
+    World { name: "even", launch_sd: 0.003, ..CALM },
+    CALM,
+    World { name: "between", launch_sd: 0.02, slice_sd: 0.05, ..CALM },
+    ROUGH,
+    World { name: "calm, heavy tails", heavy: true, ..CALM },
+    World { name: "rough, heavy tails", heavy: true, ..ROUGH },
+    World { name: "calm, one bad launch in 15", bad: 1.0 / 15.0, ..CALM },
+    World { name: "calm, launches of 3 s", launch_s: 3.0, ..CALM },
+    World { name: "rough, launches of 3 s", launch_s: 3.0, ..ROUGH },
+    World { name: "calm, two cycles", cycles: Some(2), ..CALM },
+    beside("neighbour in the first 7 rounds", Neighbour::Start),
+    beside("neighbour in 3 rounds of 10", Neighbour::Bursts),
+    beside("neighbour in 3 slices of 10", Neighbour::Switching),
+];
+/// Precision and tolerance.
+const WITHIN: f64 = 0.02;
+/// Of a run, in seconds: as long as it takes.
+const MAX_S: u64 = 900;
 
 fn normal(random: &mut Random) -> f64 {
     let angle = std::f64::consts::TAU * random.uniform();
     (2.0 * random.exponential()).sqrt() * angle.cos()
 }
 
-/// Of variance 1.
-fn launch(heavy: bool, random: &mut Random) -> f64 {
-    if !heavy {
-        return normal(random);
+/// What a launch adds to the logarithm of what its server gives.
+fn launch(world: World, random: &mut Random) -> f64 {
+    let mut own = world.launch_sd * normal(random);
+    if world.heavy {
+        let squares: f64 = (0..3).map(|_| normal(random).powi(2)).sum();
+        own /= (squares / 3.0).sqrt() * 3f64.sqrt();
     }
-    let squares: f64 = (0..3).map(|_| normal(random).powi(2)).sum();
-    normal(random) / (squares / 3.0).sqrt() / 3f64.sqrt()
+    own - if random.chance(world.bad) { 0.2 } else { 0.0 }
 }
 
 fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut Random) -> Round {
-    let launches = [0, 1].map(|_| world.launch_sd * launch(world.heavy, random));
+    let launches = [0, 1].map(|_| launch(world, random));
     let burst = random.chance(0.3);
     let mut slices = Vec::new();
     for cycle in 0..cycles {
         let phase = f64::from(index * 10 + cycle) / 40.0;
-        let weather = world.swing * phase.sin();
+        let weather = SWING * phase.sin();
         for variant in 0..2u32 {
             let is_wild = match world.neighbour {
                 Neighbour::Quiet => false,
@@ -101,7 +125,7 @@ fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut
             };
             let slice_sd = if is_wild { WILD } else { world.slice_sd };
             let mut log = weather + launches[variant as usize] + slice_sd * normal(random);
-            if random.chance(world.outliers) {
+            if random.chance(OUTLIERS) {
                 log -= 0.3 + random.exponential() * 0.5;
             }
             if variant == 1 {
@@ -113,77 +137,131 @@ fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut
             slices.push(Slice { variant, cycle, counts, ..Slice::default() });
         }
     }
-    Round { index, cycles, slices, ..Round::default() }
+    let elapsed_ns = (seconds(world, cycles) * 1e9) as u64;
+    Round { index, cycles, slices, elapsed_ns, ..Round::default() }
 }
 
-/// One run, stopped by the rule.
-fn run(world: World, cost: f64, precision: f64, rounds_max: u32, seed: u64) -> Outcome {
-    let mut random = Random::stream(seed, "simulated run", 0);
-    let metrics = vec![Metric::Throughput];
-    let question = Question { baseline: 0, metrics, tolerance: precision, level: 0.95 };
-    let mut digests: Vec<RoundDigest> = Vec::new();
-    let mut cycles = world.cycles.unwrap_or(PILOT_CYCLES);
-    let mut seconds = 0.0;
-    loop {
-        let index = digests.len() as u32;
-        let round = simulate_round(world, cost, index, cycles, &mut random);
-        seconds += LAUNCH_COST + f64::from(cycles) * CYCLE_COST;
-        digests.push(digest(&round, 2, 0));
-        let rounds = digests.len() as u32;
-        if rounds >= PILOT_ROUNDS && world.cycles.is_none() {
-            let pilot = Pilot::of(&digests, 0, &question.metrics, LAUNCH_COST, CYCLE_COST).unwrap();
-            cycles = choose_cycles(&pilot, precision, 1e6, cycles).max(CYCLES_MIN);
-        }
-        if !is_look(rounds) && rounds < rounds_max {
-            continue;
-        }
-        let analysis = analyse(&digests, &question);
-        if precise_enough(&analysis, precision) || rounds >= rounds_max {
-            let comparison = &analysis.comparisons[0];
-            let truth = (1.0 - 1.0 / (1.0 + cost)) * 100.0;
-            return Outcome {
-                rounds,
-                seconds,
-                covered: comparison.overhead_percent.covers(truth),
-                verdict: comparison.verdict,
-            };
-        }
+/// Of a round.
+fn seconds(world: World, cycles: u32) -> f64 {
+    world.launch_s + f64::from(cycles) * CYCLE_S
+}
+
+/// Of a slice of 20 ms on both, with what is around it.
+const CYCLE_S: f64 = 0.05;
+
+fn plan(world: World) -> PlanParts {
+    let variant = |name: &str, baseline| Variant {
+        baseline,
+        ..Variant::new(name, "http://127.0.0.1:1/", ServerSpec::External)
+    };
+    PlanParts {
+        name: "simulated".into(),
+        seed: 0,
+        load: LoadSpec::default(),
+        stop: Stop {
+            precision: WITHIN,
+            of_effect: 0.1,
+            tolerance: WITHIN,
+            max_time: DurationNs::from_secs(MAX_S),
+            metrics: vec![Metric::Throughput],
+            rounds: None,
+            lost_rounds: 0,
+        },
+        slices: Slices {
+            window: Some(DurationNs::from_ms(20)),
+            no_sustained: true,
+            cycles: world.cycles,
+            ..Slices::default()
+        },
+        load_cpus: Vec::new(),
+        server_cpus: Vec::new(),
+        variants: vec![variant("a", true), variant("b", false)],
+        skipped: Vec::new(),
+        cell: Default::default(),
     }
 }
 
-struct Summary {
-    covered: f64,
-    called: f64,
-    rounds: f64,
-    seconds: f64,
+struct NoRules;
+
+impl Rules for NoRules {
+    fn forbid_all(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
+        false
+    }
+
+    fn want_sustained(&self, _: &PlanParts, _: &[RoundDigest]) -> bool {
+        false
+    }
 }
 
-fn study(world: World, cost: f64, precision: f64, runs: u64) -> Summary {
-    let outcomes: Vec<Outcome> =
-        (0..runs).map(|seed| run(world, cost, precision, 600, seed)).collect();
+struct Outcome {
+    rounds: u32,
+    seconds: f64,
+    covered: bool,
+    verdict: Verdict,
+}
+
+/// What is lost in throughput, in percent, where a request costs so much more.
+fn truth(cost: f64) -> f64 {
+    (1.0 - 1.0 / (1.0 + cost)) * 100.0
+}
+
+/// One run, by the design that runs have.
+fn run(world: World, cost: f64, seed: u64) -> Outcome {
+    let mut random = Random::stream(seed, "simulated run", 0);
+    let (plan, surveys) = (plan(world), Surveys::default());
+    let mut design = ComparisonDesign::new(&plan, &NoRules, 0);
+    let mut rounds: Vec<RoundDigest> = Vec::new();
+    let mut spent = 0.0;
+    loop {
+        let left = DurationNs::from_ns(((MAX_S as f64 - spent).max(0.0) * 1e9) as u64);
+        let seen = CellHistory { rounds: &rounds, shape: None, warm: None, is_over: false };
+        let history = History { cells: vec![seen], surveys: &surveys, left };
+        let Some(order) = design.next(&history) else { break };
+        let cycles = order.cells[0].cycles;
+        spent += seconds(world, cycles);
+        let index = rounds.len() as u32;
+        rounds.push(digest(&simulate_round(world, cost, index, cycles, &mut random), 2, 0));
+    }
+    let comparison = &analyse(&rounds, &Question::of(&plan)).comparisons[0];
+    Outcome {
+        rounds: rounds.len() as u32,
+        seconds: spent,
+        covered: comparison.overhead_percent.covers(truth(cost)),
+        verdict: comparison.verdict,
+    }
+}
+
+/// What became of many runs; shares of them.
+struct Summary {
+    covered: f64,
+    apart: f64,
+    same: f64,
+}
+
+fn study(world: World, cost: f64, runs: u64) -> Summary {
+    let outcomes: Vec<Outcome> = (0..runs).map(|seed| run(world, cost, seed)).collect();
     let share = |f: &dyn Fn(&Outcome) -> bool| {
         outcomes.iter().filter(|outcome| f(outcome)).count() as f64 / runs as f64
     };
-    let mut rounds: Vec<f64> = outcomes.iter().map(|outcome| f64::from(outcome.rounds)).collect();
-    rounds.sort_by(f64::total_cmp);
+    let middle = |of: &dyn Fn(&Outcome) -> f64| {
+        let mut values: Vec<f64> = outcomes.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
     let summary = Summary {
         covered: share(&|outcome| outcome.covered),
-        called: share(&|outcome| matches!(outcome.verdict, Verdict::Slower | Verdict::Faster)),
-        rounds: rounds[rounds.len() / 2],
-        seconds: outcomes.iter().map(|outcome| outcome.seconds).sum::<f64>() / runs as f64,
+        apart: share(&|outcome| matches!(outcome.verdict, Verdict::Slower | Verdict::Faster)),
+        same: share(&|outcome| outcome.verdict == Verdict::Same),
     };
     println!(
-        "| {:.1} %{} | {:?}{} | {:.1} % | ± {:.1} % | {:.1} % | {:.1} % | {:.0} | {:.0} |",
-        world.launch_sd * 100.0,
-        if world.heavy { ", heavy" } else { "" },
-        world.neighbour,
-        world.cycles.map_or(String::new(), |k| format!(", K = {k}")),
-        cost * 100.0,
-        precision * 100.0,
+        "| {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.0} | {:.0} |",
+        world.name,
+        truth(cost),
         summary.covered * 100.0,
-        summary.called * 100.0,
-        summary.rounds,
-        summary.seconds,
+        summary.apart * 100.0,
+        summary.same * 100.0,
+        middle(&|outcome| f64::from(outcome.rounds)),
+        middle(&|outcome| outcome.seconds),
     );
     summary
 }
@@ -192,58 +270,60 @@ fn runs() -> u64 {
     std::env::var("TARE_SIMULATED_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
 }
 
+/// What chance alone may add to a share, or take off it, where it is seen in so few runs: three
+/// standard errors.
+fn slack(share: f64, runs: u64) -> f64 {
+    3.0 * (share * (1.0 - share) / runs as f64).sqrt()
+}
+
 #[test]
-fn intervals_cover_and_identical_servers_are_not_called_different() {
+fn intervals_cover_where_runs_end_and_verdicts_are_right() {
     let runs = runs();
-    // What chance alone may take off a share seen in so few runs: three standard errors.
-    let slack = |share: f64| 3.0 * (share * (1.0 - share) / runs as f64).sqrt();
-    println!(
-        "| launch SD | neighbour | planted | precision | covered | called | rounds | seconds |"
-    );
-    println!("|---:|---|---:|---:|---:|---:|---:|---:|");
-    let quiet = World { launch_sd: 0.01, slice_sd: 0.03, ..NOISY };
-    let with = |neighbour| World { launch_sd: 0.02, neighbour, ..NOISY };
-    let worlds = [
-        NOISY,
-        quiet,
-        with(Neighbour::Start),
-        with(Neighbour::Bursts),
-        with(Neighbour::Switching),
-        with(Neighbour::OneVariant),
-        World { heavy: true, ..quiet },
-        World { heavy: true, ..NOISY },
-        World { cycles: Some(2), ..quiet },
-        World { cycles: Some(2), ..with(Neighbour::Bursts) },
-    ];
-    for world in worlds {
-        for cost in [0.0, 0.02, 0.05] {
-            let found = study(world, cost, 0.02, runs);
-            let floor = 0.935 - slack(0.935);
-            assert!(found.covered >= floor, "{} covered for {cost}", found.covered);
+    println!("| launches | overhead | covered | slower or faster | same | rounds | seconds |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    for world in WORLDS {
+        // None; a tenth more than the tolerance; and one that nobody should miss.
+        for cost in [0.0, 0.0225, 0.05, 0.7] {
+            let found = study(world, cost, runs);
+            let (name, floor) = (world.name, 0.935 - slack(0.935, runs));
+            assert!(found.covered >= floor, "{name}: {} covered for {cost}", found.covered);
             if cost == 0.0 {
-                let ceiling = 0.05 + slack(0.05);
-                assert!(found.called <= ceiling, "A/A called {} of runs", found.called);
+                let ceiling = 0.01 + slack(0.01, runs);
+                assert!(found.apart <= ceiling, "{name}: twins apart in {}", found.apart);
+            } else {
+                let ceiling = 0.02 + slack(0.02, runs);
+                assert!(found.same <= ceiling, "{name}: {cost} the same in {}", found.same);
             }
-            if cost == 0.05 {
-                let floor = 0.9 - slack(0.9);
-                assert!(found.called >= floor, "5 % found in {} of runs", found.called);
+            if cost >= 0.05 {
+                assert!(found.apart >= 0.95, "{name}: {cost} found in {}", found.apart);
             }
         }
     }
 }
 
 #[test]
-fn a_percent_takes_four_times_the_rounds_of_two() {
-    let runs = runs() / 8;
-    println!(
-        "| launch SD | neighbour | planted | precision | covered | called | rounds | seconds |"
-    );
-    println!("|---:|---|---:|---:|---:|---:|---:|---:|");
-    let (coarse, fine) = (study(NOISY, 0.0, 0.02, runs), study(NOISY, 0.0, 0.01, runs));
-    let ratio = fine.rounds / coarse.rounds;
-    assert!((2.5..6.0).contains(&ratio), "{} and {} rounds", coarse.rounds, fine.rounds);
-    let planted = study(NOISY, 0.03, 0.01, runs);
-    assert!(planted.called >= 0.9, "3 % to ± 1 % found in {} of runs", planted.called);
+fn intervals_of_any_number_of_launches_cover() {
+    let runs = runs();
+    println!("| launches | number | covered | half width |\n|---|---:|---:|---:|");
+    for world in WORLDS {
+        for rounds in [3, 4, 6, 10, 30, 100, 200] {
+            let few = runs.min(60_000 / rounds);
+            let (mut covered, mut halves) = (0, Vec::new());
+            for seed in 0..few {
+                let mut random = Random::stream(seed, "launches", rounds);
+                let seen = (0..rounds as u32)
+                    .map(|index| digest(&simulate_round(world, 0.05, index, 8, &mut random), 2, 0));
+                let analysis = analyse(&seen.collect::<Vec<_>>(), &Question::of(&plan(world)));
+                let bounds = &analysis.comparisons[0].overhead_percent;
+                covered += u64::from(bounds.covers(truth(0.05)));
+                halves.push(bounds.half_width());
+            }
+            halves.sort_by(f64::total_cmp);
+            let (share, half) = (covered as f64 / few as f64, halves[halves.len() / 2]);
+            println!("| {} | {rounds} | {:.1} % | ± {half:.1} % |", world.name, share * 100.0);
+            assert!(share >= 0.935 - slack(0.935, few), "{}: {share} of {rounds}", world.name);
+        }
+    }
 }
 
 #[test]
@@ -256,8 +336,9 @@ fn weights_narrow_what_a_neighbour_disturbs_and_cost_nothing_where_all_is_quiet(
         (Neighbour::Bursts, 20, 0.7),
         (Neighbour::Bursts, 60, 0.7),
         (Neighbour::Start, 20, 0.8),
+        (Neighbour::OneVariant, 20, 1.06),
     ] {
-        let world = World { launch_sd: 0.02, outliers: 0.0, neighbour, ..NOISY };
+        let world = beside("", neighbour);
         let (mut plain, mut weighted, mut covered) = (Vec::new(), Vec::new(), 0);
         for seed in 0..runs {
             let mut random = Random::stream(seed, "weights", 0);
@@ -265,10 +346,10 @@ fn weights_narrow_what_a_neighbour_disturbs_and_cost_nothing_where_all_is_quiet(
                 let digest = digest(&simulate_round(world, 0.0, index, 10, &mut random), 2, 0);
                 digest.variants[1].weighable(Metric::Throughput, 10).unwrap()
             });
-            let seen: Vec<_> = seen.collect();
+            let seen: Vec<Weighable> = seen.collect();
             let values: Vec<f64> = seen.iter().map(|round| round.value).collect();
             plain.push(Estimate::of_mean(&values, 0.95).unwrap().half_width());
-            let found = mean_of(&seen, 0.95).unwrap().estimate;
+            let found = Mean::of(&seen).unwrap().interval(0.95);
             weighted.push(found.half_width());
             covered += u64::from(found.covers(0.0));
         }

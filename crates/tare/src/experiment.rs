@@ -20,7 +20,7 @@ use toml::Spanned;
 
 use crate::failure::Failure;
 use crate::load::plan::random_seed;
-use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
+use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, default_metrics, percent};
 use crate::run::places::divide_cpus;
 use crate::toml_file::{self, Source};
 
@@ -138,6 +138,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
         seed: file.seed.unwrap_or_else(random_seed),
         stop: Stop {
             precision,
+            of_effect: if file.stop.precision.is_some() { 0.0 } else { OF_EFFECT },
             tolerance: file.stop.tolerance.unwrap_or(precision),
             max_time: file.stop.max_time.unwrap_or(MAX_TIME),
             metrics,

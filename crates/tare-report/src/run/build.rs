@@ -6,7 +6,7 @@ use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
 use tare_model::found::Found;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::parts::{PartFound, parts};
-use tare_stats::stopping::rounds_needed;
+use tare_stats::stopping::Goal;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
@@ -61,6 +61,7 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             predicted_percent: filters::predicted(&evidence, comparison),
             sustained: check_of(comparison),
             verdict: if is_void(variant) { Verdict::Void } else { comparison.verdict },
+            seconds_needed: seconds_needed(&evidence, comparison),
         }
     });
     RunReport {
@@ -76,12 +77,30 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     }
 }
 
+fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
+    let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
+    elapsed_ns as f64 / 1e9 / digests.len().max(1) as f64
+}
+
+/// What slices would still take to a verdict on it.
+fn seconds_needed(evidence: &Evidence<'_>, comparison: &tare_stats::Comparison) -> Option<f64> {
+    let rounds = evidence.digests.len() as u32;
+    let needed = Goal::of(evidence.plan).rounds_for(comparison);
+    let needed = needed.filter(|_| comparison.in_slices == Verdict::Unresolved)?;
+    let more = needed.saturating_sub(rounds).max(1);
+    Some(f64::from(more) * seconds_a_round(evidence.digests))
+}
+
 fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     let Evidence { plan, digests, analysis, .. } = evidence;
     let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
     let rounds = digests.len() as u32;
-    let needed = rounds_needed(analysis, plan.stop.precision).filter(|needed| *needed > rounds);
-    let per_round = elapsed_ns as f64 / 1e9 / f64::from(rounds.max(1));
+    let goal = Goal::of(plan);
+    let needed = match rounds {
+        0 | 1 => goal.rounds_expected(LEVEL),
+        _ => goal.rounds_needed(analysis),
+    };
+    let needed = needed.filter(|needed| *needed > rounds);
     let last = digests.last();
     let windows = last.and_then(|digest| {
         let counts = &digest.variants.first()?.counts;
@@ -100,9 +119,10 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
         slice_ns: windows.unwrap_or(0),
         stopped_by: facts.stopped_by.clone(),
         precision: plan.stop.precision,
+        of_effect: plan.stop.of_effect,
         tolerance: plan.stop.tolerance,
         load_by: load_by(evidence),
-        seconds_needed: needed.map(|needed| f64::from(needed - rounds) * per_round),
+        seconds_needed: needed.map(|needed| f64::from(needed - rounds) * seconds_a_round(digests)),
     }
 }
 

@@ -293,10 +293,10 @@ fn unresolved_together(report: &RunReport) -> Option<String> {
         .iter()
         .map(|comparison| format!("{} ({})", comparison.variant, comparison.metric.word()))
         .collect();
-    let each = unresolved.iter().map(|comparison| seconds_to_verdict(report, comparison, 1.0));
+    let each = unresolved.iter().map(|comparison| comparison.seconds_needed);
     // One without a forecast leaves all without.
     let longest = each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max));
-    let longest = longest.filter(|seconds| *seconds <= HOUR && is_known(&report.run));
+    let longest = longest.filter(|seconds| *seconds <= HOUR);
     let more = longest.map_or(String::new(), |seconds| {
         format!("; resolving all of them takes about {} more", time(seconds))
     });
@@ -314,13 +314,6 @@ fn unresolved_together(report: &RunReport) -> Option<String> {
 fn is_merely_unresolved(comparison: &Comparison) -> bool {
     comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
-
-/// The noise is known well enough for a forecast.
-fn is_known(run: &Run) -> bool {
-    run.rounds >= FORECAST_ROUNDS
-}
-
-const FORECAST_ROUNDS: u32 = 10;
 
 /// What gives a run more time.
 fn flags(report: &RunReport) -> &'static str {
@@ -367,13 +360,18 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
         Verdict::Same => format!(
             "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
             noun(comparison.metric),
-            digits(report.run.tolerance * 100.0),
+            // What is not excluded.
+            digits(lower.abs().max(upper.abs())),
             signed(point),
         ),
         Verdict::Unresolved => {
             let more = forecast(report, comparison);
+            let likely = match lower > 0.0 || upper < 0.0 {
+                true => ", likely but not sure enough",
+                false => "",
+            };
             format!(
-                "{name} vs. {baseline}: {} overhead unresolved, {} % ({interval}){more}",
+                "{name} vs. {baseline}: {} overhead unresolved, {} % ({interval}){likely}{more}",
                 noun(comparison.metric),
                 signed(point),
             )
@@ -417,49 +415,15 @@ fn apart(report: &RunReport, variant: &Variant, comparison: &Comparison, baselin
 
 /// `; a verdict would take …`
 fn forecast(report: &RunReport, comparison: &Comparison) -> String {
-    let needed = tare_stats::verdict::ROUNDS_MIN;
-    let flags = flags(report);
-    if !is_known(&report.run) {
-        return format!("; a verdict needs {needed} rounds or more ({flags})");
-    }
-    let least = match report.run.rounds < needed {
-        true => format!(", and {needed} rounds at least"),
-        false => String::new(),
+    let seconds = comparison.seconds_needed.filter(|seconds| *seconds <= HOUR);
+    let more = |seconds| {
+        format!("; a verdict would take about {} more ({})", time(seconds), flags(report))
     };
-    // The noise itself is known from so many rounds only.
-    let unsure = 2.0 * (2.0 / (f64::from(comparison.ratio.n) - 1.0).max(1.0)).sqrt();
-    let seconds = |factor: f64| seconds_to_verdict(report, comparison, factor);
-    match (seconds(1.0 / (1.0 + unsure)), seconds(1.0 + unsure)) {
-        (_, Some(most)) if most > HOUR => String::new(),
-        (Some(least_s), Some(most)) if time(least_s) != time(most) => {
-            let (from, to) = (time(least_s), time(most));
-            format!("; a verdict would take {from} to {to} more{least} ({flags})")
-        }
-        (_, Some(most)) => {
-            format!("; a verdict would take about {} more{least} ({flags})", time(most))
-        }
-        (_, None) => String::new(),
-    }
-}
-
-/// How long it would take until the interval is wholly on one side of zero, or wholly inside the
-/// tolerance, should its centre stay where it is and its variance be so many times what was seen.
-fn seconds_to_verdict(report: &RunReport, comparison: &Comparison, factor: f64) -> Option<f64> {
-    let run = &report.run;
-    let Bounds { point, lower, upper } = comparison.overhead_percent;
-    let half = (upper - lower) / 2.0;
-    let wanted = point.abs().max(run.tolerance * 100.0 - point.abs()) * ROOM;
-    let rounds = f64::from(run.rounds) * (half / wanted).powi(2) * factor;
-    let needed = rounds.max(f64::from(tare_stats::verdict::ROUNDS_MIN)) - f64::from(run.rounds);
-    let per_round = run.elapsed_ms as f64 / 1000.0 / f64::from(run.rounds.max(1));
-    let seconds = needed * per_round;
-    (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
+    seconds.map_or(String::new(), more)
 }
 
 /// Forecasts further than this are not worth their words.
 const HOUR: f64 = 3600.0;
-/// The centre does not quite stay where it is.
-const ROOM: f64 = 0.95;
 
 /// "is slower by 3 % than", and the like; `by` is how much.
 fn words(metric: Metric, worse: bool, by: &str) -> String {
@@ -542,10 +506,13 @@ fn rounds_of(run: &Run) -> String {
 }
 
 fn stopped(run: &Run) -> String {
-    let precision = digits(run.precision * 100.0);
+    let mut precision = format!("± {} %", digits(run.precision * 100.0));
+    if run.of_effect > 0.0 {
+        precision += &format!(", or to {:.0} % of the overhead", run.of_effect * 100.0);
+    }
     match run.stopped_by.as_str() {
-        "precision" => format!("stopped: every interval asked for is ± {precision} % or narrower"),
-        "max-time" => format!("stopped by the time limit before reaching ± {precision} %"),
+        "precision" => format!("stopped with every verdict, known to {precision}"),
+        "max-time" => format!("stopped by the time limit, before every verdict to {precision}"),
         "rounds" => "stopped by --rounds".into(),
         "void" => "stopped: no verdict is allowed".into(),
         "interrupted" => "interrupted".into(),

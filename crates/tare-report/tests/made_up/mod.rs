@@ -26,6 +26,7 @@ pub fn facts() -> RunFacts {
         load: LoadSpec { connections: 20, threads: Some(1), ..LoadSpec::default() },
         stop: Stop {
             precision: 0.02,
+            of_effect: 0.0,
             tolerance: 0.02,
             max_time: DurationNs::from_secs(60),
             metrics: vec![Metric::Throughput],

@@ -15,7 +15,7 @@ use tare_lab::meter::{Quiet, Reading, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
-use tare_load::{LaneId, LoadPlan, Stretch};
+use tare_load::{LoadPlan, Stretch};
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::VariantId;
@@ -198,8 +198,8 @@ pub struct FakeMeter {
 
 pub struct FakeLoad {
     world: Rc<FakeWorld>,
-    /// The variant and the answers so far of each lane, and at which rate it is asked.
-    lanes: Vec<(usize, u64, Option<f64>)>,
+    /// Where it is open: the variant, the answers so far, and at which rate it is asked.
+    lane: Option<(usize, u64, Option<f64>)>,
 }
 
 /// Told from a variant's address.
@@ -248,17 +248,17 @@ impl World for FakeLab {
     }
 
     fn load(&self) -> FakeLoad {
-        FakeLoad { world: self.0.clone(), lanes: Vec::new() }
+        FakeLoad { world: self.0.clone(), lane: None }
     }
 
     fn load_at_once(
         &self,
-        loads: &mut [FakeLoad],
+        loads: &mut [&mut FakeLoad],
         stretch: Stretch,
         _: &[Option<&FakeMeter>],
     ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
         let world = &self.0;
-        let variants: Vec<usize> = loads.iter().map(|load| load.lanes[0].0).collect();
+        let variants: Vec<usize> = loads.iter().map(|load| load.lane.unwrap().0).collect();
         world.say(match variants.as_slice() {
             [alone] => format!("sustained, {} alone", world.servers[*alone].name),
             _ => "sustained".into(),
@@ -288,7 +288,7 @@ impl World for FakeLab {
             }
         }
         for (load, answered) in loads.iter_mut().zip(&answered) {
-            load.lanes[0].1 += answered;
+            load.lane.as_mut().unwrap().1 += answered;
         }
         let measured = marks.into_iter().zip(answered).map(|(marks, answered)| Measured {
             counts: counts(answered, stretch.window),
@@ -448,21 +448,16 @@ impl Meter for FakeMeter {
 impl MakeLoad for FakeLoad {
     type Clients = usize;
 
-    fn open(&mut self, lanes: &[(&usize, &LoadPlan)]) -> Result<Vec<MadeBy>, LabError> {
-        for (variant, plan) in lanes {
-            assert_eq!(variant_of(plan), **variant);
-        }
-        let lane = |(variant, plan): &(&usize, &LoadPlan)| {
-            (**variant, 0, plan.rate.as_ref().and_then(RateProfile::constant_rate))
-        };
-        self.lanes = lanes.iter().map(lane).collect();
+    fn open(&mut self, variant: &usize, plan: &LoadPlan) -> Result<MadeBy, LabError> {
+        assert_eq!(variant_of(plan), *variant);
+        let rate = plan.rate.as_ref().and_then(RateProfile::constant_rate);
+        self.lane = Some((*variant, 0, rate));
         self.world.opened.set(self.world.opened.get() + 1);
-        let by = MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() };
-        Ok(vec![by; lanes.len()])
+        Ok(MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() })
     }
 
-    fn slice(&mut self, LaneId(lane): LaneId, stretch: Stretch) -> Result<Measured, LabError> {
-        let (variant, _, rate) = self.lanes[lane];
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError> {
+        let (variant, _, rate) = self.lane.unwrap();
         self.world.enter(Phase::Slice, variant)?;
         let per_s = self.world.servers[variant].per_s.get();
         // Rounded up, or a request would be missing.
@@ -471,7 +466,7 @@ impl MakeLoad for FakeLoad {
         self.world.pass(stretch.ramp + window);
         let in_ramp = self.world.answer(variant, rate, stretch.ramp);
         let answered = self.world.answer(variant, rate, window);
-        self.lanes[lane].1 += in_ramp + answered;
+        self.lane.as_mut().unwrap().1 += in_ramp + answered;
         let mut counts = counts(answered, window);
         counts.answered += in_ramp;
         counts.due = rate.map(|rate| rate * window.as_secs_f64());
@@ -487,15 +482,9 @@ impl MakeLoad for FakeLoad {
         Ok(Measured { began: Instant::ZERO, counts, latencies, marks: Vec::new() })
     }
 
-    fn close(&mut self) -> Result<Vec<LaneLife>, LabError> {
-        let lives = self.lanes.drain(..);
-        Ok(lives
-            .map(|(_, sent, _)| LaneLife {
-                sent,
-                replies: vec![sent, 0, 0, 0],
-                closed_by_server: 0,
-            })
-            .collect())
+    fn close(&mut self) -> Result<LaneLife, LabError> {
+        let sent = self.lane.take().map_or(0, |(_, sent, _)| sent);
+        Ok(LaneLife { sent, replies: vec![sent, 0, 0, 0], closed_by_server: 0 })
     }
 
     fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, LabError> {

@@ -12,12 +12,10 @@ use crate::design::{
     CellHistory, CellOrder, Design, Ended, History, RoundOrder, SurveyOrder, SustainedOrder,
 };
 use crate::digest::RoundDigest;
+use crate::estimate::median;
 use crate::idle::matters;
 use crate::slicing::{Fit, SliceShape};
-use crate::stopping::{
-    PILOT_CYCLES, PILOT_ROUNDS, Pilot, choose_cycles, fitting, is_look, precise_enough,
-    rounds_missing, worth,
-};
+use crate::stopping::{Goal, cycles, is_look};
 use crate::surveys::{Limits, Surveys};
 use crate::sustained::{Agreement, some_sleep};
 use crate::verdict::ROUNDS_MIN;
@@ -41,19 +39,15 @@ pub struct ComparisonDesign<'a> {
     /// The next round is to look at sustained load; and whether a round that was to did.
     check_due: bool,
     checks_fail: bool,
-    /// A look found every interval as narrow as asked.
-    is_precise: bool,
-    cycles: u32,
+    /// Slices give every verdict that was asked for.
+    is_reached: bool,
     ended: Option<Ended>,
 }
 
-/// Launches that get sustained load: in any case, and where it is not clear what it says.
-const CHECKS_MIN: u32 = 2;
+/// Launches that get sustained load where it is not clear what it says.
 const CHECKS_MAX: u32 = 6;
 /// The same beside other busy processes, where slices alone conclude nothing.
 const CHECKS_IN_NOISE: u32 = 20;
-/// Rounds that tell what a launch costs now.
-const RECENT: usize = 10;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
 const TAIL_CYCLES_MAX: u32 = 1000;
@@ -75,8 +69,7 @@ impl<'a> ComparisonDesign<'a> {
             taken: 0,
             check_due: false,
             checks_fail: false,
-            is_precise: false,
-            cycles: plan.slices.cycles().unwrap_or(PILOT_CYCLES),
+            is_reached: false,
             ended: None,
         }
     }
@@ -95,12 +88,11 @@ impl<'a> ComparisonDesign<'a> {
 
     /// What it asks of the next round; `left` is the time that it may still take.
     pub(super) fn order(
-        &mut self,
+        &self,
         seen: &CellHistory<'_>,
         surveys: &Surveys,
         left: DurationNs,
     ) -> CellOrder {
-        self.choose_cycles(seen, surveys, left);
         let fit = Fit::of(self.plan);
         let cold = self.plan.slices.cold;
         CellOrder {
@@ -109,7 +101,7 @@ impl<'a> ComparisonDesign<'a> {
             shape: cold.map(SliceShape::of_cold).or(seen.shape),
             fit,
             is_cold: cold.is_some(),
-            cycles: self.cycles,
+            cycles: self.cycles(seen, surveys, left),
             grows: seen.rounds.is_empty() && self.plan.slices.cycles().is_none(),
             cycle_seconds: self.cycle_seconds(seen),
             warmup_max: self.plan.slices.warmup_max(self.plan.stop.max_time),
@@ -156,17 +148,18 @@ impl<'a> ComparisonDesign<'a> {
 
     fn verdict_on_going_on(&mut self, all: &[RoundDigest]) -> Option<Ended> {
         let rounds = all.len() as u32;
-        if rounds == PILOT_ROUNDS && self.rules.forbid_all(self.plan, all) {
+        if rounds == ROUNDS_MIN && self.rules.forbid_all(self.plan, all) {
             return Some(Ended::Void);
         }
         if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {
             return Some(Ended::Rounds);
         }
-        if self.plan.stop.rounds.is_none() && is_look(rounds) {
+        // What was reached is looked at again until the run ends, which may be later.
+        if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
             let analysis = analyse(all, &Question::of(self.plan));
-            self.is_precise |= precise_enough(&analysis, self.plan.stop.precision);
+            self.is_reached = Goal::of(self.plan).is_reached(&analysis);
         }
-        (self.is_precise && !self.wants_check(all)).then_some(Ended::Precision)
+        (self.is_reached && !self.wants_check(all)).then_some(Ended::Precision)
     }
 
     /// Launches that had sustained load which can be compared with their slices.
@@ -180,16 +173,16 @@ impl<'a> ComparisonDesign<'a> {
         rounds.iter().filter(had).count() as u32
     }
 
-    /// Whether more of it would tell what slices cannot. The first is the survey's, the second
-    /// comes half-way to the first look, others where it is not clear whether they agree.
+    /// Whether more of it would tell what slices cannot. The first is the survey's; others come when
+    /// slices conclude something, where it is not clear whether they agree.
     fn wants_check(&self, all: &[RoundDigest]) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
         if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }
-        let (rounds, checks) = (all.len() as u32, self.checks(all));
-        if checks < CHECKS_MIN || rounds + 1 < ROUNDS_MIN {
-            return checks < CHECKS_MIN && rounds + 1 >= ROUNDS_MIN / 2;
+        let checks = self.checks(all);
+        if checks == 0 || !self.is_reached {
+            return checks == 0 && all.len() as u32 + 1 >= ROUNDS_MIN;
         }
         let unclear = |comparison: &Comparison| {
             let check = comparison.sustained.as_ref();
@@ -200,38 +193,21 @@ impl<'a> ComparisonDesign<'a> {
         is_unclear || (checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
     }
 
-    /// Cycles of the next round, by what earlier rounds say.
-    fn choose_cycles(&mut self, seen: &CellHistory<'_>, surveys: &Surveys, left: DurationNs) {
+    /// Cycles of the next round, by what earlier rounds say of launches; before them, by what
+    /// another cell's or a lost one's did.
+    fn cycles(&self, seen: &CellHistory<'_>, surveys: &Surveys, left: DurationNs) -> u32 {
         if let Some(fixed) = self.plan.slices.cycles() {
-            self.cycles = fixed;
-            return;
+            return fixed;
         }
-        let now = seen.rounds.last().map_or(self.cycles, |digest| digest.cycles);
-        let Some(launch_cost) = self.launch_seconds(seen, surveys) else {
-            // Another cell's launches, or one that was lost, may have shown how dear they are.
-            let warm_ns = surveys.slowest_ns().unwrap_or(0);
-            let worth = worth(warm_ns as f64 / 1e9, self.cycle_seconds(seen));
-            self.cycles = self.cycles.max(worth);
-            return;
-        };
-        let (rounds, left) = (seen.rounds.len() as u32, left.as_secs_f64());
-        let cycle_cost = self.cycle_seconds(seen);
-        if rounds < PILOT_ROUNDS {
-            let worth = worth(launch_cost, cycle_cost);
-            let fit = fitting(launch_cost, cycle_cost, rounds_missing(rounds), left);
-            self.cycles = PILOT_CYCLES.max(worth.min(fit.unwrap_or(worth)));
-            return;
-        }
-        let (baseline, metrics) = (self.plan.baseline(), &self.plan.stop.metrics);
-        let pilot = Pilot::of(seen.rounds, baseline, metrics, launch_cost, cycle_cost);
-        let precision = self.plan.stop.precision;
-        let chosen = pilot.map_or(now, |pilot| choose_cycles(&pilot, precision, left, now));
-        self.cycles = chosen.max(self.cycles_for_tails(seen.rounds));
+        let warm = || surveys.slowest_ns().unwrap_or(0) as f64 / 1e9;
+        let launch_s = self.launch_seconds(seen, surveys).unwrap_or_else(warm);
+        let rounds = seen.rounds.len() as u32;
+        let chosen = cycles(launch_s, self.cycle_seconds(seen), rounds, left.as_secs_f64());
+        chosen.max(self.cycles_for_tails(seen.rounds))
     }
 
     /// What a round takes beside its slices: launches, probes, connections, and what servers need
-    /// until they are warm, but no load that was there to look at them. Of the last rounds the
-    /// median.
+    /// until they are warm, but no load that was there to look at them. The median of rounds.
     fn launch_seconds(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<f64> {
         let warm_ns = surveys.slowest_ns().unwrap_or(0);
         let cycle_seconds = self.cycle_seconds(seen);
@@ -245,9 +221,8 @@ impl<'a> ComparisonDesign<'a> {
             let beside = digest.elapsed_ns.saturating_sub(of_load.max().unwrap_or(0));
             beside as f64 / 1e9 - cycle_seconds * f64::from(digest.cycles)
         };
-        let mut recent: Vec<f64> = seen.rounds.iter().rev().take(RECENT).map(of).collect();
-        recent.sort_by(f64::total_cmp);
-        recent.get(recent.len() / 2).map(|seconds| seconds.max(0.0))
+        let seconds: Vec<f64> = seen.rounds.iter().map(of).collect();
+        (!seconds.is_empty()).then(|| median(&seconds).max(0.0))
     }
 
     /// A quantile needs ten replies beyond it in each round, of the slowest variant too.

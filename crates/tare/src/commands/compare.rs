@@ -18,7 +18,7 @@ use crate::load::plan::random_seed;
 use crate::load::url_list;
 use crate::run::RunOptions;
 use crate::run::begin::run_new;
-use crate::run::choices::{MAX_TIME, PRECISION, default_metrics, percent};
+use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, default_metrics, percent};
 use crate::run::gate::Gate;
 use crate::run::places::{divide_cpus, store_path};
 use crate::run::plan::check_machine;
@@ -89,7 +89,7 @@ pub struct Compare {
 /// When to stop, and what decides.
 #[derive(Args)]
 pub struct Choices {
-    /// Stop when every interval is within ± this; default: 2%
+    /// Stop when every verdict is known to ± this; default: 2%, or a tenth of the overhead
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
     /// Treat differences up to this as the same; default: the precision
@@ -192,7 +192,7 @@ impl Choices {
             if stop.tolerance == stop.precision {
                 stop.tolerance = precision;
             }
-            stop.precision = precision;
+            (stop.precision, stop.of_effect) = (precision, 0.0);
         }
         stop.tolerance = self.tolerance.unwrap_or(stop.tolerance);
         stop.max_time = self.max_time.unwrap_or(stop.max_time);
@@ -233,6 +233,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         seed: random_seed(),
         stop: Stop {
             precision: PRECISION,
+            of_effect: OF_EFFECT,
             tolerance: PRECISION,
             max_time: MAX_TIME,
             metrics: default_metrics(&load),

@@ -249,6 +249,7 @@ fn noise(
         stop: Stop {
             // Never reached: the time is what ends it.
             precision: 1e-6,
+            of_effect: 0.0,
             tolerance: PRECISION,
             max_time: time,
             metrics: vec![Metric::Throughput],

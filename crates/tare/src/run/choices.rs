@@ -16,6 +16,9 @@ pub fn percent(text: &str) -> Result<f64, String> {
 
 /// Half widths of intervals, where the user asks for none.
 pub const PRECISION: f64 = 0.02;
+/// Larger overheads are known well enough at this share of themselves, where the user asks for no
+/// precision.
+pub const OF_EFFECT: f64 = 0.1;
 pub const MAX_TIME: DurationNs = DurationNs::from_secs(120);
 
 /// What decides, where the user does not say: how much a server can do, or how fast it answers at

@@ -5,8 +5,8 @@ use std::fmt;
 use tare_model::Metric;
 use tare_report::pair::PairDocument;
 use tare_report::run::words::overhead;
-use tare_report::run::{Bounds, GateResult, RunReport};
-use tare_stats::stopping::relative_half_width;
+use tare_report::run::{Bounds, GateResult, Run, RunReport};
+use tare_stats::stopping::Goal;
 use tare_stats::{Estimate, Verdict};
 
 use crate::failure::Failure;
@@ -124,7 +124,7 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
         verdict: c.verdict,
         unconfirmed: c.unconfirmed(),
     });
-    judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), report.run.precision)
+    judge_all(gates, asked, &names, &all.collect::<Vec<_>>(), goal(&report.run))
 }
 
 /// What becomes of each gate, for the report.
@@ -185,8 +185,10 @@ pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> R
     });
     let all: Vec<Judged> = all.collect();
     let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
-    let precision = pair.before.precision.max(pair.after.precision);
-    judge_all(gates, asked, &names, &all, precision)
+    let (a, b) = (goal(&pair.before), goal(&pair.after));
+    let of_effect = a.of_effect.max(b.of_effect);
+    let goal = Goal { precision: a.precision.max(b.precision), of_effect, ..a };
+    judge_all(gates, asked, &names, &all, goal)
 }
 
 /// Before anything is written.
@@ -198,12 +200,18 @@ pub fn check_names_of(gates: &[Gate], pair: &PairDocument) -> Result<(), Failure
     gates.iter().try_for_each(|gate| gate.check_names(&names))
 }
 
+/// What the run was to know.
+fn goal(run: &Run) -> Goal {
+    let Run { precision, of_effect, tolerance, .. } = *run;
+    Goal { precision, of_effect, tolerance }
+}
+
 fn judge_all(
     gates: &[Gate],
     asked: &[Metric],
     names: &[&str],
     all: &[Judged],
-    precision: f64,
+    goal: Goal,
 ) -> Result<(), Failure> {
     let of = |name: &str, metric: Metric| {
         all.iter().find(|judged| judged.variant == name && judged.metric == metric)
@@ -226,15 +234,12 @@ fn judge_all(
     if !failed.is_empty() {
         return Err(Failure::Gate(format!("gate failed: {}", failed.join("; "))));
     }
-    let is_wide = |judged: &Judged| {
-        let few = judged.ratio.n < tare_stats::verdict::ROUNDS_MIN;
-        let is_confirmed = judged.unconfirmed.is_none();
-        few || relative_half_width(&judged.ratio) > precision || !is_confirmed
-    };
+    let is_wide =
+        |judged: &Judged| judged.verdict == Verdict::Unresolved || !goal.is_precise(&judged.ratio);
     let is_unknown = |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
-        let percent = precision * 100.0;
+        let percent = goal.precision * 100.0;
         let text = format!("unresolved: {} not known to ± {percent} %", unknown.join(", "));
         return Err(Failure::Unresolved(text));
     }

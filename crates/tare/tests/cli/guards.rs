@@ -34,7 +34,7 @@ fn a_body_of_the_same_length_with_other_bytes() {
         &format!("a={a}"),
         &format!("b={b}"),
         "--rounds",
-        "5",
+        "2",
         "-c",
         "2",
         "--slice",

@@ -83,7 +83,7 @@ pub fn owned<'a>(launches: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Few and short: what is tested is not precision.
-pub const BRIEF: [&str; 6] = ["--rounds", "6", "--slice", "5ms", "--cycles", "2"];
+pub const BRIEF: [&str; 6] = ["--rounds", "2", "--slice", "5ms", "--cycles", "2"];
 
 #[track_caller]
 pub fn read(ran: Ran) -> RunReport {

@@ -56,6 +56,7 @@ fn plan(row: &parity::Row) -> Plan {
         load: LoadSpec { threads: Some(1), insecure: target.tls, ..load },
         stop: Stop {
             precision: 0.02,
+            of_effect: 0.0,
             tolerance: 0.02,
             max_time: DurationNs::from_secs(600),
             metrics: vec![Metric::Throughput],

@@ -14,8 +14,8 @@ use tare_lab::agent::protocol::PROTOCOL;
 use tare_lab::load::Load;
 use tare_lab::site::Site;
 use tare_lab::world::MakeLoad as _;
+use tare_load::Stretch;
 use tare_load::plan::plan;
-use tare_load::{LaneId, Stretch};
 use tare_model::load::LoadSpec;
 use tare_model::url::Url;
 
@@ -107,9 +107,9 @@ fn agents_take_no_memory_for_replies_without_end() {
         let plan = plan(&spec, &url, Endpoint::Tcp(flood.address), 1).unwrap();
         let mut load = Load::default();
         assert!(load.ask(&sites, &plan).unwrap().is_err(), "{kind}: no whole reply comes");
-        load.open(&[(&sites, &plan)]).unwrap();
+        load.open(&sites, &plan).unwrap();
         let stretch = Stretch { window: DurationNs::from_ms(500), ..Stretch::NONE };
-        assert_eq!(load.slice(LaneId(0), stretch).unwrap().counts.good, 0, "{kind}");
+        assert_eq!(load.slice(stretch).unwrap().counts.good, 0, "{kind}");
         load.close().unwrap();
         let peak_kb = peak_kb_of(child.id()).unwrap();
         agent.end();
