@@ -123,6 +123,8 @@ pub struct Executor {
     servers: Held<ServerId, LocalServer>,
     meters: Held<MeterId, Attached>,
     loads: Held<LoadId, Load>,
+    /// Of all loads that are open.
+    connections: Arc<AtomicU32>,
     /// Workers that wait for the next load.
     idle: Mutex<Vec<Session>>,
     prober: Mutex<Option<Prober>>,
@@ -137,6 +139,26 @@ struct Attached {
 struct Load {
     session: Session,
     lanes: Vec<LoadPlan>,
+    _connections: Connections,
+}
+
+/// Connections that a load has, counted while it is open.
+struct Connections {
+    own: u32,
+    all: Arc<AtomicU32>,
+}
+
+impl Connections {
+    fn of(all: &Arc<AtomicU32>, own: u32) -> Self {
+        all.fetch_add(own, Ordering::Relaxed);
+        Self { own, all: Arc::clone(all) }
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Executor {
@@ -235,6 +257,7 @@ impl Executor {
             servers: Held::new(),
             meters: Held::new(),
             loads: Held::new(),
+            connections: Arc::default(),
             idle: Mutex::default(),
             prober: Mutex::default(),
         }
@@ -388,10 +411,12 @@ impl Executor {
             return Err(LabError::Usage("a load of nothing".into()));
         };
         let most: u32 = lanes.iter().map(LoadPlan::max_connections).sum();
-        provide_files(most)?;
+        // Other loads may be open at the same time.
+        let connections = Connections::of(&self.connections, most);
+        provide_files(self.connections.load(Ordering::Relaxed))?;
         let mut session = self.session(first.workers, &first.cpus)?;
         let opened = session.open(&lanes.iter().collect::<Vec<_>>())?;
-        let load = self.loads.add(Load { session, lanes });
+        let load = self.loads.add(Load { session, lanes, _connections: connections });
         Ok(Opened { load, reactor: opened.how.to_owned(), note: opened.note })
     }
 
@@ -405,7 +430,7 @@ impl Executor {
 
     pub(crate) fn slice(&self, load: LoadId, lane: LaneId, stretch: Stretch) -> Answer<Measured> {
         let load = self.loads.get(load)?;
-        let Load { session, lanes } = &mut *locked(&load);
+        let Load { session, lanes, .. } = &mut *locked(&load);
         let plan = lanes.get(lane.0).ok_or_else(|| LabError::Usage("no such lane".into()))?;
         Ok(Measured::of(plan, &session.slice(lane, stretch)?))
     }
@@ -418,7 +443,7 @@ impl Executor {
         let Some(held) = Arc::into_inner(held) else {
             return Err(LabError::Usage("a load is closed while it is made".into()));
         };
-        let Load { mut session, lanes } = held.into_inner().unwrap_or_else(|e| e.into_inner());
+        let Load { mut session, lanes, .. } = held.into_inner().unwrap_or_else(|e| e.into_inner());
         let lives = session.close()?;
         locked(&self.idle).push(session);
         Ok((0..lanes.len()).map(|lane| LaneLife::of_workers(&lives, lane)).collect())

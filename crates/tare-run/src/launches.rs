@@ -63,7 +63,7 @@ pub(crate) struct LanePlan {
     pub cpu_ns: u64,
     /// What it saw and did beside slices.
     pub load: LaunchLoad,
-    /// What load that was not the lane's own did.
+    /// What connections did that are closed by now.
     pub beside: LaneLife,
 }
 

@@ -170,8 +170,9 @@ impl<L: World> Runner<'_, L> {
             Some(sustained) => self.check_sustained(sustained, cell, up),
             None => Ok(()),
         });
-        let lives: Result<Vec<LaneLife>, RunError> =
-            up.iter_mut().map(RunningVariant::close).collect();
+        // All are closed, also where one fails.
+        let lives: Vec<_> = up.iter_mut().map(RunningVariant::close).collect();
+        let lives: Result<Vec<LaneLife>, RunError> = lives.into_iter().collect();
         let mut of_servers = 0;
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));

@@ -28,7 +28,7 @@ pub struct Runner<'a, L: World> {
     /// What is measured on the same launches: they differ in load only.
     pub(crate) cells: Vec<Cell<'a>>,
     pub(crate) lab: L,
-    /// Makes the load of all cells, one after another.
+    /// Asks servers what they answer.
     pub(crate) load: L::Load,
     /// What is measured next, and when there is enough.
     design: Box<dyn Design + 'a>,

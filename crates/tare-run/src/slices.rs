@@ -253,6 +253,9 @@ impl<L: World> Runner<'_, L> {
             }
             let Some(pace) = self.trials(cell, order, &mut up)? else { return Ok(()) };
             slowest = Some(slowest.map_or(pace, |slowest| slowest.slowest(pace)));
+            for up in &mut up {
+                up.close()?;
+            }
             self.stop_all(up)?;
         }
         match slowest {

@@ -20,7 +20,7 @@ pub const VERSION: u32 = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     pub baseline: usize,
-    /// Those that decide: the run stops when they are precise enough.
+    /// Those that decide: the run stops when their verdicts are known.
     pub metrics: Vec<Metric>,
     /// As a share; `same` needs the whole interval inside it.
     pub tolerance: f64,
@@ -79,8 +79,8 @@ pub struct Comparison {
 /// often than their level says. So an interval is computed for this share of the misses that it may
 /// have, and keeps its level with the stopping rule on.
 pub(crate) const OF_MISSES: f64 = 0.4;
-/// `slower` and `faster` are for this share only: with it fewer than 1 of 100 runs of identical
-/// servers end with one of them, however often they were looked at.
+/// `slower` and `faster` are for this share only: with it about 1 of 100 runs of identical
+/// servers ends with one of them at most, however often it was looked at.
 const OF_FALSE_ALARMS: f64 = 0.02;
 
 /// Its interval at that level, and the one that a difference takes, both wide enough for a run that
@@ -96,7 +96,7 @@ pub(crate) fn intervals(level: f64, interval: impl Fn(f64) -> Estimate) -> [Esti
 /// wake-ups, edges of windows, the machine's mode. Runs of a queue whose pace is known exactly
 /// differ by 0.05 % (standard deviation) where rounds within one promise 0.02 %. This is twice
 /// that.
-const SYSTEMATIC: f64 = 0.001;
+pub(crate) const SYSTEMATIC: f64 = 0.001;
 
 /// Widens an interval by what is not in its rounds: independent, so in quadrature.
 pub(crate) fn with_systematic(estimate: Estimate) -> Estimate {

@@ -2,7 +2,7 @@
 
 use tare_model::plan::PlanParts;
 
-use crate::analysis::{Analysis, Comparison, OF_MISSES};
+use crate::analysis::{Analysis, Comparison, OF_MISSES, SYSTEMATIC};
 use crate::estimate::{Estimate, t_quantile};
 use crate::verdict::{ROUNDS_MIN, Verdict};
 use crate::weighted::{BETWEEN_PRIOR, degrees_of};
@@ -66,10 +66,12 @@ impl Goal {
         self.precision.max(self.of_effect * ratio.point.ln().abs())
     }
 
-    /// Rounds that it takes in all until all asked comparisons have their verdicts.
+    /// Rounds that it takes in all until all asked comparisons have their verdicts; `None` where one
+    /// never would.
     pub fn rounds_needed(&self, analysis: &Analysis) -> Option<u32> {
         let asked = analysis.comparisons.iter().filter(|comparison| comparison.asked);
-        asked.map(|comparison| self.rounds_for(comparison)).max().flatten()
+        let each: Option<Vec<u32>> = asked.map(|comparison| self.rounds_for(comparison)).collect();
+        each?.into_iter().max()
     }
 
     /// The same of one, should its centre and its scatter stay what they are.
@@ -90,7 +92,9 @@ impl Goal {
             let fewer = (f64::from(seen) / f64::from(rounds)).sqrt();
             half * fewer * t(rounds) / t(seen) <= wanted
         };
-        (half.is_finite() && wanted > 0.0).then(|| first(seen.max(ROUNDS_MIN), narrow)).flatten()
+        (half.is_finite() && wanted > SYSTEMATIC)
+            .then(|| first(seen.max(ROUNDS_MIN), narrow))
+            .flatten()
     }
 
     /// Rounds that it takes before anything was seen: launches are expected to differ as those of

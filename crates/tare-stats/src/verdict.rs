@@ -7,9 +7,9 @@ use crate::estimate::Estimate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The whole interval is on the worse side.
+    /// The whole interval that a difference takes is on the worse side.
     Slower,
-    /// The whole interval is on the better side.
+    /// That interval is on the better side.
     Faster,
     /// The whole interval is within the tolerance.
     Same,

@@ -73,11 +73,12 @@ const ROUGH: World = World { name: "rough", launch_sd: 0.034, slice_sd: 0.08, ..
 const fn beside(name: &'static str, neighbour: Neighbour) -> World {
     World { name, neighbour, launch_sd: 0.02, ..ROUGH }
 }
-const WORLDS: [World; 13] = [
+const WORLDS: [World; 14] = [
     World { name: "even", launch_sd: 0.003, ..CALM },
     CALM,
     World { name: "between", launch_sd: 0.02, slice_sd: 0.05, ..CALM },
     ROUGH,
+    World { name: "wild", launch_sd: 0.12, ..ROUGH },
     World { name: "calm, heavy tails", heavy: true, ..CALM },
     World { name: "rough, heavy tails", heavy: true, ..ROUGH },
     World { name: "calm, one bad launch in 15", bad: 1.0 / 15.0, ..CALM },
@@ -285,7 +286,7 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
         // None; a tenth more than the tolerance; and one that nobody should miss.
         for cost in [0.0, 0.0225, 0.05, 0.7] {
             let found = study(world, cost, runs);
-            let (name, floor) = (world.name, 0.935 - slack(0.935, runs));
+            let (name, floor) = (world.name, 0.95 - slack(0.95, runs));
             assert!(found.covered >= floor, "{name}: {} covered for {cost}", found.covered);
             if cost == 0.0 {
                 let ceiling = 0.01 + slack(0.01, runs);
@@ -321,7 +322,7 @@ fn intervals_of_any_number_of_launches_cover() {
             halves.sort_by(f64::total_cmp);
             let (share, half) = (covered as f64 / few as f64, halves[halves.len() / 2]);
             println!("| {} | {rounds} | {:.1} % | ± {half:.1} % |", world.name, share * 100.0);
-            assert!(share >= 0.935 - slack(0.935, few), "{}: {share} of {rounds}", world.name);
+            assert!(share >= 0.95 - slack(0.95, few), "{}: {share} of {rounds}", world.name);
         }
     }
 }

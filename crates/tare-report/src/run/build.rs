@@ -5,8 +5,10 @@ use tare_guards::run::of_run;
 use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
 use tare_model::found::Found;
 use tare_model::plan::{LEVEL, PlanParts};
+use tare_stats::estimate::median;
 use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::Goal;
+use tare_stats::sustained::warm_up;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
@@ -77,9 +79,20 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
     }
 }
 
+/// What a round takes: the median, and of the first one without the load that was there to look at
+/// its launches.
 fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
-    let elapsed_ns: u64 = digests.iter().map(|digest| digest.elapsed_ns).sum();
-    elapsed_ns as f64 / 1e9 / digests.len().max(1) as f64
+    let seconds = digests.iter().enumerate().map(|(at, digest)| {
+        let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+        let looks = launches.filter_map(|launch| launch.load.sustained.as_ref());
+        let beyond = looks.map(|load| {
+            let all: u64 = load.bins.iter().map(|bin| bin.ns).sum();
+            all.saturating_sub(warm_up(load).ns)
+        });
+        let beyond = beyond.max().filter(|_| at == 0).unwrap_or(0);
+        digest.elapsed_ns.saturating_sub(beyond) as f64 / 1e9
+    });
+    median(&seconds.collect::<Vec<_>>())
 }
 
 /// What slices would still take to a verdict on it.
@@ -97,7 +110,8 @@ fn head(facts: &RunFacts, evidence: &Evidence<'_>) -> Run {
     let rounds = digests.len() as u32;
     let goal = Goal::of(plan);
     let needed = match rounds {
-        0 | 1 => goal.rounds_expected(LEVEL),
+        0 => None,
+        1 => goal.rounds_expected(LEVEL),
         _ => goal.rounds_needed(analysis),
     };
     let needed = needed.filter(|needed| *needed > rounds);

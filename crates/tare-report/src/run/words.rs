@@ -2,6 +2,7 @@
 
 use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
+use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Estimate, Verdict};
 
 use crate::run::exposure::{confirmed, exposed, placed};
@@ -366,8 +367,9 @@ fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> 
         ),
         Verdict::Unresolved => {
             let more = forecast(report, comparison);
-            let likely = match lower > 0.0 || upper < 0.0 {
-                true => ", likely but not sure enough",
+            let is_likely = (lower > 0.0 || upper < 0.0) && is_merely_unresolved(comparison);
+            let likely = match is_likely && comparison.ratio.n >= ROUNDS_MIN {
+                true => ", probably different, but not certain enough for a verdict",
                 false => "",
             };
             format!(
@@ -511,8 +513,8 @@ fn stopped(run: &Run) -> String {
         precision += &format!(", or to {:.0} % of the overhead", run.of_effect * 100.0);
     }
     match run.stopped_by.as_str() {
-        "precision" => format!("stopped with every verdict, known to {precision}"),
-        "max-time" => format!("stopped by the time limit, before every verdict to {precision}"),
+        "precision" => format!("stopped: all that was asked is known to {precision}"),
+        "max-time" => format!("stopped by the time limit before all was known to {precision}"),
         "rounds" => "stopped by --rounds".into(),
         "void" => "stopped: no verdict is allowed".into(),
         "interrupted" => "interrupted".into(),

@@ -1,4 +1,4 @@
-//! Variants compared under one load, until every interval asked for is as narrow as asked.
+//! Variants compared under one load, until every verdict that was asked for is known.
 
 use tare_io::DurationNs;
 use tare_model::metric::Basis;
@@ -18,7 +18,7 @@ use crate::slicing::{Fit, SliceShape};
 use crate::stopping::{Goal, cycles, is_look};
 use crate::surveys::{Limits, Surveys};
 use crate::sustained::{Agreement, some_sleep};
-use crate::verdict::ROUNDS_MIN;
+use crate::verdict::{ROUNDS_MIN, Verdict};
 
 /// What guards say of rounds, of which this crate knows nothing.
 pub trait Rules {
@@ -173,24 +173,30 @@ impl<'a> ComparisonDesign<'a> {
         rounds.iter().filter(had).count() as u32
     }
 
-    /// Whether more of it would tell what slices cannot. The first is the survey's; others come when
-    /// slices conclude something, where it is not clear whether they agree.
+    /// Whether more of it would tell what slices cannot. The first is the survey's; others come where
+    /// slices conclude something, and it is not clear whether they agree.
     fn wants_check(&self, all: &[RoundDigest]) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
         if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }
-        let checks = self.checks(all);
-        if checks == 0 || !self.is_reached {
-            return checks == 0 && all.len() as u32 + 1 >= ROUNDS_MIN;
+        let (rounds, checks) = (all.len() as u32, self.checks(all));
+        if checks == 0 || rounds < ROUNDS_MIN {
+            return checks == 0 && rounds + 1 >= ROUNDS_MIN;
         }
         let unclear = |comparison: &Comparison| {
-            let check = comparison.sustained.as_ref();
-            comparison.asked && check.is_some_and(|check| check.agreement == Agreement::Unclear)
+            let concludes = comparison.asked && comparison.in_slices != Verdict::Unresolved;
+            let check = comparison.sustained.as_ref().filter(|_| concludes);
+            check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };
-        let analysis = analyse(all, &Question::of(self.plan));
-        let is_unclear = checks < CHECKS_MAX && analysis.comparisons.iter().any(unclear);
-        is_unclear || (checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
+        let is_unclear = || {
+            let analysis = analyse(all, &Question::of(self.plan));
+            analysis.comparisons.iter().any(unclear)
+        };
+        // Where rounds are counted, any of them may be the last.
+        let concludes = self.is_reached || self.plan.stop.rounds.is_some();
+        (checks < CHECKS_MAX && is_unclear())
+            || (concludes && checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
     }
 
     /// Cycles of the next round, by what earlier rounds say of launches; before them, by what

@@ -240,7 +240,8 @@ fn judge_all(
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
         let percent = goal.precision * 100.0;
-        let text = format!("unresolved: {} not known to ± {percent} %", unknown.join(", "));
+        let names = unknown.join(", ");
+        let text = format!("unresolved: {names} has no verdict, or is not known to ± {percent} %");
         return Err(Failure::Unresolved(text));
     }
     Ok(())
