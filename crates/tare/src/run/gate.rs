@@ -241,7 +241,7 @@ fn judge_all(
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
         let percent = goal.precision * 100.0;
         let names = unknown.join(", ");
-        let text = format!("unresolved: {names} has no verdict, or is not known to ± {percent} %");
+        let text = format!("unresolved: no verdict to ± {percent} % on {names}");
         return Err(Failure::Unresolved(text));
     }
     Ok(())

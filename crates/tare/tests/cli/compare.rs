@@ -83,7 +83,7 @@ fn a_gate_does_not_pass_because_a_variant_gave_nothing() {
     args.extend(["--fail-if", "throughput > 1000%"]);
     desk.tare(&args).fails(1, "c: throughput was not measured in two rounds");
     desk.tare(&["report", "last", "--fail-if", "unresolved"])
-        .fails(5, "unresolved: b, c not known");
+        .fails(5, "unresolved: no verdict to ± 2 % on b, c");
 }
 
 #[test]

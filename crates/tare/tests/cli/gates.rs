@@ -31,9 +31,9 @@ fn what_is_not_known_as_precisely_as_asked_is_unresolved() {
     few.rounds = 2;
     few.write(&desk);
     let gate = ["report", "last", "--fail-if", "unresolved"];
-    desk.tare(&gate).fails(5, "unresolved: new has no verdict, or is not known to ± 2 %");
+    desk.tare(&gate).fails(5, "unresolved: no verdict to ± 2 % on new");
     let mut precise = Stored::answering(50);
     precise.plan.stop.precision = 0.000_01;
     precise.write(&desk);
-    desk.tare(&gate).fails(5, "unresolved: new has no verdict, or is not known to ± 0.001 %");
+    desk.tare(&gate).fails(5, "unresolved: no verdict to ± 0.001 % on new");
 }

@@ -90,5 +90,5 @@ fn what_cannot_be_compared_is_said() {
         .fails(1, "new: throughput was not measured in two rounds; other: throughput was not");
     // Two rounds each resolve nothing.
     let ran = desk.tare(&["report", "1", "5", "--fail-if", "unresolved", "--json", "/dev/null"]);
-    ran.fails(5, "unresolved: new not known to ± 2 %");
+    ran.fails(5, "unresolved: no verdict to ± 2 % on new");
 }
