@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_code_is_in_the_documents_and_reads_back() {
-        let documents = ["method", "load", "import", "reports"].map(|name| {
+        let documents = ["guards", "load", "import", "reports"].map(|name| {
             let path = format!("{}/../../docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(path).expect("docs are beside the crates")
         });

@@ -218,8 +218,8 @@ fn still_warming(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, S
     Some((Severity::Void, text))
 }
 
-/// Launches cost this much more (of a logarithm) than the first one had come down to, at least and
-/// as launches agree on.
+/// Launches cost this much more (of a logarithm) than the first one had come down to, beyond what all
+/// variants did, at least and as launches agree on.
 const BEHIND: f64 = 0.15;
 const BEHIND_SURE: f64 = 0.05;
 
@@ -234,8 +234,8 @@ fn behind(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, String)>
     let is_void = could_overturn(evidence, variant, (-median(&behind)).exp_m1());
     let text = format!(
         "when they were measured, its launches still cost {} more CPU a request than what its first \
-         launch had come down to (median of {}): they were not warm (--warmup-max), or the machine \
-         became slower",
+         launch had come down to, beyond what all variants did (median of {}): they were not warm \
+         (--warmup-max)",
         percent(more),
         behind.len()
     );

@@ -1,4 +1,4 @@
-//! Every guard of docs/method.md, tripped by made-up rounds: what real servers and machines provoke
+//! Every guard of docs/guards.md, tripped by made-up rounds: what real servers and machines provoke
 //! only now and then.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
@@ -470,8 +470,8 @@ fn too_few_rounds_are_told() {
 /// A guard that no case trips could be broken, and nothing would tell.
 #[test]
 fn none_is_documented_without_a_case() {
-    let method = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/method.md");
-    let text = std::fs::read_to_string(method).unwrap();
+    let guards = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guards.md");
+    let text = std::fs::read_to_string(guards).unwrap();
     let table = text.split_once("| code | severity |").unwrap().1;
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let first = rows.map(|row| row.split('|').nth(1).unwrap());

@@ -3,6 +3,7 @@
 use tare_io::Random;
 use tare_load::LaneId;
 use tare_model::plan::VariantId;
+use tare_stats::slicing::LONGER_MAX;
 
 /// Where a cell stands among a run's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +44,6 @@ pub struct Shape {
     /// How much longer than the shortest its window is, from 1 to [`LONGER_MAX`].
     pub longer: f64,
 }
-
-/// Slices of one length would look at a server that has a rhythm always at the same phases.
-pub const LONGER_MAX: f64 = 3.0;
 
 /// The shapes of a round's cycles. A server of even pace answers in step with the start of load; a
 /// window that always opened at the same moment after it would always cut that pace at the same

@@ -7,6 +7,7 @@ use tare_model::samples::{AtRest, Counts, Launch, Ramps, Round, Slice};
 use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_model::usage::Usage;
 use tare_stats::idle::{WATCH_NS, at_rest};
+use tare_stats::slicing::LONGER_MAX;
 use tare_target::effort::{Effort, Habit};
 
 /// What a server does.
@@ -37,7 +38,6 @@ pub struct Noise {
 const LAUNCH: DurationNs = DurationNs::from_ms(30);
 const RAMP: DurationNs = DurationNs::from_ms(2);
 const WINDOW: DurationNs = DurationNs::from_ms(20);
-const LONGER_MAX: f64 = 3.0;
 const RAMP_JITTER: u64 = 20;
 const STILL: DurationNs = DurationNs::from_us(1500);
 const REST_MAX: DurationNs = DurationNs::from_ms(20);

@@ -122,7 +122,7 @@ fn facts() -> RunFacts {
             precision: TOLERANCE,
             of_effect: 0.1,
             tolerance: TOLERANCE,
-            max_time: DurationNs::from_secs(60),
+            max_time: DurationNs::from_secs(120),
             metrics: vec![Metric::Throughput],
             rounds: None,
             lost_rounds: 0,

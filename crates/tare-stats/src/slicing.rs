@@ -33,6 +33,14 @@ pub const LONGEST: DurationNs = DurationNs::from_secs(1);
 /// Replies that a slice should hold.
 const REPLIES: f64 = 200.0;
 const SHORTEST_RAMP: DurationNs = DurationNs::from_ms(2);
+/// Slices of one length would look at a server that has a rhythm always at the same phases: they
+/// are up to so many times as long as the shortest, drawn evenly on a logarithmic scale.
+pub const LONGER_MAX: f64 = 3.0;
+
+/// The mean of such draws.
+pub fn longer_mean() -> f64 {
+    (LONGER_MAX - 1.0) / LONGER_MAX.ln()
+}
 
 impl Fit {
     pub fn of(plan: &PlanParts) -> Self {

@@ -15,12 +15,10 @@ const CYCLES: u32 = 8;
 /// Slices take this share of the time that a launch takes, or more: one that was dear to make is
 /// used.
 const OF_LAUNCH: f64 = 0.5;
-/// Of launches that take minutes.
-const CYCLES_MAX: u32 = 10_000;
+/// Of launches that take minutes, and of quantiles that hardly any reply is beyond.
+pub(crate) const CYCLES_MAX: u32 = 2000;
 /// Rounds that are to fit into the time, where slices can be fewer for it.
 const ROUNDS_TO_FIT: u32 = 5;
-/// A forecast allows for a centre that does not quite stay where it is.
-const ROOM: f64 = 0.95;
 /// No forecast goes further than so many rounds.
 const ROUNDS_FORESEEN: u32 = 1_000_000;
 
@@ -82,7 +80,7 @@ impl Goal {
             // It lies on one side of zero, or inside the tolerance.
             Verdict::Unresolved => {
                 let apart = effect * half / relative_half_width(surer);
-                apart.max(self.tolerance - effect) * ROOM
+                apart.max(self.tolerance - effect)
             }
             _ => f64::INFINITY,
         };

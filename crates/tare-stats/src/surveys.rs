@@ -1,7 +1,7 @@
 //! Until when launches are loaded before they are measured, by what loads that did not let up
 //! showed of them: all variants at once, from their first request on.
 //!
-//! A first launch is loaded until it has long stopped to become cheaper. Where that takes long, a
+//! A first launch is loaded until it has long stopped becoming cheaper. Where that takes long, a
 //! later launch is loaded as well until it is warm, which it is when it has been given what the
 //! first one needed, and costs what the first one had come down to: one that only stands still for
 //! a moment is not warm. See docs/method.md.
@@ -10,24 +10,21 @@ use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::digest::RoundDigest;
-use crate::sustained::{level, still_falls, warm_up};
+use crate::sustained::{BLOCK_NS, Course, warm_up};
 
 /// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
 const LONG_NS: u64 = 400_000_000;
 /// How many times longer than a long warm-up the load must be to show that nothing follows: steps
 /// become rarer, and after one at 2 s the next may be at 6.
 const LOOK: f64 = 3.5;
-/// Loads longer than what is asked of a later launch, by this share and time: its end shows what it
-/// costs now.
-const TAIL: f64 = 0.25;
-const TAIL_NS: u64 = 500_000_000;
-/// A later launch may cost so much more (of a logarithm) than the first one had come down to:
-/// identical servers differ from launch to launch.
+/// A later launch may cost so much more (of a logarithm) than the first one had come down to, beyond
+/// what all do: identical servers differ from launch to launch, and what all do is the machine's.
 const BEHIND: f64 = 0.1;
 /// A later launch is loaded for so many times as long, at most, as it should need: on a machine that
 /// became slower it would never cost what the first one did.
 const LATER: u64 = 2;
-/// A load is made longer by this at least.
+/// A load is made longer by this. A later launch gets it beyond what it should need, too: its end
+/// shows what it costs now, and can be compared with its slices.
 const LONGER_NS: u64 = 1_000_000_000;
 
 /// How long the first load is, at least and at most.
@@ -40,14 +37,11 @@ pub struct Limits {
 impl Limits {
     /// For how long a server must be loaded that was warm after so long.
     fn until(&self, warm_ns: u64) -> u64 {
-        let quiet = warm_ns + self.quiet_ns();
-        match warm_ns > LONG_NS {
-            true => quiet.max((warm_ns as f64 * LOOK) as u64),
-            false => quiet.max(self.least_ns),
-        }
+        let look = if warm_ns > LONG_NS { (warm_ns as f64 * LOOK) as u64 } else { 0 };
+        self.least_ns.max(warm_ns + self.quiet_ns()).max(look)
     }
 
-    /// Without a change, this is the least that shows that a warm-up is over.
+    /// A cost that fell this recently may fall further.
     fn quiet_ns(&self) -> u64 {
         self.least_ns * 10 / 11
     }
@@ -61,6 +55,13 @@ struct LaunchSurvey {
     level: Option<f64>,
 }
 
+impl LaunchSurvey {
+    fn of(load: &Sustained) -> Self {
+        let level = Course::of_one(load).map(|course| course.level);
+        Self { warm: warm_up(load), level }
+    }
+}
+
 /// By launch, and variant.
 #[derive(Clone, Debug, Default)]
 pub struct Surveys(Vec<Vec<LaunchSurvey>>);
@@ -68,9 +69,10 @@ pub struct Surveys(Vec<Vec<LaunchSurvey>>);
 /// Where a launch stands when its load has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// The first launch's load was as long as it may be, and its cost had only just changed.
+    /// The first launch's load was as long as it may be, and its cost had only just fallen.
     pub is_moving: bool,
-    /// By how much (of a logarithm) a later launch costs more than the first one had come down to.
+    /// By how much (of a logarithm) a later launch costs more than the first one had come down to,
+    /// beyond what all do.
     pub behind: Option<f64>,
 }
 
@@ -91,21 +93,14 @@ impl Surveys {
     }
 
     fn take(&mut self, loads: &[&Sustained]) {
-        let seen = loads.iter().map(|load| {
-            let warm = warm_up(load);
-            LaunchSurvey { warm, level: level(load, warm.ns.max(total(load) / 2)) }
-        });
-        self.0.push(seen.collect());
+        self.0.push(loads.iter().map(|load| LaunchSurvey::of(load)).collect());
     }
 
     /// For how long the next launch is loaded at first; `None` where no variant needs long.
     pub fn first_stretch(&self, limits: &Limits) -> Option<u64> {
         match self.slowest_ns() {
             None => Some(limits.least_ns),
-            Some(slowest) => (slowest > LONG_NS).then(|| {
-                let tail = (slowest as f64 * TAIL) as u64 + TAIL_NS;
-                (slowest + tail).min(limits.most_ns)
-            }),
+            Some(slowest) => (slowest > LONG_NS).then(|| (slowest + LONGER_NS).min(limits.most_ns)),
         }
     }
 
@@ -113,55 +108,47 @@ impl Surveys {
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
-            None => {
-                let until = |load: &&Sustained| {
-                    let warm_ns = warm_up(load).ns;
-                    let longer = if still_falls(load, warm_ns) { had / 2 } else { 0 };
-                    limits.until(warm_ns).max(had + longer)
-                };
-                loads.iter().map(until).max()?
-            }
-            Some(slowest) => {
-                let found = self.found();
-                let mut pairs = loads.iter().enumerate();
-                match pairs.all(|(at, load)| self.is_warm(at, load, &found[at])) {
-                    true => had,
-                    false => had + slowest / 2,
-                }
-            }
+            None => loads.iter().map(|load| limits.until(warm_up(load).ns)).max()?.max(had),
+            Some(_) if self.are_warm(loads) => had,
+            Some(_) => had + LONGER_NS,
         };
         let most = match self.first_stretch(limits) {
             Some(first) if !self.0.is_empty() => limits.most_ns.min(first * LATER),
             _ => limits.most_ns.max(limits.least_ns),
         };
         let left = most.saturating_sub(had);
-        let is_short = wanted.saturating_sub(had) < LONGER_NS / 10 || left < LONGER_NS / 10;
+        let is_short = wanted.saturating_sub(had) < BLOCK_NS || left < BLOCK_NS;
         (!is_short).then(|| (wanted - had).max(LONGER_NS).min(left))
     }
 
-    /// Whether a later launch has had what its variant needs, and costs what the first one did.
-    fn is_warm(&self, variant: usize, load: &Sustained, found: &WarmUp) -> bool {
-        let answered: u64 = load.bins.iter().map(|bin| bin.answered).sum();
-        answered >= found.requests && self.behind(variant, load).is_none_or(|b| b <= BEHIND)
+    /// Whether later launches have had what their variants need, and cost what the first ones did.
+    fn are_warm(&self, loads: &[&Sustained]) -> bool {
+        let (found, behind) = (self.found(), self.behind(loads));
+        loads.iter().zip(found).zip(behind).all(|((load, found), behind)| {
+            let answered: u64 = load.bins.iter().map(|bin| bin.answered).sum();
+            answered >= found.requests && behind.is_none_or(|behind| behind <= BEHIND)
+        })
     }
 
-    fn behind(&self, variant: usize, load: &Sustained) -> Option<f64> {
-        let plateau = self.0.first()?.get(variant)?.level?;
-        let all = total(load);
-        let tail = (all as f64 * TAIL / 2.0) as u64 + TAIL_NS;
-        Some(level(load, all.saturating_sub(tail))? - plateau)
+    /// By how much each launch costs more than the variant's first one had come down to, beyond what
+    /// all do.
+    fn behind(&self, loads: &[&Sustained]) -> Vec<Option<f64>> {
+        let firsts = self.0.first().into_iter().flatten();
+        let each = firsts.zip(loads);
+        let behind = each.map(|(first, load)| Some(LaunchSurvey::of(load).level? - first.level?));
+        let behind: Vec<Option<f64>> = behind.collect();
+        let of_all = behind.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        behind.into_iter().map(|behind| Some(behind? - of_all)).collect()
     }
 
     /// Takes in what a launch showed, and says where each variant stands.
     pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
         let is_first = self.0.is_empty();
-        let standing = loads.iter().enumerate().map(|(variant, load)| {
-            let (warm_ns, quiet) = (warm_up(load).ns, limits.quiet_ns());
-            let is_late = total(load).saturating_sub(warm_ns) < quiet;
-            Standing {
-                is_moving: is_first && is_late && fell(load, warm_ns, quiet),
-                behind: self.behind(variant, load),
-            }
+        let behind = self.behind(loads).into_iter().chain(std::iter::repeat(None));
+        let fell = |course: Course| course.fell_within(limits.quiet_ns(), BEHIND);
+        let standing = loads.iter().zip(behind).map(|(load, behind)| Standing {
+            is_moving: is_first && Course::of_both(load).any(fell),
+            behind,
         });
         let standing = standing.collect();
         self.take(loads);
@@ -212,19 +199,6 @@ pub fn is_warm(had: WarmUp, needed: WarmUp, most: DurationNs) -> bool {
     (had.ns >= needed.ns && had.requests >= needed.requests) || had.ns >= most.as_ns()
 }
 
-/// Whether its last step, which came after so long, was one that matters: as much as launches may
-/// differ by.
-fn fell(load: &Sustained, warm_ns: u64, before_ns: u64) -> bool {
-    let mut ns = 0;
-    let mut early = load.clone();
-    early.bins.retain(|bin| {
-        ns += bin.ns;
-        ns <= warm_ns
-    });
-    let levels = level(&early, warm_ns.saturating_sub(before_ns)).zip(level(load, warm_ns));
-    levels.is_some_and(|(early, late)| early - late > BEHIND)
-}
-
 fn total(load: &Sustained) -> u64 {
     load.bins.iter().map(|bin| bin.ns).sum()
 }
@@ -249,15 +223,15 @@ mod tests {
         Sustained { cold: true, bins, one_thread: true, ..Sustained::default() }
     }
 
-    /// What a launch's load comes to, until it is long enough.
+    /// What a launch's load comes to, until it is long enough, beside a server that needs nothing.
     fn survey(surveys: &mut Surveys, cost_us: &dyn Fn(f64) -> f64) -> (Sustained, Standing) {
         let mut ns = surveys.first_stretch(&LIMITS).unwrap();
         loop {
-            let seen = load(ns, cost_us);
-            match surveys.further(&[&seen], &LIMITS) {
+            let (seen, even) = (load(ns, cost_us), load(ns, |_| 20.0));
+            match surveys.further(&[&seen, &even], &LIMITS) {
                 Some(more) => ns += more,
                 None => {
-                    let standing = surveys.add(&[&seen], &LIMITS)[0];
+                    let standing = surveys.add(&[&seen, &even], &LIMITS)[0];
                     return (seen, standing);
                 }
             }

@@ -37,15 +37,12 @@ pub struct Mean {
     pub shares: Vec<f64>,
 }
 
-/// A round's variance of a few cycles is itself little known, and a small one by chance would get
-/// all the weight: it is drawn towards the median of all rounds, which counts as much as so many
-/// degrees of freedom.
-const PRIOR_DEGREES: f64 = 4.0;
 /// What launches are expected to differ by before any were seen, as the variance of a log ratio:
-/// identical nginx processes differ by a few percent. It counts as much as this many rounds: three
-/// launches that happen to agree prove little, and a hundred prove what they show.
+/// identical nginx processes differ by a few percent.
 pub(crate) const BETWEEN_PRIOR: f64 = 0.02 * 0.02;
-const BETWEEN_PRIOR_ROUNDS: f64 = 4.0;
+/// What is expected counts as much as this many rounds (or degrees of freedom): three launches that
+/// happen to agree prove little, and a hundred prove what they show.
+pub(crate) const EXPECTED: f64 = 4.0;
 
 impl Mean {
     /// `None` for fewer than two rounds, or where one is not finite.
@@ -77,7 +74,7 @@ impl Mean {
 /// The variance between so many launches, by what was seen of it and what is expected.
 pub(crate) fn expected_between(seen: f64, launches: usize) -> f64 {
     let n = launches as f64;
-    (BETWEEN_PRIOR * BETWEEN_PRIOR_ROUNDS + seen * n) / (BETWEEN_PRIOR_ROUNDS + n)
+    (BETWEEN_PRIOR * EXPECTED + seen * n) / (EXPECTED + n)
 }
 
 /// Where a few rounds carry the mean, there are only a few to see how rounds differ, beside what is
@@ -85,12 +82,12 @@ pub(crate) fn expected_between(seen: f64, launches: usize) -> f64 {
 fn degrees(shares: &[f64], seen: f64) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let credit = (BETWEEN_PRIOR / seen).min(1.0);
-    (1.0 / squares - 1.0 + BETWEEN_PRIOR_ROUNDS * credit).max(1.0)
+    (1.0 / squares - 1.0 + EXPECTED * credit).max(1.0)
 }
 
 /// The degrees of freedom that so many rounds give which differ as expected.
 pub(crate) fn degrees_of(rounds: f64) -> f64 {
-    rounds - 1.0 + BETWEEN_PRIOR_ROUNDS
+    rounds - 1.0 + EXPECTED
 }
 
 /// The weighted mean, and the weighted sum of squares about it.
@@ -102,13 +99,15 @@ fn fit(rounds: &[Round], weights: &[f64]) -> (f64, f64) {
     (mean, squares)
 }
 
+/// A round's variance of a few cycles is itself little known, and a small one by chance would get
+/// all the weight: it is drawn towards the median of all rounds.
 fn moderated(rounds: &[Round]) -> Vec<f64> {
     let known = rounds.iter().filter(|round| round.degrees > 0.0);
     let mut all: Vec<f64> = known.map(|round| round.variance).collect();
     all.sort_by(f64::total_cmp);
     let middle = all.get(all.len() / 2).copied().unwrap_or(0.0);
     let of = |round: &Round| {
-        (PRIOR_DEGREES * middle + round.degrees * round.variance) / (PRIOR_DEGREES + round.degrees)
+        (EXPECTED * middle + round.degrees * round.variance) / (EXPECTED + round.degrees)
     };
     rounds.iter().map(of).collect()
 }

@@ -14,8 +14,8 @@ use crate::design::{
 use crate::digest::RoundDigest;
 use crate::estimate::median;
 use crate::idle::matters;
-use crate::slicing::{Fit, SliceShape};
-use crate::stopping::{Goal, cycles, is_look};
+use crate::slicing::{Fit, SliceShape, longer_mean};
+use crate::stopping::{CYCLES_MAX, Goal, cycles, is_look};
 use crate::surveys::{Limits, Surveys};
 use crate::sustained::{Agreement, some_sleep};
 use crate::verdict::{ROUNDS_MIN, Verdict};
@@ -50,12 +50,8 @@ const CHECKS_MAX: u32 = 6;
 const CHECKS_IN_NOISE: u32 = 20;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
-const TAIL_CYCLES_MAX: u32 = 1000;
 /// Orders, wake-ups and readings around a slice, and the rest after it.
 const SLICE_COST: DurationNs = DurationNs::from_ms(3);
-/// The mean of windows that are up to three times as long as the shortest, drawn evenly on a
-/// logarithmic scale.
-const LONGER_MEAN: f64 = 1.82;
 const SUSTAINED: DurationNs = DurationNs::from_secs(3);
 /// Where variants take turns.
 const TURN: DurationNs = DurationNs::from_secs(1);
@@ -246,14 +242,14 @@ impl<'a> ComparisonDesign<'a> {
         if rarest == 1.0 || !fewest.is_finite() {
             return 0;
         }
-        ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(TAIL_CYCLES_MAX)
+        ((TAIL_REPLIES / rarest / fewest).ceil() as u32).min(CYCLES_MAX)
     }
 
     /// What one slice of every variant takes.
     fn cycle_seconds(&self, seen: &CellHistory<'_>) -> f64 {
         let cold = self.plan.slices.cold.map(SliceShape::of_cold);
         let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::of(self.plan).first());
-        let longer = if self.plan.slices.window.is_some() { 1.0 } else { LONGER_MEAN };
+        let longer = if self.plan.slices.window.is_some() { 1.0 } else { longer_mean() };
         let slice = (shape.ramp + SLICE_COST).as_secs_f64() + shape.length.as_secs_f64() * longer;
         slice * self.plan.variants.len() as f64
     }
