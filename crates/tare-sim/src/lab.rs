@@ -27,11 +27,39 @@ pub enum Odd {
     After(u64),
 }
 
-/// Standard deviations of logarithms.
+/// What makes equal requests differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
+    /// Standard deviations of logarithms.
     pub launch: f64,
     pub slice: f64,
+    /// How much more (of a logarithm) all requests cost while a neighbour bursts; 0 without one.
+    pub bursts: f64,
+}
+
+impl Noise {
+    pub fn quiet(launch: f64, slice: f64) -> Self {
+        Self { launch, slice, bursts: 0.0 }
+    }
+}
+
+/// A neighbour that bursts and pauses, each for a time of its own.
+struct Neighbour {
+    random: Random,
+    is_bursting: bool,
+    until: Instant,
+}
+
+impl Neighbour {
+    fn is_bursting(&mut self, now: Instant) -> bool {
+        while now >= self.until {
+            self.is_bursting = !self.is_bursting;
+            let mean = if self.is_bursting { BURST } else { PAUSE };
+            let length = scaled(mean, self.random.exponential());
+            self.until = self.until + length.max(DurationNs::from_ms(1));
+        }
+        self.is_bursting
+    }
 }
 
 /// How long things take, as in `tare run` where replies are quick.
@@ -46,6 +74,9 @@ const TURN: DurationNs = DurationNs::from_ms(3);
 /// Of the clock while nothing happens.
 const TICK: DurationNs = DurationNs::from_us(1);
 const BIN_PER_SERVER: DurationNs = DurationNs::from_us(12_500);
+/// A neighbour's bursts and pauses, on average.
+const BURST: DurationNs = DurationNs::from_ms(400);
+const PAUSE: DurationNs = DurationNs::from_ms(600);
 /// One body in so many is looked at.
 const LOOKED_AT: u64 = 100;
 
@@ -55,6 +86,8 @@ struct Server {
     odd: Odd,
     /// How much more than nominal this launch takes.
     factor: f64,
+    /// Its share of what bursts cost: not all servers use the same caches.
+    suffers: f64,
     connections: u64,
     /// Requests since its connections were opened, and in its life.
     on_these: u64,
@@ -72,6 +105,7 @@ pub struct Lab {
     now: Instant,
     random: Random,
     noise: Noise,
+    neighbour: Neighbour,
     servers: Vec<Server>,
 }
 
@@ -94,6 +128,7 @@ impl Lab {
                 effort: Effort::new(kind.base, &kind.habits, now, random.next_u64()),
                 odd: kind.odd,
                 factor: (noise.launch * normal(&mut random)).exp(),
+                suffers: if noise.bursts > 0.0 { 0.8 + 0.4 * random.uniform() } else { 1.0 },
                 connections,
                 on_these: 0,
                 served: 0,
@@ -105,7 +140,10 @@ impl Lab {
             }
         });
         let servers = servers.collect();
-        Self { now, random, noise, servers }
+        let mut own = Random::stream(seed, "simulated neighbour", u64::from(round));
+        let is_bursting = own.uniform() * (BURST + PAUSE).as_ns() as f64 > PAUSE.as_ns() as f64;
+        let neighbour = Neighbour { random: own, is_bursting: !is_bursting, until: now };
+        Self { now, random, noise, neighbour, servers }
     }
 
     /// Work beside requests that is due.
@@ -139,6 +177,10 @@ impl Lab {
         self.chores();
         let owed = std::mem::take(&mut self.servers[at].owed);
         self.burn(at, owed);
+        let noise = match self.neighbour.is_bursting(self.now) {
+            true => noise * (self.noise.bursts * self.servers[at].suffers).exp(),
+            false => noise,
+        };
         let server = &mut self.servers[at];
         let first = server.on_these < server.connections;
         let cost = server.effort.of_request(self.now, first);

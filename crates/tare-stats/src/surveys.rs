@@ -10,7 +10,7 @@ use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::digest::RoundDigest;
-use crate::sustained::{BLOCK_NS, Course, warm_up};
+use crate::sustained::{BLOCK_NS, Course, fell_within, slowest_ns, warm_ups};
 
 /// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
 const LONG_NS: u64 = 400_000_000;
@@ -55,11 +55,8 @@ struct LaunchSurvey {
     level: Option<f64>,
 }
 
-impl LaunchSurvey {
-    fn of(load: &Sustained) -> Self {
-        let level = Course::of_one(load).map(|course| course.level);
-        Self { warm: warm_up(load), level }
-    }
+fn level(load: &Sustained) -> Option<f64> {
+    Course::of_one(load).map(|course| course.level)
 }
 
 /// By launch, and variant.
@@ -93,7 +90,8 @@ impl Surveys {
     }
 
     fn take(&mut self, loads: &[&Sustained]) {
-        self.0.push(loads.iter().map(|load| LaunchSurvey::of(load)).collect());
+        let each = warm_ups(loads).into_iter().zip(loads);
+        self.0.push(each.map(|(warm, load)| LaunchSurvey { warm, level: level(load) }).collect());
     }
 
     /// For how long the next launch is loaded at first; `None` where no variant needs long.
@@ -108,7 +106,7 @@ impl Surveys {
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
-            None => loads.iter().map(|load| limits.until(warm_up(load).ns)).max()?.max(had),
+            None => limits.until(slowest_ns(loads)).max(had),
             Some(_) if self.are_warm(loads) => had,
             Some(_) => had + LONGER_NS,
         };
@@ -135,7 +133,7 @@ impl Surveys {
     fn behind(&self, loads: &[&Sustained]) -> Vec<Option<f64>> {
         let firsts = self.0.first().into_iter().flatten();
         let each = firsts.zip(loads);
-        let behind = each.map(|(first, load)| Some(LaunchSurvey::of(load).level? - first.level?));
+        let behind = each.map(|(first, load)| Some(level(load)? - first.level?));
         let behind: Vec<Option<f64>> = behind.collect();
         let of_all = behind.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         behind.into_iter().map(|behind| Some(behind? - of_all)).collect()
@@ -145,11 +143,11 @@ impl Surveys {
     pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
         let is_first = self.0.is_empty();
         let behind = self.behind(loads).into_iter().chain(std::iter::repeat(None));
-        let fell = |course: Course| course.fell_within(limits.quiet_ns(), BEHIND);
-        let standing = loads.iter().zip(behind).map(|(load, behind)| Standing {
-            is_moving: is_first && Course::of_both(load).any(fell),
-            behind,
-        });
+        let fell = fell_within(loads, limits.quiet_ns(), BEHIND);
+        let standing = fell
+            .into_iter()
+            .zip(behind)
+            .map(|(fell, behind)| Standing { is_moving: is_first && fell, behind });
         let standing = standing.collect();
         self.take(loads);
         standing

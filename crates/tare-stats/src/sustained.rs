@@ -15,6 +15,9 @@ use crate::digest::{RoundDigest, VariantRound};
 use crate::estimate::{Estimate, mean, median, t_quantile, variance};
 use crate::weighted::{BETWEEN_PRIOR, EXPECTED, expected_between};
 
+/// What a bin says of a request.
+type OfBin = fn(Bin) -> Option<f64>;
+
 /// What a bin of load says of a server.
 trait Costs {
     fn cost(self) -> Option<f64>;
@@ -54,101 +57,201 @@ fn sum(bins: &[Bin]) -> Bin {
 
 /// Bins are taken together for so long: servers that share a CPU have it by turns.
 pub(crate) const BLOCK_NS: u64 = 100_000_000;
-/// And the median of so many blocks, which one that was disturbed does not move.
-const SPAN: usize = 3;
 /// What falls by no more than this (of a logarithm) does not warm up.
 const FALLS: f64 = 0.05;
-/// So many blocks at the end say what a server costs when it is warm.
+/// So many blocks at the end, at least, say what a server costs when it is warm.
 const LAST: usize = 6;
+
+/// How blocks are looked at: so many at a time, as one number.
+struct View {
+    span: usize,
+    of: fn(&[f64]) -> f64,
+    /// Where that number is high, blocks are up to this one of them, counted from 0.
+    until: usize,
+    /// A fall by no more than this is none.
+    falls: f64,
+}
+
+/// A block that was disturbed does not move this.
+const CLOSE: View = View { span: 3, of: median, until: 1, falls: FALLS };
+/// For what is as uneven as the costs of two servers together.
+const WIDE: View = View { span: 12, of: median, until: 6, falls: FALLS };
+/// A neighbour that bursts pauses at times, and this is what those cost. It is less even than what is
+/// in the middle.
+const CHEAP: View = View { span: 16, of: octile, until: 13, falls: 2.0 * FALLS };
+
+/// An eighth of them are less.
+fn octile(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted[values.len() / 8]
+}
 
 /// What a request cost in the course of a load. Machines become faster and slower, and servers that
 /// warm up only cheaper: of a fall, as much as the largest rise may be the machine's.
 pub(crate) struct Course {
-    /// The end of each block.
-    ends: Vec<WarmUp>,
-    /// Logarithms of costs, each of a block and those that follow it.
+    /// Logarithms of costs, one a view.
     costs: Vec<f64>,
+    /// How much load there was when a view that is high ended to be.
+    ends: Vec<WarmUp>,
     /// What it costs at the end.
     pub(crate) level: f64,
     /// The largest rise on the way.
     rise: f64,
+    falls: f64,
 }
 
 impl Course {
-    /// Of CPU time, or of the time itself, which waits are in as well; `None` of too short a load,
-    /// and where the server is not metered.
-    fn of(load: &Sustained, cost: fn(Bin) -> Option<f64>) -> Option<Self> {
-        let mut blocks: Vec<Bin> = Vec::new();
-        for bin in whole(&load.bins) {
-            match blocks.last_mut() {
-                Some(last) if last.ns < BLOCK_NS => *last = last.plus(bin),
-                _ => blocks.push(bin),
-            }
+    /// Of logarithms of costs, one a block; `None` of too short a load.
+    fn of(blocks: &[Bin], logs: &[f64], view: &View) -> Option<Self> {
+        if logs.len() < 2 * view.span - 1 {
+            return None;
         }
-        // What is left over is no block of its own, nor is the end of one who stands still.
-        if let [.., before, last] = &mut blocks[..]
-            && (last.ns < BLOCK_NS || last.answered == 0)
-        {
-            *before = before.plus(*last);
-            blocks.pop();
-        }
-        let values: Option<Vec<f64>> =
-            blocks.iter().map(|block| Some(cost(*block)?.ln())).collect();
-        let values = values.filter(|values| values.len() >= 2 * SPAN - 1)?;
-        let costs: Vec<f64> = values.windows(SPAN).map(median).collect();
-        // Chance makes rises too, and means fewer.
+        let level = (view.of)(&logs[logs.len().saturating_sub(LAST.max(view.span))..]);
+        let costs: Vec<f64> = logs.windows(view.span).map(view.of).collect();
+        // Chance makes rises too; means of some make fewer.
         let (mut lowest, mut rise) = (f64::INFINITY, 0.0_f64);
-        for cost in costs.windows(SPAN).map(mean) {
+        for cost in costs.windows(CLOSE.span).map(mean) {
             lowest = lowest.min(cost);
             rise = rise.max(cost - lowest);
         }
-        let level = median(&values[values.len().saturating_sub(LAST)..]);
         let ends = blocks.iter().scan(WarmUp::default(), |end, block| {
             end.ns += block.ns;
             end.requests += block.answered;
             Some(*end)
         });
-        Some(Self { ends: ends.collect(), costs, level, rise })
+        let ends = ends.skip(view.until).take(costs.len()).collect();
+        Some(Self { costs, ends, level, rise, falls: view.falls })
     }
 
-    fn of_time(load: &Sustained) -> Option<Self> {
-        Self::of(load, |bin| positive(bin.ns as f64 / bin.answered as f64))
-    }
-
-    pub(crate) fn of_both(load: &Sustained) -> impl Iterator<Item = Self> {
-        [Self::of(load, Bin::cost), Self::of_time(load)].into_iter().flatten()
-    }
-
-    /// Of CPU time where the server is metered.
+    /// Of a single load, by CPU time where the server is metered.
     pub(crate) fn of_one(load: &Sustained) -> Option<Self> {
-        match sum(&load.bins).cpu_ns {
-            0 => Self::of_time(load),
-            _ => Self::of(load, Bin::cost),
-        }
+        let blocks = blocks(&[load]).remove(0);
+        Self::of(&blocks, &logs(&blocks, cost_of(load))?, &CLOSE)
+    }
+
+    /// Of one against others; `None` where that did not fall, or where not more than half of the fall
+    /// was its own: the others rose.
+    fn of_ratios(blocks: &[Bin], own: &[f64], ratios: &[f64], view: &View) -> Option<Self> {
+        let ratio = Self::of(blocks, ratios, view)?;
+        let end = ratio.last_above()? + view.until + 1;
+        let fall = |logs: &[f64]| octile(&logs[..end]) - octile(&logs[end..]);
+        let fell = fall(ratios);
+        (fell > 0.0 && fall(own) > fell / 2.0).then_some(ratio)
     }
 
     fn is_above(&self, cost: f64, by: f64) -> bool {
         cost - self.level > self.rise + by
     }
 
-    /// From the beginning until a request costs what it does at the end.
-    fn warm_up(&self) -> WarmUp {
-        let last = self.costs.iter().rposition(|cost| self.is_above(*cost, FALLS));
-        last.map_or(WarmUp::default(), |at| self.ends[at + SPAN / 2])
+    /// The last at which a request still costs more than at the end.
+    fn last_above(&self) -> Option<usize> {
+        self.costs.iter().rposition(|cost| self.is_above(*cost, self.falls))
     }
 
-    /// Whether it still cost so much more when this was left of the load.
-    pub(crate) fn fell_within(&self, ns: u64, by: f64) -> bool {
-        let all = self.ends.last().map_or(0, |end| end.ns);
-        let at = self.ends.partition_point(|end| end.ns + ns <= all);
+    /// From the beginning until a request costs what it does at the end.
+    fn warm_up(&self) -> WarmUp {
+        self.last_above().map_or(WarmUp::default(), |at| self.ends[at])
+    }
+
+    /// Whether it still cost so much more when this was left of a load of `all_ns`.
+    fn fell_within(&self, all_ns: u64, ns: u64, by: f64) -> bool {
+        let at = self.ends.partition_point(|end| end.ns + ns <= all_ns);
         self.costs.get(at).is_some_and(|cost| self.is_above(*cost, by))
     }
 }
 
-/// From the beginning until a request costs what it does at the end, in CPU time and in time.
-pub fn warm_up(load: &Sustained) -> WarmUp {
-    let each = Course::of_both(load).map(|course| course.warm_up());
-    each.max_by_key(|warm| warm.ns).unwrap_or_default()
+/// What is searched for the warm-up of one of some that were loaded at the same time: the CPU time of
+/// a request; the time, which waits are in as well; the CPU time where it is cheap, which a
+/// neighbour's bursts hardly move; and CPU time against that of the others, in which they cancel.
+fn courses(loads: &[&Sustained], one: usize) -> impl Iterator<Item = Course> {
+    let (load, own) = (loads[one], blocks(&[loads[one]]).remove(0));
+    let of = |cost, view| Course::of(&own, &logs(&own, cost)?, view);
+    let alone = [of(Bin::cost, &CLOSE), of(time, &CLOSE), of(cost_of(load), &CHEAP)];
+    alone.into_iter().flatten().chain(against_others(&blocks(loads), one, cost_of(load)))
+}
+
+fn against_others(blocks: &[Vec<Bin>], one: usize, cost: OfBin) -> Vec<Course> {
+    let mut all: Vec<Option<Vec<f64>>> = blocks.iter().map(|blocks| logs(blocks, cost)).collect();
+    let own = all.remove(one);
+    // Not all of them may be metered.
+    let others: Vec<Vec<f64>> = all.into_iter().flatten().collect();
+    let Some(own) = own.filter(|_| !others.is_empty()) else { return Vec::new() };
+    let of_others = |at: usize| mean(&others.iter().map(|other| other[at]).collect::<Vec<_>>());
+    let ratios: Vec<f64> = (0..own.len()).map(|at| own[at] - of_others(at)).collect();
+    let of = |view| Course::of_ratios(&blocks[one], &own, &ratios, view);
+    [&CLOSE, &WIDE].into_iter().filter_map(of).collect()
+}
+
+fn logs(blocks: &[Bin], cost: OfBin) -> Option<Vec<f64>> {
+    blocks.iter().map(|block| Some(cost(*block)?.ln())).collect()
+}
+
+fn time(bin: Bin) -> Option<f64> {
+    positive(bin.ns as f64 / bin.answered as f64)
+}
+
+/// CPU time where the server is metered, else the time itself.
+fn cost_of(load: &Sustained) -> OfBin {
+    if sum(&load.bins).cpu_ns == 0 { time } else { Bin::cost }
+}
+
+/// The loads' bins by blocks of the same times, as far as the shortest goes. One that stands still is
+/// dear there, and has a cost all the same: a block goes on until all have replied in it.
+fn blocks(loads: &[&Sustained]) -> Vec<Vec<Bin>> {
+    let ns = loads.iter().map(|load| sum(&load.bins).ns).min().unwrap_or(0);
+    let mut blocks: Vec<Vec<Bin>> = vec![Vec::new(); loads.len()];
+    let mut open = vec![Bin::default(); loads.len()];
+    let mut left: Vec<(u64, &[Bin])> = loads.iter().map(|load| (0, &load.bins[..])).collect();
+    // A bin belongs to the block that its middle is in.
+    let mut take = |open: &mut [Bin], until: u64| {
+        for (open, (began, bins)) in open.iter_mut().zip(&mut left) {
+            while let [bin, rest @ ..] = *bins
+                && *began + bin.ns / 2 < until
+            {
+                (*open, *began, *bins) = (open.plus(*bin), *began + bin.ns, rest);
+            }
+        }
+    };
+    let mut until = BLOCK_NS;
+    while until <= ns {
+        take(&mut open, until);
+        until += BLOCK_NS;
+        if open.iter().all(|open| open.answered > 0) {
+            blocks.iter_mut().zip(&mut open).for_each(|(all, open)| all.push(std::mem::take(open)));
+        }
+    }
+    // What is left over is no block of its own.
+    take(&mut open, ns);
+    let ends = blocks.iter_mut().zip(open);
+    ends.filter_map(|(all, open)| Some((all.last_mut()?, open))).for_each(|(last, open)| {
+        *last = last.plus(open);
+    });
+    blocks
+}
+
+/// From the beginning until a request costs what it does at the end, in CPU time and in time: of
+/// each of these, which were loaded at once.
+pub fn warm_ups(loads: &[&Sustained]) -> Vec<WarmUp> {
+    let of = |one: usize| {
+        let each = courses(loads, one).map(|course| course.warm_up());
+        each.max_by_key(|warm| warm.ns).unwrap_or_default()
+    };
+    (0..loads.len()).map(of).collect()
+}
+
+/// The time of the slowest of these.
+pub fn slowest_ns(loads: &[&Sustained]) -> u64 {
+    warm_ups(loads).iter().map(|warm| warm.ns).max().unwrap_or(0)
+}
+
+/// Whether each of these still cost so much more when this was left of its load.
+pub(crate) fn fell_within(loads: &[&Sustained], ns: u64, by: f64) -> Vec<bool> {
+    let of = |one: usize| {
+        let all_ns = sum(&loads[one].bins).ns;
+        courses(loads, one).any(|course| course.fell_within(all_ns, ns, by))
+    };
+    (0..loads.len()).map(of).collect()
 }
 
 /// What comes after so long a warm-up.
@@ -160,19 +263,6 @@ fn after(load: &Sustained, warm_ns: u64) -> &[Bin] {
         is_after
     });
     &load.bins[from.unwrap_or(load.bins.len())..]
-}
-
-/// Bins in which there were no replies are told together with what follows: a server that stands
-/// still for one is dear there, and has a cost all the same.
-fn whole(bins: &[Bin]) -> Vec<Bin> {
-    let mut whole: Vec<Bin> = Vec::new();
-    for bin in bins {
-        match whole.last_mut() {
-            Some(last) if last.answered == 0 => *last = last.plus(*bin),
-            _ => whole.push(*bin),
-        }
-    }
-    whole
 }
 
 /// Standard deviation by the median of absolute deviations, which strays do not move.
@@ -238,8 +328,8 @@ const LEFT_NS: f64 = 1e9;
 
 /// What both are loaded with when both are warm, where that is long enough.
 fn warm_parts<'a>(base: &'a Sustained, mine: &'a Sustained) -> Option<(&'a [Bin], &'a [Bin])> {
-    let warm = [base, mine].into_iter().filter(|s| s.cold).map(|s| warm_up(s).ns).max();
-    let (base, own) = (after(base, warm.unwrap_or(0)), after(mine, warm.unwrap_or(0)));
+    let warm_ns = if base.cold && mine.cold { slowest_ns(&[base, mine]) } else { 0 };
+    let (base, own) = (after(base, warm_ns), after(mine, warm_ns));
     let n = base.len().min(own.len());
     let left = sum(&own[..n]).ns as f64;
     let is_enough = n > 0 && left >= LEFT_NS.min(sum(&mine.bins).ns as f64 * LEFT_MIN);
@@ -348,7 +438,7 @@ pub fn check(
     if seen.is_empty() {
         return None;
     }
-    let shifts = [baseline, variant].map(|v| shift(of_rounds(v), in_turns));
+    let shifts = shifts(of_rounds(baseline), of_rounds(variant), in_turns);
     let are_apart = shifts.iter().all(|shift| shift.abs() > APART);
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
@@ -391,16 +481,22 @@ fn sustained(round: &VariantRound, in_turns: bool) -> Option<&Sustained> {
 /// by then is not clear.
 const APART: f64 = 0.2;
 
-/// What sustained load adds to the logarithm of a request's cost, beside the same launch's slices.
-fn shift<'a>(rounds: impl Iterator<Item = &'a VariantRound>, in_turns: bool) -> f64 {
-    let of = |round: &VariantRound| {
-        let load = sustained(round, in_turns)?;
-        let warm_ns = if load.cold { warm_up(load).ns } else { 0 };
+/// What sustained load adds to the logarithm of each one's cost, beside the same launch's slices.
+fn shifts<'a>(
+    base: impl Iterator<Item = &'a VariantRound>,
+    mine: impl Iterator<Item = &'a VariantRound>,
+    in_turns: bool,
+) -> [f64; 2] {
+    let shift = |round: &VariantRound, warm: &[Bin]| {
         let in_slices = round.used.as_ref()?.cpu_ns() as f64 / round.paid as f64;
-        Some((sum(after(load, warm_ns)).cost()? / positive(in_slices)?).ln())
+        Some((sum(warm).cost()? / positive(in_slices)?).ln())
     };
-    let shifts: Vec<f64> = rounds.filter_map(of).collect();
-    if shifts.is_empty() { 0.0 } else { mean(&shifts) }
+    let of_both = base.zip(mine).filter_map(|(base, mine)| {
+        let warm = warm_parts(sustained(base, in_turns)?, sustained(mine, in_turns)?)?;
+        Some((shift(base, warm.0)?, shift(mine, warm.1)?))
+    });
+    let (base, mine): (Vec<f64>, Vec<f64>) = of_both.unzip();
+    [base, mine].map(|shifts| if shifts.is_empty() { 0.0 } else { mean(&shifts) })
 }
 
 /// Both more idle under sustained load than in slices by this share: something else than servers,
@@ -411,7 +507,7 @@ const CPU_BOUND: f64 = 0.85;
 
 /// What tells how much a server can do: replies in the time that it could run, or, where that
 /// cannot be known and the CPU is its limit, the cost of a request.
-fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<fn(Bin) -> Option<f64>> {
+fn rate_of(digests: &[RoundDigest], pair: [usize; 2]) -> Option<OfBin> {
     let (mut by_rate, mut is_bound, mut more_idle) = (true, true, f64::INFINITY);
     for variant in pair {
         let rounds = digests.iter().map(|digest| &digest.variants[variant]);
@@ -485,7 +581,7 @@ mod tests {
     #[test]
     fn warm_ups_are_found_where_there_are_any() {
         let warm_ms = |noise: f64, cost: &dyn Fn(f64) -> f64| -> Vec<u64> {
-            let found = (0..40).map(|seed| warm_up(&load(noise, seed, cost)).ns / 1_000_000);
+            let found = (0..40).map(|seed| slowest_ns(&[&load(noise, seed, cost)]) / 1_000_000);
             let mut found: Vec<u64> = found.collect();
             found.sort_unstable();
             found
@@ -496,7 +592,7 @@ mod tests {
             let step = warm_ms(noise, &|t| if t < 2.0 { 24.0 } else { 20.0 });
             // A fifth, where each bin differs by a tenth, is now and then seen to end early.
             let late = if noise < 0.05 { 0 } else { 8 };
-            assert!(step[late] >= 1800 && step[39] <= 2200, "{noise}: {step:?}");
+            assert!(step[late] >= 1800 && step[39] <= 2600, "{noise}: {step:?}");
             assert!(step[0] >= 900, "{noise}: {step:?}");
             let tiers = |t| {
                 if t < 0.3 {
@@ -523,10 +619,95 @@ mod tests {
                 let share = if at % 2 == 0 { 1.4 } else { 0.6 };
                 bin.answered = (bin.answered as f64 * share) as u64;
             }
-            warm_up(&load).ns / 1_000_000
+            slowest_ns(&[&load]) / 1_000_000
         };
         let found = |by: f64| (0..40).filter(|seed| warm_ms(by, *seed) > 1500).count();
         assert_eq!([5.0, 0.0, -5.0].map(found), [40, 0, 0]);
+    }
+
+    /// A neighbour bursts every second, which makes requests dearer by a third.
+    fn bursts(t: f64) -> f64 {
+        if (t * 2.0) as u64 % 2 == 1 { 1.3 } else { 1.0 }
+    }
+
+    fn warms(t: f64, until: f64) -> f64 {
+        if t < until { 1.2 } else { 1.0 }
+    }
+
+    fn found_ms(loads: &[&Sustained]) -> Vec<u64> {
+        warm_ups(loads).iter().map(|warm| warm.ns / 1_000_000).collect()
+    }
+
+    #[test]
+    fn a_warm_up_is_found_beside_bursts_that_are_larger() {
+        for seed in 0..40 {
+            let cold = |n: u64| load(0.02, 4 * seed + n, |t| 20.0 * bursts(t) * warms(t, 1.0));
+            let warm = load(0.02, 4 * seed + 3, |t| 20.0 * bursts(t));
+            let found = found_ms(&[&cold(0), &warm]);
+            assert!((900..=1200).contains(&found[0]) && found[1] == 0, "{seed}: {found:?}");
+            // Two of three are cold.
+            let found = found_ms(&[&cold(0), &warm, &cold(1)]);
+            let are_found = [found[0], found[2]].iter().all(|ms| (500..=1200).contains(ms));
+            assert!(are_found && found[1] == 0, "{seed}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_warm_up_of_both_is_found_beside_bursts() {
+        for seed in 0..40 {
+            let cold = |n: u64| load(0.02, 2 * seed + n, |t| 20.0 * bursts(t) * warms(t, 1.9));
+            let found = found_ms(&[&cold(0), &cold(1)]);
+            assert!(found.iter().all(|ms| (1700..=2500).contains(ms)), "{seed}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_others_rise_by_is_no_warm_up() {
+        for seed in 0..40 {
+            let steady = load(0.02, 2 * seed, |t| 20.0 * bursts(t));
+            let tires = load(0.02, 2 * seed + 1, |t| 20.0 * bursts(t) * warms(3.0 - t, 1.5));
+            assert_eq!(found_ms(&[&steady, &tires]), [0, 0], "{seed}");
+        }
+    }
+
+    #[test]
+    fn bins_that_differ_in_length_are_compared_at_the_same_time() {
+        for seed in 0..40 {
+            let cold = load(0.02, 2 * seed, |t| 20.0 * bursts(t) * warms(t, 1.0));
+            let mut warm = load(0.02, 2 * seed + 1, |t| 20.0 * bursts(t));
+            // A client that was late missed the ends of four bins, and of a second later.
+            for at in [30, 31, 32, 33, 60] {
+                let next = warm.bins.remove(at);
+                warm.bins[at] = warm.bins[at].plus(next);
+            }
+            let found = found_ms(&[&cold, &warm]);
+            assert!((900..=1200).contains(&found[0]) && found[1] == 0, "{seed}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn one_who_never_replies_hides_nobody_else() {
+        let cold = load(0.01, 0, |t| 20.0 * warms(t, 1.0));
+        let mut silent = load(0.01, 1, |_| 20.0);
+        silent.bins.iter_mut().for_each(|bin| bin.answered = 0);
+        assert_eq!(found_ms(&[&cold, &silent]), [1000, 0]);
+        assert_eq!(found_ms(&[&Sustained::default(), &silent]), [0, 0]);
+    }
+
+    #[test]
+    fn noise_is_no_warm_up() {
+        for (seconds, noise) in [(3, 0.05), (6, 0.1), (20, 0.2)] {
+            let one = |seed| {
+                let mut all = load(noise, seed, |_| 20.0);
+                for more in 1..seconds / 3 {
+                    all.bins.extend(load(noise, 1000 * more + seed, |_| 20.0).bins);
+                }
+                all
+            };
+            let warm = |seed: &u64| slowest_ns(&[&one(2 * seed), &one(2 * seed + 1)]) > 0;
+            let found = (0..200).filter(warm).count();
+            assert!(found <= 6, "{seconds} s, {noise}: {found} of 200");
+        }
     }
 
     #[test]

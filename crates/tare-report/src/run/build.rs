@@ -8,7 +8,7 @@ use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
 use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::Goal;
-use tare_stats::sustained::warm_up;
+use tare_stats::sustained::slowest_ns;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
@@ -85,11 +85,9 @@ fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
     let seconds = digests.iter().enumerate().map(|(at, digest)| {
         let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
         let looks = launches.filter_map(|launch| launch.load.sustained.as_ref());
-        let beyond = looks.map(|load| {
-            let all: u64 = load.bins.iter().map(|bin| bin.ns).sum();
-            all.saturating_sub(warm_up(load).ns)
-        });
-        let beyond = beyond.max().filter(|_| at == 0).unwrap_or(0);
+        let looks: Vec<_> = looks.filter(|load| at == 0 && load.cold).collect();
+        let all = looks.iter().map(|load| load.bins.iter().map(|bin| bin.ns).sum::<u64>()).max();
+        let beyond = all.unwrap_or(0).saturating_sub(slowest_ns(&looks));
         digest.elapsed_ns.saturating_sub(beyond) as f64 / 1e9
     });
     median(&seconds.collect::<Vec<_>>())
