@@ -136,9 +136,9 @@ struct HabitArgs {
     #[arg(long, value_name = "EVERY:LENGTH",
           value_parser = |text: &str| Habit::parse("pause-every", text))]
     pause_every: Option<Habit>,
-    /// Requests cost more for this long after the start: 2s:4us
+    /// Requests cost more for this long after the start: 2s:4us; more than one make steps
     #[arg(long, value_name = "TIME:COST", value_parser = |text: &str| Habit::parse("warm-for", text))]
-    warm_for: Option<Habit>,
+    warm_for: Vec<Habit>,
     /// The first requests cost more: 5000:4us
     #[arg(long, value_name = "N:COST", value_parser = |text: &str| Habit::parse("warm-requests", text))]
     warm_requests: Option<Habit>,
@@ -169,7 +169,6 @@ impl HabitArgs {
             self.defer,
             self.burst,
             self.pause_every,
-            self.warm_for,
             self.warm_requests,
             self.idle_slow,
             self.period,
@@ -177,7 +176,7 @@ impl HabitArgs {
             self.launch_slow,
             self.first_request,
         ];
-        all.into_iter().flatten().collect()
+        all.into_iter().flatten().chain(self.warm_for.iter().copied()).collect()
     }
 }
 
@@ -325,4 +324,34 @@ fn defect(text: &str) -> Result<Defect, String> {
         let names: Vec<_> = Defect::ALL.iter().map(|(name, _)| *name).collect();
         format!("choose among {}", names.join(", "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        target: TargetArgs,
+    }
+
+    #[test]
+    fn every_animal_of_the_zoo_can_be_asked_for() {
+        let animals = include_str!("../../../../bench/zoo.json");
+        let animals: Vec<serde_json::Value> = serde_json::from_str(animals).unwrap();
+        let flags = animals.iter().flat_map(|animal| [&animal["a"], &animal["b"]]);
+        let mut steps = 0;
+        for flags in flags.map(|flags| flags.as_str().unwrap()) {
+            let words = ["target"].into_iter().chain(flags.split_whitespace());
+            let line =
+                Line::try_parse_from(words).unwrap_or_else(|error| panic!("{flags}: {error}"));
+            let steps_given = flags.matches("--warm-for").count();
+            assert_eq!(line.target.habits.warm_for.len(), steps_given);
+            steps = steps.max(steps_given);
+        }
+        assert_eq!(steps, 3);
+    }
 }
