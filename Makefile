@@ -229,6 +229,7 @@ bench: setup-bench release
 	bench/report
 	bench/method --aa-runs $(AA_RUNS)
 	bench/steady --runs $(AA_RUNS)
+	bench/verdicts
 	bench/zoo
 	TARE_SIMULATED_RUNS=$(SIMULATED_RUNS) cargo test --release --locked -p tare-stats --test simulation -- --nocapture
 	TARE_SIMULATED_ZOO=$(SIMULATED_ZOO) cargo test --release --locked -p tare-sim --test zoo -- --nocapture
@@ -242,6 +243,7 @@ bench-smoke: setup-gate
 	TARE=$(CURDIR)/target/debug/tare bench/report --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/method --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/steady --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/verdicts --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/zoo --smoke
 
 fuzz: setup-fuzz

@@ -3,8 +3,8 @@
 
 use tare_model::net::Protocol;
 use tare_model::samples::LaunchLoad;
-use tare_model::sustained::Sustained;
 use tare_model::variant::Difference;
+use tare_stats::digest::RoundDigest;
 use tare_stats::estimate::{Estimate, mean, median};
 use tare_stats::idle::Idle;
 use tare_stats::stopping::relative_half_width;
@@ -262,13 +262,13 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
 /// By how much its cost against the baseline's still changed at the end of each launch's sustained
 /// load, where it did.
 fn changes(evidence: &Evidence<'_>, variant: usize) -> Vec<Option<f64>> {
-    let of = |v: usize| evidence.digests.iter().map(move |digest| &digest.variants[v]);
-    let pairs = of(evidence.question.baseline).zip(of(variant));
-    let sustained = |round: &tare_stats::digest::VariantRound| -> Option<Sustained> {
-        round.launch.as_ref()?.load.sustained.clone()
+    let baseline = evidence.question.baseline;
+    let of_one = |digest: &RoundDigest| {
+        let sustained = |v: usize| digest.variants[v].launch.as_ref()?.load.sustained.as_ref();
+        let (base, mine) = (sustained(baseline)?, sustained(variant)?);
+        Some(still_changes(base, mine, digest.warm_ns()))
     };
-    let seen = pairs.filter_map(|(base, mine)| Some((sustained(base)?, sustained(mine)?)));
-    seen.map(|(base, mine)| still_changes(&base, &mine)).collect()
+    evidence.digests.iter().filter_map(of_one).collect()
 }
 
 /// One launch's sustained load showed a change, of one or two that had it: another would tell.

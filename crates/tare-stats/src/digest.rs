@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use tare_model::metric::{Basis, Observed};
 use tare_model::samples::{Counts, Launch, MachineUse, Round, Series, Slice};
+use tare_model::sustained::{Sustained, WarmUp};
 use tare_model::usage::Usage;
 use tare_model::{Distribution, Metric};
 
 use crate::estimate::{trimmed_mean, trimmed_variance};
+use crate::sustained::Courses;
 use crate::weighted;
 
 /// The share of cycles cut off at each end before their mean is taken.
@@ -22,6 +24,8 @@ pub struct RoundDigest {
     pub started_unix_ms: u64,
     pub elapsed_ns: u64,
     pub machine: MachineUse,
+    /// Of those that were loaded when they were cold.
+    pub warm_ups: Vec<WarmUp>,
     pub variants: Vec<VariantRound>,
 }
 
@@ -46,6 +50,13 @@ pub struct VariantRound {
     /// The variance that each log ratio has by its own cycles, by [`Metric::ALL`]; where a metric has
     /// cycles.
     pub variances: Vec<Option<f64>>,
+}
+
+impl RoundDigest {
+    /// How long the slowest took to be warm.
+    pub fn warm_ns(&self) -> u64 {
+        self.warm_ups.iter().map(|warm| warm.ns).max().unwrap_or(0)
+    }
 }
 
 impl VariantRound {
@@ -96,7 +107,10 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
             found[variant].variances.push(variance);
         }
     }
+    let loads = round.launches.iter().filter_map(|launch| launch.load.sustained.as_ref());
+    let cold: Vec<&Sustained> = loads.filter(|load| load.cold).collect();
     RoundDigest {
+        warm_ups: Courses::of(&cold).warm_ups(),
         index: round.index,
         cycles: round.cycles,
         started_unix_ms: round.started_unix_ms,

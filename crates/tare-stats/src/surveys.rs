@@ -10,7 +10,7 @@ use tare_io::DurationNs;
 use tare_model::sustained::{Sustained, WarmUp};
 
 use crate::digest::RoundDigest;
-use crate::sustained::{BLOCK_NS, Course, fell_within, slowest_ns, warm_ups};
+use crate::sustained::{BLOCK_NS, Course, Courses};
 
 /// A warm-up beyond that is looked at in each launch: it may have been the machine's weather.
 const LONG_NS: u64 = 400_000_000;
@@ -83,15 +83,16 @@ impl Surveys {
                 sustained.filter(|sustained| sustained.cold)
             });
             if let Some(loads) = loads.collect::<Option<Vec<_>>>() {
-                surveys.take(&loads);
+                surveys.take(&digest.warm_ups, &loads);
             }
         }
         surveys
     }
 
-    fn take(&mut self, loads: &[&Sustained]) {
-        let each = warm_ups(loads).into_iter().zip(loads);
-        self.0.push(each.map(|(warm, load)| LaunchSurvey { warm, level: level(load) }).collect());
+    fn take(&mut self, warm_ups: &[WarmUp], loads: &[&Sustained]) {
+        let each = warm_ups.iter().zip(loads);
+        let each = each.map(|(warm, load)| LaunchSurvey { warm: *warm, level: level(load) });
+        self.0.push(each.collect());
     }
 
     /// For how long the next launch is loaded at first; `None` where no variant needs long.
@@ -106,7 +107,7 @@ impl Surveys {
     pub fn further(&self, loads: &[&Sustained], limits: &Limits) -> Option<u64> {
         let had = loads.iter().map(|load| total(load)).min()?;
         let wanted = match self.slowest_ns() {
-            None => limits.until(slowest_ns(loads)).max(had),
+            None => limits.until(Courses::of(loads).slowest_ns()).max(had),
             Some(_) if self.are_warm(loads) => had,
             Some(_) => had + LONGER_NS,
         };
@@ -143,13 +144,14 @@ impl Surveys {
     pub fn add(&mut self, loads: &[&Sustained], limits: &Limits) -> Vec<Standing> {
         let is_first = self.0.is_empty();
         let behind = self.behind(loads).into_iter().chain(std::iter::repeat(None));
-        let fell = fell_within(loads, limits.quiet_ns(), BEHIND);
+        let courses = Courses::of(loads);
+        let fell = courses.fell_within(limits.quiet_ns(), BEHIND);
         let standing = fell
             .into_iter()
             .zip(behind)
             .map(|(fell, behind)| Standing { is_moving: is_first && fell, behind });
         let standing = standing.collect();
-        self.take(loads);
+        self.take(&courses.warm_ups(), loads);
         standing
     }
 

@@ -66,7 +66,7 @@ const LAST: usize = 6;
 struct View {
     span: usize,
     of: fn(&[f64]) -> f64,
-    /// Where that number is high, blocks are up to this one of them, counted from 0.
+    /// Where that number is high, the blocks are high up to this one of them, counted from 0.
     until: usize,
     /// A fall by no more than this is none.
     falls: f64,
@@ -92,8 +92,9 @@ fn octile(values: &[f64]) -> f64 {
 pub(crate) struct Course {
     /// Logarithms of costs, one a view.
     costs: Vec<f64>,
-    /// How much load there was when a view that is high ended to be.
+    /// The load up to where each view, if it is high, says that it is high.
     ends: Vec<WarmUp>,
+    all_ns: u64,
     /// What it costs at the end.
     pub(crate) level: f64,
     /// The largest rise on the way.
@@ -121,7 +122,7 @@ impl Course {
             Some(*end)
         });
         let ends = ends.skip(view.until).take(costs.len()).collect();
-        Some(Self { costs, ends, level, rise, falls: view.falls })
+        Some(Self { costs, ends, all_ns: sum(blocks).ns, level, rise, falls: view.falls })
     }
 
     /// Of a single load, by CPU time where the server is metered.
@@ -154,21 +155,48 @@ impl Course {
         self.last_above().map_or(WarmUp::default(), |at| self.ends[at])
     }
 
-    /// Whether it still cost so much more when this was left of a load of `all_ns`.
-    fn fell_within(&self, all_ns: u64, ns: u64, by: f64) -> bool {
-        let at = self.ends.partition_point(|end| end.ns + ns <= all_ns);
+    /// Whether it still cost so much more when this was left of the load.
+    fn fell_within(&self, ns: u64, by: f64) -> bool {
+        let at = self.ends.partition_point(|end| end.ns + ns <= self.all_ns);
         self.costs.get(at).is_some_and(|cost| self.is_above(*cost, by))
     }
 }
 
-/// What is searched for the warm-up of one of some that were loaded at the same time: the CPU time of
-/// a request; the time, which waits are in as well; the CPU time where it is cheap, which a
+/// What is searched for the warm-ups of servers that were loaded at the same time. Of each: the CPU
+/// time of a request; the time, which waits are in as well; the CPU time where it is cheap, which a
 /// neighbour's bursts hardly move; and CPU time against that of the others, in which they cancel.
-fn courses(loads: &[&Sustained], one: usize) -> impl Iterator<Item = Course> {
-    let (load, own) = (loads[one], blocks(&[loads[one]]).remove(0));
-    let of = |cost, view| Course::of(&own, &logs(&own, cost)?, view);
-    let alone = [of(Bin::cost, &CLOSE), of(time, &CLOSE), of(cost_of(load), &CHEAP)];
-    alone.into_iter().flatten().chain(against_others(&blocks(loads), one, cost_of(load)))
+pub struct Courses(Vec<Vec<Course>>);
+
+impl Courses {
+    pub fn of(loads: &[&Sustained]) -> Self {
+        let joint = blocks(loads);
+        let of_one = |(one, load): (usize, &&Sustained)| {
+            let own = blocks(&[load]).remove(0);
+            let of = |cost, view| Course::of(&own, &logs(&own, cost)?, view);
+            let cost = cost_of(load);
+            let alone = [of(Bin::cost, &CLOSE), of(time, &CLOSE), of(cost, &CHEAP)];
+            alone.into_iter().flatten().chain(against_others(&joint, one, cost)).collect()
+        };
+        Self(loads.iter().enumerate().map(of_one).collect())
+    }
+
+    /// Of each, from the beginning until a request costs what it does at the end.
+    pub fn warm_ups(&self) -> Vec<WarmUp> {
+        let of_one = |courses: &Vec<Course>| {
+            courses.iter().map(Course::warm_up).max_by_key(|warm| warm.ns).unwrap_or_default()
+        };
+        self.0.iter().map(of_one).collect()
+    }
+
+    /// The time of the slowest of these.
+    pub fn slowest_ns(&self) -> u64 {
+        self.warm_ups().iter().map(|warm| warm.ns).max().unwrap_or(0)
+    }
+
+    /// Whether each still cost so much more when this was left of its load.
+    pub(crate) fn fell_within(&self, ns: u64, by: f64) -> Vec<bool> {
+        self.0.iter().map(|courses| courses.iter().any(|one| one.fell_within(ns, by))).collect()
+    }
 }
 
 fn against_others(blocks: &[Vec<Bin>], one: usize, cost: OfBin) -> Vec<Course> {
@@ -228,30 +256,6 @@ fn blocks(loads: &[&Sustained]) -> Vec<Vec<Bin>> {
         *last = last.plus(open);
     });
     blocks
-}
-
-/// From the beginning until a request costs what it does at the end, in CPU time and in time: of
-/// each of these, which were loaded at once.
-pub fn warm_ups(loads: &[&Sustained]) -> Vec<WarmUp> {
-    let of = |one: usize| {
-        let each = courses(loads, one).map(|course| course.warm_up());
-        each.max_by_key(|warm| warm.ns).unwrap_or_default()
-    };
-    (0..loads.len()).map(of).collect()
-}
-
-/// The time of the slowest of these.
-pub fn slowest_ns(loads: &[&Sustained]) -> u64 {
-    warm_ups(loads).iter().map(|warm| warm.ns).max().unwrap_or(0)
-}
-
-/// Whether each of these still cost so much more when this was left of its load.
-pub(crate) fn fell_within(loads: &[&Sustained], ns: u64, by: f64) -> Vec<bool> {
-    let of = |one: usize| {
-        let all_ns = sum(&loads[one].bins).ns;
-        courses(loads, one).any(|course| course.fell_within(all_ns, ns, by))
-    };
-    (0..loads.len()).map(of).collect()
 }
 
 /// What comes after so long a warm-up.
@@ -326,9 +330,12 @@ const BLOCKS: usize = 8;
 const LEFT_MIN: f64 = 0.3;
 const LEFT_NS: f64 = 1e9;
 
-/// What both are loaded with when both are warm, where that is long enough.
-fn warm_parts<'a>(base: &'a Sustained, mine: &'a Sustained) -> Option<(&'a [Bin], &'a [Bin])> {
-    let warm_ns = if base.cold && mine.cold { slowest_ns(&[base, mine]) } else { 0 };
+/// What both are loaded with after so long a warm-up, where that is long enough.
+fn warm_parts<'a>(
+    base: &'a Sustained,
+    mine: &'a Sustained,
+    warm_ns: u64,
+) -> Option<(&'a [Bin], &'a [Bin])> {
     let (base, own) = (after(base, warm_ns), after(mine, warm_ns));
     let n = base.len().min(own.len());
     let left = sum(&own[..n]).ns as f64;
@@ -339,9 +346,10 @@ fn warm_parts<'a>(base: &'a Sustained, mine: &'a Sustained) -> Option<(&'a [Bin]
 fn see(
     base: &Sustained,
     mine: &Sustained,
+    warm_ns: u64,
     of: impl Fn(Bin) -> Option<f64> + Copy,
 ) -> Option<LaunchRatio> {
-    let (base, own) = warm_parts(base, mine)?;
+    let (base, own) = warm_parts(base, mine, warm_ns)?;
     let n = base.len();
     let ratio = |range: std::ops::Range<usize>| {
         Some((of(sum(&own[range.clone()]))? / of(sum(&base[range]))?).ln())
@@ -360,9 +368,9 @@ fn see(
 }
 
 /// By how much (of a logarithm) the cost of one against the other still changes in the last half of
-/// a stretch of load on warm servers, where it does: what the machine does to both is not seen.
-pub fn still_changes(base: &Sustained, mine: &Sustained) -> Option<f64> {
-    let (base, mine) = warm_parts(base, mine)?;
+/// a stretch of load after their warm-up, where it does: what the machine does to both is not seen.
+pub fn still_changes(base: &Sustained, mine: &Sustained, warm_ns: u64) -> Option<f64> {
+    let (base, mine) = warm_parts(base, mine, warm_ns)?;
     let pairs = base.iter().zip(mine);
     // Where one of them stood still there is nothing to compare.
     let ratios: Vec<f64> =
@@ -422,8 +430,8 @@ pub fn check(
     slices: &Estimate,
     question: &Question,
 ) -> Option<Check> {
-    let of_rounds = |v: usize| digests.iter().map(move |digest| &digest.variants[v]);
     let in_turns = some_sleep(digests);
+    let pair = |digest| pair(digest, [baseline, variant], in_turns);
     let of = match metric {
         Metric::ServerCpu => Bin::cost,
         // Each had the CPU to itself.
@@ -431,14 +439,15 @@ pub fn check(
         Metric::Throughput => rate_of(digests, [baseline, variant])?,
         _ => return None,
     };
-    let seen: Vec<LaunchRatio> = of_rounds(baseline)
-        .zip(of_rounds(variant))
-        .filter_map(|(base, mine)| see(sustained(base, in_turns)?, sustained(mine, in_turns)?, of))
-        .collect();
+    let see_one = |digest| {
+        let (base, mine) = pair(digest)?;
+        see(base.1, mine.1, digest.warm_ns(), of)
+    };
+    let seen: Vec<LaunchRatio> = digests.iter().filter_map(see_one).collect();
     if seen.is_empty() {
         return None;
     }
-    let shifts = shifts(of_rounds(baseline), of_rounds(variant), in_turns);
+    let shifts = shifts(digests, pair);
     let are_apart = shifts.iter().all(|shift| shift.abs() > APART);
     let point = mean(&seen.iter().map(|seen| seen.log_ratio).collect::<Vec<_>>());
     let noise = mean(&seen.iter().map(|seen| seen.noise).collect::<Vec<_>>());
@@ -481,19 +490,30 @@ fn sustained(round: &VariantRound, in_turns: bool) -> Option<&Sustained> {
 /// by then is not clear.
 const APART: f64 = 0.2;
 
+/// A variant's part of a round, and its sustained load in it.
+type Loaded<'a> = (&'a VariantRound, &'a Sustained);
+
+fn pair(digest: &RoundDigest, of: [usize; 2], in_turns: bool) -> Option<(Loaded<'_>, Loaded<'_>)> {
+    let [base, mine] = of.map(|variant| {
+        let round = &digest.variants[variant];
+        Some((round, sustained(round, in_turns)?))
+    });
+    base.zip(mine)
+}
+
 /// What sustained load adds to the logarithm of each one's cost, beside the same launch's slices.
 fn shifts<'a>(
-    base: impl Iterator<Item = &'a VariantRound>,
-    mine: impl Iterator<Item = &'a VariantRound>,
-    in_turns: bool,
+    digests: &'a [RoundDigest],
+    pair: impl Fn(&'a RoundDigest) -> Option<(Loaded<'a>, Loaded<'a>)>,
 ) -> [f64; 2] {
     let shift = |round: &VariantRound, warm: &[Bin]| {
         let in_slices = round.used.as_ref()?.cpu_ns() as f64 / round.paid as f64;
         Some((sum(warm).cost()? / positive(in_slices)?).ln())
     };
-    let of_both = base.zip(mine).filter_map(|(base, mine)| {
-        let warm = warm_parts(sustained(base, in_turns)?, sustained(mine, in_turns)?)?;
-        Some((shift(base, warm.0)?, shift(mine, warm.1)?))
+    let of_both = digests.iter().filter_map(|digest| {
+        let (base, mine) = pair(digest)?;
+        let warm = warm_parts(base.1, mine.1, digest.warm_ns())?;
+        Some((shift(base.0, warm.0)?, shift(mine.0, warm.1)?))
     });
     let (base, mine): (Vec<f64>, Vec<f64>) = of_both.unzip();
     [base, mine].map(|shifts| if shifts.is_empty() { 0.0 } else { mean(&shifts) })
@@ -578,6 +598,10 @@ mod tests {
         Sustained { cold: true, bins, one_thread: true, ..Sustained::default() }
     }
 
+    fn slowest_ns(loads: &[&Sustained]) -> u64 {
+        Courses::of(loads).slowest_ns()
+    }
+
     #[test]
     fn warm_ups_are_found_where_there_are_any() {
         let warm_ms = |noise: f64, cost: &dyn Fn(f64) -> f64| -> Vec<u64> {
@@ -635,7 +659,7 @@ mod tests {
     }
 
     fn found_ms(loads: &[&Sustained]) -> Vec<u64> {
-        warm_ups(loads).iter().map(|warm| warm.ns / 1_000_000).collect()
+        Courses::of(loads).warm_ups().iter().map(|warm| warm.ns / 1_000_000).collect()
     }
 
     #[test]
@@ -715,7 +739,7 @@ mod tests {
         let steady = |seed| load(0.03, seed, |_| 20.0);
         let tiring = |seed| load(0.03, seed, |t| 20.0 + 3.0 * t);
         let count = |a: &dyn Fn(u64) -> Sustained, b: &dyn Fn(u64) -> Sustained| {
-            (0..100).filter(|n| still_changes(&a(2 * n), &b(2 * n + 1)).is_some()).count()
+            (0..100).filter(|n| still_changes(&a(2 * n), &b(2 * n + 1), 0).is_some()).count()
         };
         assert!(count(&steady, &steady) <= 1 && count(&tiring, &tiring) <= 1);
         assert!(count(&steady, &tiring) >= 80);
@@ -726,7 +750,7 @@ mod tests {
         let bin = Bin { ns: 1000, answered: 10, cpu_ns: 400, delay_ns: 500 };
         assert_eq!((bin.rate(), bin.cost(), bin.yields()), (Some(0.02), Some(40.0), Some(0.025)));
         assert!((bin.idle() - 0.2).abs() < 1e-12);
-        let mixed = see(&load(0.0, 0, |_| 20.0), &load(0.0, 0, |_| 25.0), Bin::rate).unwrap();
+        let mixed = see(&load(0.0, 0, |_| 20.0), &load(0.0, 0, |_| 25.0), 0, Bin::rate).unwrap();
         assert!((mixed.log_ratio + 0.223).abs() < 0.001 && mixed.noise < 1e-6, "{mixed:?}");
     }
 }

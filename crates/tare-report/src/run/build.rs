@@ -8,7 +8,6 @@ use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
 use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::Goal;
-use tare_stats::sustained::slowest_ns;
 use tare_stats::{Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
@@ -85,9 +84,9 @@ fn seconds_a_round(digests: &[RoundDigest]) -> f64 {
     let seconds = digests.iter().enumerate().map(|(at, digest)| {
         let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
         let looks = launches.filter_map(|launch| launch.load.sustained.as_ref());
-        let looks: Vec<_> = looks.filter(|load| at == 0 && load.cold).collect();
-        let all = looks.iter().map(|load| load.bins.iter().map(|bin| bin.ns).sum::<u64>()).max();
-        let beyond = all.unwrap_or(0).saturating_sub(slowest_ns(&looks));
+        let looks = looks.filter(|load| at == 0 && load.cold);
+        let all = looks.map(|load| load.bins.iter().map(|bin| bin.ns).sum::<u64>()).max();
+        let beyond = all.unwrap_or(0).saturating_sub(digest.warm_ns());
         digest.elapsed_ns.saturating_sub(beyond) as f64 / 1e9
     });
     median(&seconds.collect::<Vec<_>>())
