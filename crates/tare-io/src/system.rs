@@ -91,10 +91,15 @@ pub fn set_variable(name: &str, value: &std::ffi::OsStr) {
 
 /// The CPUs this process may run on.
 pub fn allowed_cpus() -> Vec<usize> {
+    cpus_of(0)
+}
+
+/// The CPUs that a process may run on (0 is this one); none where it has ended.
+pub fn cpus_of(pid: u32) -> Vec<usize> {
     // SAFETY: an all-zero set is valid, and the call fills it.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        libc::sched_getaffinity(pid as i32, size_of::<libc::cpu_set_t>(), &mut set);
         set
     };
     // SAFETY: every index is below the set's size.

@@ -148,7 +148,7 @@ impl Launched {
             }
         }
         all = self.hops.iter().filter(behind).fold(all, add);
-        all.and(told("server", place, 0), self.server.meter()).with_link(self.link.as_deref())
+        all.and(told("server", place, 0), self.server.meter()).with_shared(self.link.as_deref())
     }
 }
 

@@ -10,8 +10,8 @@ use crate::agent::TIMEOUT;
 use crate::error::LabError;
 use crate::executor::{MeterId, Target};
 use crate::meter::{self, Quiet, Reading};
-use crate::probe::{Probe as _, ProcessFiles};
-use crate::probes::Link;
+use crate::probe::{Probe, ProcessFiles};
+use crate::probes::{Link, Softirq};
 use crate::requests::{Attach, Processes, Quiesce, Read, ReadFootprint, Sample};
 use crate::site::{Site, ask_all};
 use crate::world::{Meter, Used};
@@ -45,8 +45,8 @@ struct Part {
 pub struct Metering {
     /// Hops, the nearest to the client first; the server is the last.
     parts: Vec<Part>,
-    /// Where the server's place has a link whose end is here.
-    link: Option<Link>,
+    /// What parts share: a link of the server's place whose end is here, the kernel's interrupts.
+    shared: Vec<Box<dyn Probe>>,
 }
 
 impl Metering {
@@ -59,30 +59,41 @@ impl Metering {
         self
     }
 
-    /// Counts the packets of that link, too.
+    /// Counts, too, the packets of that link, and the kernel's work on the server's CPUs if these are
+    /// this machine's.
     #[must_use]
-    pub fn with_link(mut self, link: Option<&str>) -> Self {
-        self.link = link.and_then(Link::attach);
+    pub fn with_shared(mut self, link: Option<&str>) -> Self {
+        if let Some(link) = link.and_then(Link::attach) {
+            self.shared.push(Box::new(link));
+        }
+        let server = self.parts.last().map(processes_here).unwrap_or_default();
+        if let Some(softirq) = server.first().and_then(|pid| Softirq::attach(*pid)) {
+            self.shared.push(Box::new(softirq));
+        }
         self
     }
 
     /// Those on this machine that are metered.
     pub fn processes(&self) -> Vec<u32> {
-        let here = |part: &Part| {
-            let (site, meter) = part.meter.as_ref()?;
-            site.agent().is_none().then(|| site.ask(Processes { meter: *meter }).ok())?
-        };
-        self.parts.iter().filter_map(here).flatten().collect()
+        self.parts.iter().flat_map(processes_here).collect()
     }
 
     fn usage(&self, all: &[meter::Used]) -> Option<Usage> {
         let nobody = ProcessFiles::default();
-        let of_link = self.link.as_ref().map(|link| link.read(&nobody.look()));
+        let shared = self.shared.iter().map(|probe| probe.read(&nobody.look()));
+        let shared = shared.fold(Counters::default(), Counters::or);
         let counters: Option<Vec<Counters>> = all.iter().map(|used| used.counters).collect();
         let mut hops = counters?;
-        let server = hops.pop()?.or(of_link.unwrap_or_default());
+        let server = hops.pop()?.or(shared);
         Some(Usage::of_parts(server, hops))
     }
+}
+
+fn processes_here(part: &Part) -> Vec<u32> {
+    let Some((site, meter)) = &part.meter else { return Vec::new() };
+    let is_here = site.agent().is_none();
+    let told = is_here.then(|| site.ask(Processes { meter: *meter }).ok()).flatten();
+    told.unwrap_or_default()
 }
 
 impl Meter for Metering {

@@ -14,7 +14,7 @@ use crate::machine::throttled_periods;
 use crate::processes::{self, Stat};
 
 /// One source of counters.
-pub trait Probe: fmt::Debug + Send {
+pub trait Probe: fmt::Debug + Send + Sync {
     /// What it has counted so far, by the counters that it knows; none where it sees nothing any
     /// more.
     fn read(&self, seen: &Seen<'_>) -> Counters;
@@ -125,7 +125,7 @@ pub(crate) fn open(path: &Path) -> Option<File> {
     File::open(path).ok()
 }
 
-fn read_schedstat(file: &File) -> Option<Thread> {
+pub(crate) fn read_schedstat(file: &File) -> Option<Thread> {
     let text = read_text(file)?;
     let mut numbers = text.split_whitespace().map(|text| text.parse().ok());
     let mut next = || numbers.next().flatten();

@@ -5,11 +5,13 @@ mod accounting;
 mod faults;
 mod link;
 mod scheduler;
+mod softirq;
 
 use crate::probe::Probe;
 pub use accounting::Accounting;
 pub use link::Link;
 pub use scheduler::CpuTime;
+pub use softirq::Softirq;
 
 /// Attached to whatever has processes that are seen, beside what counts their CPU time.
 pub const OF_PROCESSES: [fn() -> Box<dyn Probe>; 2] =

@@ -36,6 +36,16 @@ counters! {
     MinorFaults = "minor_faults";
     /// Packets that its place received and sent, where it has a link of its own.
     Packets = "packets";
+    /// Nanoseconds of the kernel's work for packets and other interrupts that are in no process's
+    /// time, on this machine's CPUs that the server may use.
+    Softirq = "softirq_ns";
+}
+
+impl Counter {
+    /// Of a place or a machine as a whole, which no part has by itself: it is read beside the server.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Packets | Self::Softirq)
+    }
 }
 
 /// What each counter has come to, as far as somebody sees it.

@@ -251,6 +251,13 @@ metrics! {
         unit: Number, basis: Basis::Total, phrase: Costs,
         number: |o| o.per_request(o.used.as_ref()?.all[Counter::MinorFaults]?),
     }
+    /// The kernel's work for packets and interrupts that CPU per request leaves out.
+    SoftirqCpu {
+        key: "softirq_ns_per_request", word: "softirq", title: "softirq CPU",
+        noun: "CPU per request in the kernel's interrupts",
+        unit: Time, basis: Basis::Total, phrase: Costs,
+        number: |o| o.per_request(o.used.as_ref()?.all[Counter::Softirq]?),
+    }
 }
 
 impl Observed<'_> {

@@ -49,12 +49,11 @@ impl From<Counters> for Usage {
 }
 
 impl Usage {
-    /// The sum of a server and its hops, by counters that all of them have. Packets are those of
-    /// the server's place: a hop has no link that is metered.
+    /// The sum of a server and its hops, by counters that all of them have.
     pub fn of_parts(server: Counters, hops: Vec<Counters>) -> Self {
-        let packets = server[Counter::Packets];
         let sum = hops.iter().fold(server, |sum, hop| sum.plus(*hop));
-        Self { all: sum.with(Counter::Packets, packets), hops }
+        let shared = Counter::ALL.into_iter().filter(|counter| counter.is_shared());
+        Self { all: shared.fold(sum, |sum, counter| sum.with(counter, server[counter])), hops }
     }
 
     /// CPU time of all parts; 0 where nobody sees it.
@@ -69,7 +68,7 @@ impl Usage {
             all.try_fold(0u64, |sum, n| Some(sum.saturating_add(n?)))
         };
         let own = |counter: Counter| match counter {
-            Counter::Packets => self.all[counter],
+            shared if shared.is_shared() => self.all[counter],
             _ => Some(self.all[counter]?.saturating_sub(hops(counter)?)),
         };
         Counter::ALL.into_iter().fold(Counters::default(), |of, c| of.with(c, own(c)))

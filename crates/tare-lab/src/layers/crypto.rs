@@ -20,6 +20,8 @@ const TIMEOUT: DurationNs = DurationNs::from_secs(5);
 fn bits(mask: Mask) -> &'static str {
     match mask {
         Mask::NoIfma => ":~0x200000",
+        // VAES and VPCLMULQDQ.
+        Mask::NoVaes => ":~0x60000000000",
         // AES-NI and PCLMULQDQ; VAES and VPCLMULQDQ.
         Mask::NoAes => "~0x200000200000000:~0x60000000000",
     }

@@ -19,6 +19,8 @@ pub struct CryptoSpec {
 pub enum Mask {
     /// Integer fused multiply-add of AVX-512: RSA in OpenSSL 3.
     NoIfma,
+    /// AES and carry-less multiplication by vectors of AVX: AES-GCM of much data.
+    NoVaes,
     /// AES and carry-less multiplication, the vector forms too: AES-GCM.
     NoAes,
 }
@@ -27,6 +29,7 @@ impl Mask {
     pub fn word(self) -> &'static str {
         match self {
             Self::NoIfma => "no-ifma",
+            Self::NoVaes => "no-vaes",
             Self::NoAes => "no-aes",
         }
     }
@@ -35,6 +38,7 @@ impl Mask {
     pub fn flag(self) -> &'static str {
         match self {
             Self::NoIfma => "avx512ifma",
+            Self::NoVaes => "vaes",
             Self::NoAes => "aes",
         }
     }

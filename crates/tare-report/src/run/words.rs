@@ -11,7 +11,7 @@ use crate::units::{self, bytes, counted, digits, duration, rate};
 pub use crate::units::{BEYOND, signed};
 
 /// The columns of the table, where any variant has them.
-const COLUMNS: [Metric; 14] = [
+const COLUMNS: [Metric; 15] = [
     Metric::Startup,
     Metric::StartupCpu,
     Metric::Bandwidth,
@@ -21,12 +21,16 @@ const COLUMNS: [Metric; 14] = [
     Metric::LatencyP99,
     Metric::ServerCpu,
     Metric::LayersCpu,
+    Metric::SoftirqCpu,
     Metric::InFlight,
     Metric::ServerRss,
     Metric::LayersRss,
     Metric::IdleCpu,
     Metric::FilterCall,
 ];
+
+/// Softirq CPU has a column where it is more than this share of CPU per request.
+const SOFTIRQ_SHOWN: f64 = 0.02;
 
 /// The table: a header, then a row a variant, all as text.
 pub struct Table {
@@ -78,7 +82,18 @@ pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     columns.retain(|metric| has(*metric) && tells(*metric, &asked));
     // Of sidecars it is asked what they take by being there; of servers it is nearly nothing.
     columns.retain(|metric| *metric != Metric::IdleCpu || has(Metric::LayersCpu));
+    let is_much = report.variants.iter().any(Variant::has_much_softirq);
+    columns.retain(|metric| *metric != Metric::SoftirqCpu || is_much || asked.contains(metric));
     columns
+}
+
+impl Variant {
+    /// Whether CPU per request leaves out so much that it belongs beside it.
+    fn has_much_softirq(&self) -> bool {
+        let of = |metric| self.metric(metric).map(|estimate| estimate.point);
+        let both = of(Metric::SoftirqCpu).zip(of(Metric::ServerCpu));
+        both.is_some_and(|(softirq, cpu)| softirq > cpu * SOFTIRQ_SHOWN)
+    }
 }
 
 /// A column of the table: a metric of the whole variant, or of one of its hops.

@@ -44,15 +44,16 @@ const FACTS: [&str; 8] = [
     "unequal-reply",
 ];
 /// Only a place has a link of its own; the kernel divides CPU time into user's and its own by looking
-/// now and then; a server that always has work is never put on a CPU anew; and of what is rare there
-/// may be nothing.
-const METRICS_BY_CHANCE: [&str; 6] = [
+/// now and then; a server that always has work is never put on a CPU anew; and of what is rare, such
+/// as work of the kernel's own threads, there may be nothing.
+const METRICS_BY_CHANCE: [&str; 7] = [
     "packets_per_request",
     "server_cpu_user_ns_per_request",
     "server_cpu_system_ns_per_request",
     "server_switches_per_request",
     "idle_cpu_ns_per_s",
     "minor_faults_per_request",
+    "softirq_ns_per_request",
 ];
 
 fn guards(variant: &Variant) -> BTreeSet<&str> {
