@@ -115,12 +115,14 @@ mod tests {
     #[test]
     fn parts_add_up_to_the_whole_and_the_whole_comes_apart_again() {
         let server = cpu(7).with(Counter::Switches, 3).with(Counter::Packets, 4);
+        let server = server.with(Counter::Softirq, 2);
         let hops = vec![cpu(20).with(Counter::Switches, 1), cpu(30)];
         let usage = Usage::of_parts(server, hops);
         assert_eq!((usage.cpu_ns(), usage.server().cpu_ns()), (57, 7));
         assert_eq!(usage.all_hops().unwrap().cpu_ns(), 50);
         assert_eq!(usage.all[Counter::Switches], None, "one hop does not tell");
         assert_eq!(usage.all[Counter::Packets], Some(4), "they are the server's");
+        assert_eq!(usage.server()[Counter::Softirq], Some(2), "no hop has any of it");
         let twice = usage.plus(&usage);
         assert_eq!(twice.since(&usage), Usage { all: usage.all, ..usage.clone() });
         assert_eq!(usage.map(|n| n / 10).hops, [cpu(2).with(Counter::Switches, 0), cpu(3)]);

@@ -7,6 +7,8 @@ use tare_model::plain;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     Text,
+    /// All that a run says for and against itself, with its figures.
+    Why,
     Json,
     Markdown,
     Csv,
@@ -26,8 +28,9 @@ pub enum Form {
 }
 
 impl Form {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Text,
+        Self::Why,
         Self::Json,
         Self::Markdown,
         Self::Csv,
@@ -44,6 +47,7 @@ impl Form {
     pub fn word(self) -> &'static str {
         match self {
             Self::Text => "text",
+            Self::Why => "why",
             Self::Json => "json",
             Self::Markdown => "markdown",
             Self::Csv => "csv",

@@ -148,7 +148,8 @@ impl Document for PairDocument {
 
     fn form(&self, form: Form) -> Option<String> {
         match form {
-            Form::Text => Some(words::text(self)),
+            // It shows all that speaks against it.
+            Form::Text | Form::Why => Some(words::text(self)),
             // Plain data: nothing in it can fail to be written.
             Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
             Form::Markdown => Some(words::markdown(self)),

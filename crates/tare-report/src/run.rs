@@ -8,6 +8,8 @@ pub mod markdown;
 pub(crate) mod rounds_csv;
 mod shown_plan;
 pub mod text;
+pub(crate) mod trust;
+pub mod why;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -49,13 +51,18 @@ pub struct RunReport {
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
     pub gate: String,
-    pub passed: bool,
+    /// `None` where the run is too imprecise to tell.
+    pub passed: Option<bool>,
     pub text: String,
 }
 
 impl GateResult {
     pub fn sentence(&self) -> String {
-        let word = if self.passed { "passed" } else { "failed" };
+        let word = match self.passed {
+            Some(true) => "passed",
+            Some(false) => "exceeded",
+            None => "not decided",
+        };
         format!("gate {word}: {}: {}", self.gate, self.text)
     }
 }

@@ -21,9 +21,10 @@ pub enum Failure {
     Target(String),
     /// A `--fail-if` gate failed: not an error, but what was asked to be told.
     Gate(String),
-    /// The run ended without the asked-for precision, and `--fail-if unresolved` was given.
+    /// A `--fail-if` gate that the run is too imprecise to decide; or `--fail-if unresolved` was given,
+    /// and something is.
     Unresolved(String),
-    /// A guard forbids a verdict that was asked for.
+    /// Guards forbid every verdict that was asked for.
     Void(String),
     /// The user stopped it; what was measured has been printed.
     Interrupted,

@@ -10,6 +10,7 @@ mod experiment;
 mod failure;
 mod load;
 mod net;
+mod paint;
 mod qperf;
 mod run;
 mod toml_file;

@@ -6,29 +6,26 @@ use super::{Change, PairDocument, Side};
 use crate::date;
 use crate::exports::csv::quote;
 use crate::run::markdown::{escape, escaped};
-use crate::run::text::on_paper;
+use crate::run::text::{columns, prose};
 use crate::run::words::{Table, cell, noun, overhead, signed, verdict_word};
-use crate::run::{Bounds, GateResult};
+use crate::run::{Bounds, GateResult, Run};
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);
+    let at = |run: &Run| date::utc(run.started_unix_ms);
     match a.name == b.name {
-        true => format!("{}: run {} and run {}", a.name, a.id, b.id),
-        false => format!("{} (run {}) and {} (run {})", a.name, a.id, b.name, b.id),
+        true => format!("{}: run {} of {} and run {} of {}", a.name, a.id, at(a), b.id, at(b)),
+        false => {
+            format!("{} (run {}, {}) and {} (run {}, {})", a.name, a.id, at(a), b.name, b.id, at(b))
+        }
     }
 }
 
 /// What was asked, a row a variant and metric.
 pub fn table(document: &PairDocument) -> Table {
-    let side = |id: i64, unix_ms: u64| format!("run {id}, {}", date::utc(unix_ms));
+    let side = |id: i64| format!("run {id}");
     let (a, b) = (&document.before, &document.after);
-    let header = vec![
-        String::new(),
-        side(a.id, a.started_unix_ms),
-        side(b.id, b.started_unix_ms),
-        "change".into(),
-        "verdict".into(),
-    ];
+    let header = vec![String::new(), side(a.id), side(b.id), "change".into(), "verdict".into()];
     let row = |change: &Change| {
         vec![
             name(change),
@@ -110,15 +107,16 @@ fn guard_lines(document: &PairDocument) -> Vec<String> {
 }
 
 pub fn text(document: &PairDocument) -> String {
-    let mut lines = vec![heading(document), String::new()];
-    lines.extend(on_paper(table(document), &[]));
+    let mut lines = prose("", &heading(document));
     lines.push(String::new());
-    lines.extend(sentences(document));
+    lines.extend(sentences(document).iter().flat_map(|text| prose("", text)));
     lines.push(String::new());
-    lines.extend(guard_lines(document).into_iter().map(|line| format!("  {line}")));
+    lines.extend(columns(&table(document)));
+    lines.push(String::new());
+    lines.extend(guard_lines(document).iter().flat_map(|text| prose("  ", text)));
     lines.push(String::new());
     let (a, b) = (&document.before, &document.after);
-    lines.push(format!("{} rounds before, {} after; {HOW}", a.rounds, b.rounds));
+    lines.extend(prose("", &format!("{} rounds before, {} after; {HOW}", a.rounds, b.rounds)));
     lines.join("\n") + "\n"
 }
 

@@ -3,12 +3,13 @@
 use tare_guards::clients::ClientsFound;
 use tare_guards::run::of_run;
 use tare_guards::{Circumstances, Evidence, RunGuard, filters, places, why_void};
+use tare_model::Metric;
 use tare_model::found::Found;
 use tare_model::plan::{LEVEL, PlanParts};
 use tare_stats::estimate::median;
 use tare_stats::parts::{PartFound, parts};
 use tare_stats::stopping::Goal;
-use tare_stats::{Question, RoundDigest, Verdict};
+use tare_stats::{Estimate, Question, RoundDigest, Verdict};
 
 use crate::run::exposure::{check_of, exposure};
 use crate::run::{Comparison, Part, Run, RunReport, SCHEMA, ShownPlan, Variant};
@@ -150,6 +151,9 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
     let (variant, totals) = (&evidence.plan.variants[index], &evidence.totals[index]);
     let counts = &totals.counts;
     let metrics = evidence.analysis.metrics.get(index).into_iter().flatten();
+    let metrics = metrics.map(|(metric, value)| {
+        (metric.key().to_owned(), beside_baseline(evidence, index, *metric, *value))
+    });
     let concerning = guards.iter().filter(|g| g.variant.as_deref() == Some(&variant.name));
     Variant {
         name: variant.name.clone(),
@@ -166,10 +170,29 @@ fn variant(evidence: &Evidence<'_>, index: usize, guards: &[RunGuard]) -> Varian
         status: counts.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         body_bytes_per_reply: (counts.completed > 0)
             .then(|| counts.body_bytes as f64 / counts.completed as f64),
-        metrics: metrics.map(|(metric, value)| (metric.key().to_owned(), *value)).collect(),
+        metrics: metrics.collect(),
         probe: totals.launches.iter().find_map(|launch| launch.probe.clone()),
         proofs: filters::proofs(&totals.launches),
         guards: concerning.map(|guard| guard.code).collect(),
+    }
+}
+
+/// A variant's value on the footing of its overhead: the baseline's times the ratio of the two, for
+/// which cycles are trimmed and rounds weighed. Means of the same rounds, each by itself, may differ
+/// the other way.
+fn beside_baseline(
+    evidence: &Evidence<'_>,
+    variant: usize,
+    metric: Metric,
+    value: Estimate,
+) -> Estimate {
+    let analysis = &evidence.analysis;
+    let own = analysis.comparisons.iter().find(|c| c.variant == variant && c.metric == metric);
+    let of_baseline = analysis.metrics.get(evidence.question.baseline).into_iter().flatten();
+    let base = of_baseline.filter(|(of, _)| *of == metric).map(|(_, value)| value.point).next();
+    match own.zip(base) {
+        Some((own, base)) => value.map(|bound| bound * base * own.ratio.point / value.point),
+        None => value,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::run::csv;
 use crate::run::markdown;
 use crate::run::rounds_csv;
 use crate::run::text;
+use crate::run::why;
 use crate::timeline::Timeline;
 use crate::{exports, html};
 
@@ -37,6 +38,7 @@ impl Document for RunDocument {
     fn form(&self, form: Form) -> Option<String> {
         Some(match form {
             Form::Text => text::render(&self.report),
+            Form::Why => why::render(&self.report),
             Form::Json => self.report.json(),
             Form::Markdown => markdown::render(&self.report),
             Form::Csv => csv::render(&self.report),

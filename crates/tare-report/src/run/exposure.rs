@@ -46,14 +46,17 @@ pub(crate) fn exposure(evidence: &Evidence<'_>, variant: usize) -> Exposure {
     }
 }
 
+pub(crate) fn seconds(ns: u64) -> String {
+    match ns as f64 / 1e9 {
+        s if s < 10.0 => format!("{s:.2} s"),
+        s => time(s),
+    }
+}
+
 /// On what all rests, in one sentence.
 pub fn exposed(report: &RunReport) -> String {
     let all = || report.variants.iter().map(|variant| &variant.exposure);
     let least = |of: fn(&Exposure) -> u64| all().map(of).min().unwrap_or(0);
-    let seconds = |ns: u64| match ns as f64 / 1e9 {
-        s if s < 10.0 => format!("{s:.2} s"),
-        s => time(s),
-    };
     let range = |ns: Vec<u64>| {
         let (low, high) = (*ns.iter().min().unwrap_or(&0), *ns.iter().max().unwrap_or(&0));
         match high - low > 100_000_000 {
@@ -99,29 +102,63 @@ pub fn exposed(report: &RunReport) -> String {
 /// CPUs of the load and of each server, where they are known, and what makes the load.
 pub fn placed(report: &RunReport) -> Option<String> {
     let in_words = |list: &[usize]| {
-        let all: Vec<String> = list.iter().map(usize::to_string).collect();
-        format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, all.join(", "))
+        format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, ranges(list))
     };
     let by = report.run.load_by.as_deref();
     let (load, servers) = (&report.plan.parts.load_cpus, &report.plan.parts.server_cpus);
     if load.is_empty() || servers.is_empty() {
         return by.map(|by| format!("load by {by}"));
     }
-    let by = by.map_or(String::new(), |by| format!(" ({by})"));
-    Some(format!("each server may use {}, the load {}{by}", in_words(servers), in_words(load)))
+    let by = by.map_or(String::new(), |by| format!(" by {by}"));
+    Some(format!("servers on {}, load on {}{by}", in_words(servers), in_words(load)))
+}
+
+/// `0-3,8`
+fn ranges(list: &[usize]) -> String {
+    let mut sorted = list.to_vec();
+    sorted.sort_unstable();
+    let parts = sorted.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// Tolerances that an interval which confirms anything may be wide.
 const WIDE: f64 = 8.0;
 
-/// What sustained load says of the metrics asked for, where it agrees.
-pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
-    let check = comparison.sustained.as_ref().filter(|check| check.agrees != Some(false))?;
-    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
+/// What sustained load makes of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    Confirmed,
+    /// It agrees, or may, and is too imprecise to confirm anything.
+    Imprecise,
+    Contradicted,
+}
+
+/// `None` where there was no sustained load that says anything of it.
+pub(crate) fn confirmation(comparison: &Comparison, tolerance: f64) -> Option<Confirmation> {
+    let check = comparison.sustained.as_ref()?;
     let Bounds { lower, upper, .. } = check.overhead_percent;
     let is_known = upper - lower <= WIDE * tolerance * 100.0;
     Some(match check.agrees {
-        Some(_) if is_known => format!("under sustained load: {shown}"),
-        _ => format!("under sustained load: {shown}, too imprecise to confirm it"),
+        Some(false) => Confirmation::Contradicted,
+        Some(true) if is_known => Confirmation::Confirmed,
+        _ => Confirmation::Imprecise,
     })
+}
+
+/// The same with its figures.
+pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
+    let check = comparison.sustained.as_ref()?;
+    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
+    let more = match confirmation(comparison, tolerance)? {
+        Confirmation::Confirmed => "confirmed",
+        Confirmation::Imprecise => "too imprecise to confirm it",
+        Confirmation::Contradicted => "which contradicts it",
+    };
+    let launches = counted(check.launches.into(), "launch", "launches");
+    let each = seconds(check.ns);
+    Some(format!("under sustained load {shown} by {launches} of {each}, {more}"))
 }

@@ -1,11 +1,15 @@
 //! A run, for pull requests.
 
-use crate::load::guards::Severity;
 use crate::run::RunReport;
-use crate::run::words::{basis, ending, sentences, table};
+use crate::run::trust::{evidence, trust, warnings};
+use crate::run::words::{sentences, table};
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("## {}\n\n", escape(&report.run.name));
+    for sentence in sentences(report) {
+        text.push_str(&format!("- {}\n", escape(&sentence)));
+    }
+    text.push('\n');
     let table = table(report);
     let row = |cells: &[String]| format!("| {} |\n", escaped(cells).join(" | "));
     text.push_str(&row(&table.header));
@@ -19,28 +23,14 @@ pub fn render(report: &RunReport) -> String {
     for cells in &table.rows {
         text.push_str(&row(cells));
     }
-    text.push('\n');
-    for sentence in sentences(report) {
-        text.push_str(&format!("- {}\n", escape(&sentence)));
+    text.push_str(&format!("\n{}\n", escape(&trust(report).join(" · "))));
+    let warnings = warnings(&[report]);
+    if !warnings.is_empty() {
+        let lines: String = warnings.iter().map(|line| format!("- {}\n", escape(line))).collect();
+        text.push_str(&format!("\n{lines}"));
     }
-    let graver = report.guards.iter().map(|guard| {
-        let word = match guard.severity {
-            Severity::Note => "note",
-            Severity::Warn => "warning",
-            Severity::Void => "**void**",
-        };
-        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        format!("- {word} `{}`: {}\n", guard.code, escape(&format!("{whom}{}", guard.text)))
-    });
-    let graver: String = graver.collect();
-    if !graver.is_empty() {
-        text.push_str(&format!("\n{graver}"));
-    }
-    let run = &report.run;
-    for line in basis(report) {
-        text.push_str(&format!("\n{}\n", escape(&line)));
-    }
-    text.push_str(&format!("\n{}; tare {}\n", escape(&ending(report)), run.tare_version));
+    let told = evidence(report).join(" · ");
+    text.push_str(&format!("\n{}; tare {}\n", escape(&told), report.run.tare_version));
     text
 }
 

@@ -1,41 +1,123 @@
-//! A run, for a person at a terminal.
+//! A run, for a person at a terminal: the answer, the table, why it may be believed, what speaks
+//! against it, what it rests on, and what to type next. All figures of guards are in [`super::why`].
+
+use tare_model::Metric;
+use tare_stats::Verdict;
 
 use crate::run::RunReport;
-use crate::run::words::{Table, basis, ending, sentences, spare, table};
+use crate::run::trust::{evidence, trust, warnings};
+use crate::run::words::{Answer, Table, answers, spare, table, verdict_word};
 
 pub fn render(report: &RunReport) -> String {
-    let mut lines = vec![report.run.name.clone(), String::new()];
-    lines.extend(on_paper(table(report), &spare(report)));
-    lines.push(String::new());
-    lines.extend(sentences(report));
-    let all = report.guards.iter().map(|guard| {
-        let word = guard.severity.word();
-        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        format!("  {word} {}: {whom}{}", guard.code, guard.text)
-    });
-    let all: Vec<String> = all.collect();
-    if !all.is_empty() {
+    let mut lines = Vec::new();
+    if has_name(report) {
+        lines.extend(prose("", &report.run.name));
         lines.push(String::new());
-        lines.extend(all);
     }
+    lines.extend(answers(report).iter().flat_map(answer));
     lines.push(String::new());
-    lines.extend(basis(report));
-    lines.push(ending(report));
+    let (table, hidden) = fitted(narrowed(table(report)), PAPER, &spare(report));
+    lines.extend(table);
+    lines.push(String::new());
+    lines.extend(items("trust", &trust(report)));
+    lines.extend(warnings(&[report]).iter().flat_map(|text| prose("", text)));
+    lines.extend(items("evidence", &evidence(report)));
+    let all = match hidden.is_empty() {
+        true => String::new(),
+        false => format!(" # {}", hidden.join(", ")),
+    };
+    let id = report.run.id;
+    let next =
+        [format!("tare report {id} --html report.html"), format!("tare report {id} --why{all}")];
+    lines.extend(items("next", &next));
     lines.join("\n") + "\n"
 }
 
-/// Wider lines wrap in most people's terminals.
-pub const PAPER: usize = 120;
+/// Where several metrics were asked for, verdicts stand as signs before overheads: the sentences above
+/// have their words.
+fn narrowed(mut table: Table) -> Table {
+    let is_verdict = |header: &String| header == VERDICT;
+    if table.header.iter().filter(|header| is_verdict(header)).count() < 2 {
+        return table;
+    }
+    while let Some(at) = table.header.iter().position(is_verdict) {
+        table.header.remove(at);
+        for row in &mut table.rows {
+            let word = row.remove(at);
+            if let (Some(sign), Some(cell)) = (sign_of(&word), row.get_mut(at - 1)) {
+                *cell = format!("{sign} {cell}");
+            }
+        }
+    }
+    table
+}
 
-/// A table's lines, and below them which of its spare columns they are too wide for.
-pub fn on_paper(table: Table, spare: &[String]) -> Vec<String> {
-    let (mut lines, left_out) = fitted(table, PAPER, spare);
-    if !left_out.is_empty() {
-        let left_out = left_out.join(", ");
-        lines.push(format!("  (hidden to fit {PAPER} columns: {left_out}; see --html or --json)"));
+const VERDICT: &str = "verdict";
+
+fn sign_of(word: &str) -> Option<char> {
+    let all = [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
+    let found = all.into_iter().find(|verdict| {
+        [Metric::Throughput, Metric::ServerCpu].map(|of| verdict_word(of, *verdict)).contains(&word)
+    });
+    found.map(sign)
+}
+
+/// Whether its name says more than those of its variants.
+fn has_name(report: &RunReport) -> bool {
+    let names: Vec<&str> = report.variants.iter().map(|variant| variant.name.as_str()).collect();
+    report.run.name != names.join(" vs. ")
+}
+
+/// The sign of a verdict.
+pub fn sign(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Slower => '▼',
+        Verdict::Faster => '▲',
+        Verdict::Same => '=',
+        Verdict::Unresolved => '?',
+        Verdict::Void => '✗',
+    }
+}
+
+fn answer(answer: &Answer) -> Vec<String> {
+    let sign = answer.verdict.map_or("  ".into(), |verdict| format!("{} ", sign(verdict)));
+    prose(&sign, &answer.text)
+}
+
+/// Words on as few lines as may be; a number stays with its unit.
+pub(crate) fn prose(head: &str, text: &str) -> Vec<String> {
+    const TIED: char = '\u{a0}';
+    let tied = text.replace(" %", "\u{a0}%").replace(" ± ", "\u{a0}±\u{a0}");
+    let lines = wrapped(head, tied.split(' '), " ");
+    lines.into_iter().map(|line| line.replace(TIED, " ")).collect()
+}
+
+/// Items behind a label.
+fn items(label: &str, all: &[String]) -> Vec<String> {
+    wrapped(&format!("{label:10}"), all.iter().map(String::as_str), " · ")
+}
+
+/// Pieces on as few lines as keep to [`PAPER`], further ones below the first piece.
+fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str) -> Vec<String> {
+    let indent = head.chars().count().max(2);
+    let mut lines = vec![head.to_owned()];
+    let mut is_first = true;
+    for piece in pieces {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        let needs = between.chars().count() + piece.chars().count();
+        if !is_first && line + needs > PAPER {
+            lines.push(format!("{:indent$}{piece}", ""));
+        } else if let Some(line) = lines.last_mut() {
+            line.push_str(if is_first { "" } else { between });
+            line.push_str(piece);
+        }
+        is_first = false;
     }
     lines
 }
+
+/// Wider lines wrap in many people's terminals.
+pub const PAPER: usize = 80;
 
 /// A table's lines, without its spare columns as far as needed to keep to a width, and which those
 /// were.
@@ -57,7 +139,7 @@ pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> (Vec<String>,
 }
 
 /// Columns of words.
-const WORDS: [&str; 2] = ["verdict", "what it is"];
+const WORDS: [&str; 2] = [VERDICT, "what it is"];
 
 /// The first column to the left, numbers to the right, words to the left again.
 pub fn columns(table: &Table) -> Vec<String> {

@@ -2,10 +2,9 @@
 
 use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
-use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Estimate, Verdict};
 
-use crate::run::exposure::{confirmed, exposed, placed};
+use crate::run::exposure::{exposed, placed};
 use crate::run::{Bounds, Comparison, GateResult, Run, RunReport, Variant};
 use crate::units::{self, bytes, counted, digits, duration, rate};
 pub use crate::units::{BEYOND, signed};
@@ -281,49 +280,201 @@ pub fn on_axis(metric: Metric, value: f64) -> String {
     if value == 0.0 { "0".into() } else { number(metric, value) }
 }
 
-/// The verdict on each variant, one plain sentence a metric that was asked for.
-pub fn sentences(report: &RunReport) -> Vec<String> {
-    let others = report.variants.iter().filter(|variant| !variant.baseline);
-    let together = unresolved_together(report);
-    let skipped = report
-        .skipped
-        .iter()
-        .map(|skipped| format!("{}: skipped: {}", skipped.name, skipped.reason));
-    let gates = report.gates.iter().map(GateResult::sentence);
-    let each = others.flat_map(|variant| of_variant(report, variant, together.is_none()));
-    each.chain(together.clone()).chain(skipped).chain(gates).collect()
+/// What a reader wants first: a verdict in a sentence, or what else there is to say of a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub verdict: Option<Verdict>,
+    pub text: String,
 }
 
-/// From so many unresolved comparisons on, one sentence tells of all.
-const TOGETHER: usize = 3;
-
-/// `7 of 9 comparisons are unresolved at ± 0.50 %: …`
-fn unresolved_together(report: &RunReport) -> Option<String> {
-    let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
-    let open = |comparison: &&&Comparison| is_merely_unresolved(comparison);
-    let unresolved: Vec<&&Comparison> = asked.iter().filter(open).collect();
-    if unresolved.len() < TOGETHER {
-        return None;
+impl Answer {
+    fn of(text: String) -> Self {
+        Self { verdict: None, text }
     }
-    let names: Vec<String> = unresolved
-        .iter()
-        .map(|comparison| format!("{} ({})", comparison.variant, comparison.metric.word()))
-        .collect();
-    let each = unresolved.iter().map(|comparison| comparison.seconds_needed);
+}
+
+/// From so many comparisons on, one sentence tells of all that share a verdict.
+const TOGETHER: usize = 4;
+
+/// The verdicts, and what became of variants and gates.
+pub fn answers(report: &RunReport) -> Vec<Answer> {
+    let own = || report.comparisons.iter().filter(|comparison| comparison.asked);
+    let mut all: Vec<Answer> = match own().count() >= TOGETHER {
+        true => asked(report).into_iter().flat_map(|metric| together(report, metric)).collect(),
+        false => own().map(|comparison| alone(report, comparison)).collect(),
+    };
+    let others = report.variants.iter().filter(|variant| !variant.baseline);
+    let untold = others.filter(|variant| report.asked_of(&variant.name).next().is_none());
+    all.extend(untold.map(|variant| {
+        let why = why_no_verdict(report, &variant.name);
+        Answer::of(format!("{}: no verdict: {why}", variant.name))
+    }));
+    let skipped = report.skipped.iter().map(|one| format!("{}: skipped: {}", one.name, one.reason));
+    let gates = report.gates.iter().map(GateResult::sentence);
+    all.extend(skipped.chain(gates).map(Answer::of));
+    // A void variant is told once, however many metrics were asked for.
+    all.dedup();
+    all
+}
+
+/// The same as plain sentences.
+pub fn sentences(report: &RunReport) -> Vec<String> {
+    answers(report).into_iter().map(|answer| answer.text).collect()
+}
+
+fn baseline_of(report: &RunReport) -> &str {
+    report.baseline().map_or("the baseline", |baseline| baseline.name.as_str())
+}
+
+/// In short, why there is no verdict on a variant, and who is to blame, where it is another.
+fn why_no_verdict(report: &RunReport, variant: &str) -> String {
+    let Some(guard) = report.why_void(variant) else {
+        return "there was too little to compare".into();
+    };
+    let seen = guard.code.brief().map_or(guard.text.as_str(), |brief| brief.seen);
+    match guard.variant.as_deref().filter(|whose| *whose != variant) {
+        Some(whose) => format!("{whose}: {seen}"),
+        None => seen.to_owned(),
+    }
+}
+
+/// A sentence a verdict, with who has it.
+fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
+    let verdicts =
+        [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
+    let of_verdict = |verdict: Verdict| {
+        let own = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
+        let mut own: Vec<&Comparison> = own.filter(|c| c.verdict == verdict).collect();
+        if own.is_empty() {
+            return None;
+        }
+        if matches!(verdict, Verdict::Slower | Verdict::Faster) {
+            let point = |c: &Comparison| c.overhead_percent.point.abs();
+            own.sort_by(|a, b| point(b).total_cmp(&point(a)));
+        }
+        let names: Vec<String> = own.iter().map(|c| named(report, c)).collect();
+        let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
+        let text = format!("{}: {}", shared(report, metric, verdict, &own), names.join(between));
+        Some(Answer { verdict: Some(verdict), text: text + &forecast(&own) })
+    };
+    verdicts.into_iter().filter_map(of_verdict).collect()
+}
+
+/// What comparisons of one verdict have in common.
+fn shared(report: &RunReport, metric: Metric, verdict: Verdict, own: &[&Comparison]) -> String {
+    let baseline = baseline_of(report);
+    let is_one_of_some = asked(report).len() > 1;
+    let of_metric = if is_one_of_some { format!(" in {}", noun(metric)) } else { String::new() };
+    match verdict {
+        Verdict::Slower | Verdict::Faster => {
+            words(metric, verdict == Verdict::Slower, "", baseline)
+        }
+        Verdict::Same => {
+            let widest = own.iter().map(|c| not_excluded(&c.overhead_percent));
+            let widest = widest.fold(0.0, f64::max);
+            format!("the same as {baseline}{of_metric} within ± {} %", digits(widest))
+        }
+        Verdict::Unresolved => format!("unresolved against {baseline}{of_metric}"),
+        Verdict::Void => format!("no verdict{of_metric}"),
+    }
+}
+
+/// A variant among others of its verdict.
+fn named(report: &RunReport, comparison: &Comparison) -> String {
+    let name = &comparison.variant;
+    match comparison.verdict {
+        Verdict::Slower | Verdict::Faster => {
+            let by = match times(comparison.metric, comparison.ratio) {
+                Some(worse) if comparison.verdict == Verdict::Slower => {
+                    format!("{}×", factor(worse.point))
+                }
+                Some(worse) => format!("{}×", factor(worse.point.recip())),
+                None => format!("{} %", digits(comparison.overhead_percent.point.abs())),
+            };
+            format!("{name} {by}")
+        }
+        Verdict::Void => format!("{name} ({})", why_no_verdict(report, name)),
+        _ => name.clone(),
+    }
+}
+
+/// What the interval does not exclude.
+fn not_excluded(bounds: &Bounds) -> f64 {
+    bounds.lower.abs().max(bounds.upper.abs())
+}
+
+/// The verdict on one variant in one metric.
+fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
+    let (name, baseline, metric) = (&comparison.variant, baseline_of(report), comparison.metric);
+    let bounds = comparison.overhead_percent;
+    let range = format!("{} to {} %", signed(bounds.lower), signed(bounds.upper));
+    // It goes without saying, as in "slower".
+    let of_metric = match metric {
+        Metric::Throughput => String::new(),
+        _ => format!(" in {}", noun(metric)),
+    };
+    let text = match comparison.verdict {
+        Verdict::Slower | Verdict::Faster => apart(comparison, baseline),
+        Verdict::Same => format!(
+            "{name} is the same as {baseline}{of_metric} within ± {} % ({range})",
+            digits(not_excluded(&bounds)),
+        ),
+        Verdict::Unresolved => {
+            let seen = match comparison.unconfirmed() {
+                Some(sustained) => format!(
+                    "{}, but {} under sustained load",
+                    overhead(&bounds),
+                    overhead(&sustained)
+                ),
+                None => overhead(&bounds),
+            };
+            let more = forecast(&[comparison]);
+            format!("{name} against {baseline}{of_metric} is unresolved: {seen}{more}")
+        }
+        Verdict::Void => {
+            format!("{name} against {baseline}: no verdict: {}", why_no_verdict(report, name))
+        }
+    };
+    Answer { verdict: Some(comparison.verdict), text }
+}
+
+/// By how much they differ, where they do.
+fn apart(comparison: &Comparison, baseline: &str) -> String {
+    let (name, metric) = (comparison.variant.as_str(), comparison.metric);
+    let is_worse = comparison.verdict == Verdict::Slower;
+    let (by, range) = match times(metric, comparison.ratio) {
+        Some(worse) => {
+            let times = if is_worse { worse } else { worse.map(f64::recip) };
+            let [point, low, high] = [times.point, times.lower, times.upper].map(factor);
+            let (by, range) = (format!("{point} times"), format!("{low} to {high}"));
+            if is_use(metric) {
+                let (more, less) = if is_worse { (name, baseline) } else { (baseline, name) };
+                return format!("{more} costs {by} the {} of {less} ({range})", noun(metric));
+            }
+            (by, range)
+        }
+        None => {
+            let Bounds { point, lower, upper } = comparison.overhead_percent;
+            let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
+            let [point, low, high] = [point.abs(), low, high].map(digits);
+            (format!("{point} %"), format!("{low} to {high} %"))
+        }
+    };
+    let verb = words(metric, is_worse, &by, baseline);
+    let is = if is_use(metric) || metric.row().phrase == Phrase::Carries { "" } else { "is " };
+    format!("{name} {is}{verb} ({range})")
+}
+
+/// `; about 2 min more would tell`, of those that slices alone leave open.
+fn forecast(comparisons: &[&Comparison]) -> String {
+    let open = comparisons.iter().filter(|c| is_merely_unresolved(c));
+    let each: Option<Vec<f64>> = open.map(|comparison| comparison.seconds_needed).collect();
     // One without a forecast leaves all without.
-    let longest = each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max));
-    let longest = longest.filter(|seconds| *seconds <= HOUR);
-    let more = longest.map_or(String::new(), |seconds| {
-        format!("; resolving all of them takes about {} more", time(seconds))
-    });
-    Some(format!(
-        "{} of {} comparisons are unresolved at ± {} %: {}{more} ({})",
-        unresolved.len(),
-        asked.len(),
-        digits(report.run.tolerance * 100.0),
-        names.join(", "),
-        flags(report),
-    ))
+    let longest = each.unwrap_or_default().into_iter().fold(0.0, f64::max);
+    match longest > 0.0 && longest <= HOUR {
+        true => format!("; about {} more would tell", time(longest)),
+        false => String::new(),
+    }
 }
 
 /// Unresolved by its own interval, and not because sustained load is not clear.
@@ -331,126 +482,21 @@ fn is_merely_unresolved(comparison: &Comparison) -> bool {
     comparison.verdict == Verdict::Unresolved && comparison.unconfirmed().is_none()
 }
 
-/// What gives a run more time.
-fn flags(report: &RunReport) -> &'static str {
-    match report.run.stopped_by.as_str() {
-        "rounds" => "--rounds",
-        _ => "--precision, --max-time",
-    }
-}
-
-fn of_variant(report: &RunReport, variant: &Variant, with_unresolved: bool) -> Vec<String> {
-    let mut comparisons: Vec<&Comparison> = report.asked_of(&variant.name).collect();
-    if comparisons.is_empty() {
-        return vec![match report.why_void(&variant.name) {
-            Some(guard) => format!("{}: no verdict ({}): {}", variant.name, guard.code, guard.text),
-            None => format!("{}: no verdict: there was too little to compare", variant.name),
-        }];
-    }
-    // What sustained load has to say of one is not in the sentence about all.
-    comparisons.retain(|comparison| with_unresolved || !is_merely_unresolved(comparison));
-    let mut told: Vec<String> =
-        comparisons.iter().map(|comparison| sentence(report, variant, comparison)).collect();
-    told.dedup();
-    told
-}
-
-/// The verdict on one metric, with what sustained load says of it.
-fn sentence(report: &RunReport, variant: &Variant, comparison: &Comparison) -> String {
-    match confirmed(comparison, report.run.tolerance) {
-        Some(words) if comparison.verdict != Verdict::Void => {
-            format!("{}; {words}", of_slices(report, variant, comparison))
-        }
-        _ => of_slices(report, variant, comparison),
-    }
-}
-
-fn of_slices(report: &RunReport, variant: &Variant, comparison: &Comparison) -> String {
-    let baseline = report.baseline().map_or("the baseline", |baseline| baseline.name.as_str());
-    let name = &variant.name;
-
-    let Bounds { point, lower, upper } = comparison.overhead_percent;
-    let interval = format!("{} to {}", digits_signed(lower), digits_signed(upper));
-    match comparison.verdict {
-        Verdict::Slower | Verdict::Faster => apart(report, variant, comparison, baseline),
-        Verdict::Same => format!(
-            "{name} and {baseline} are the same in {} within ± {} %: {} % ({interval})",
-            noun(comparison.metric),
-            // What is not excluded.
-            digits(lower.abs().max(upper.abs())),
-            signed(point),
-        ),
-        Verdict::Unresolved => {
-            let more = forecast(report, comparison);
-            let is_likely = (lower > 0.0 || upper < 0.0) && is_merely_unresolved(comparison);
-            let likely = match is_likely && comparison.ratio.n >= ROUNDS_MIN {
-                true => ", probably different, but not certain enough for a verdict",
-                false => "",
-            };
-            format!(
-                "{name} vs. {baseline}: {} overhead unresolved, {} % ({interval}){likely}{more}",
-                noun(comparison.metric),
-                signed(point),
-            )
-        }
-        Verdict::Void => match report.why_void(name) {
-            Some(guard) => {
-                let whose = guard.variant.as_deref().filter(|v| v != name);
-                let whose = whose.map_or(String::new(), |v| format!("{v}: "));
-                format!("{name}: no verdict ({}): {whose}{}", guard.code, guard.text)
-            }
-            None => format!("{name}: no verdict"),
-        },
-    }
-}
-
-/// By how much they differ, where they do.
-fn apart(report: &RunReport, variant: &Variant, comparison: &Comparison, baseline: &str) -> String {
-    let (name, metric) = (variant.name.as_str(), comparison.metric);
-    let is_worse = comparison.verdict == Verdict::Slower;
-    let by = match times(metric, comparison.ratio) {
-        Some(worse) => {
-            let times = if is_worse { worse } else { worse.map(f64::recip) };
-            let [point, low, high] = [times.point, times.lower, times.upper].map(factor);
-            let by = format!("{point} times ({low} to {high})");
-            if is_use(metric) {
-                let (more, less) = if is_worse { (name, baseline) } else { (baseline, name) };
-                return format!("{more} costs {by} the {} of {less}", noun(metric));
-            }
-            by
-        }
-        None => {
-            let Bounds { point, lower, upper } = comparison.overhead_percent;
-            let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
-            let [point, low, high] = [point.abs(), low, high].map(digits);
-            format!("{point} % ({low} to {high})")
-        }
-    };
-    let tail = tail(report, variant, metric);
-    format!("{name} {} {baseline}{tail}", words(metric, is_worse, &by))
-}
-
-/// `; a verdict would take …`
-fn forecast(report: &RunReport, comparison: &Comparison) -> String {
-    let seconds = comparison.seconds_needed.filter(|seconds| *seconds <= HOUR);
-    let more = |seconds| {
-        format!("; a verdict would take about {} more ({})", time(seconds), flags(report))
-    };
-    seconds.map_or(String::new(), more)
-}
-
 /// Forecasts further than this are not worth their words.
 const HOUR: f64 = 3600.0;
 
-/// "is slower by 3 % than", and the like; `by` is how much.
-fn words(metric: Metric, worse: bool, by: &str) -> String {
+/// "3 % slower than none", and the like; `by` is how much, where that is told.
+fn words(metric: Metric, worse: bool, by: &str, baseline: &str) -> String {
     let pick = |a: &'static str, b: &'static str| if worse { a } else { b };
     let noun = noun(metric);
+    let by = if by.is_empty() { String::new() } else { format!("{by} ") };
     match metric.row().phrase {
-        Phrase::Slower => format!("is {by} {} than", pick("slower", "faster")),
-        Phrase::Carries => format!("carries {by} {} than", pick("less", "more")),
-        Phrase::Costs => format!("costs {by} {} {noun} than", pick("more", "less")),
-        Phrase::SlowerIn => format!("is {by} {} in {noun} than", pick("slower", "faster")),
+        Phrase::Slower => format!("{by}{} than {baseline}", pick("slower", "faster")),
+        Phrase::Carries => format!("carries {by}{} than {baseline}", pick("less", "more")),
+        Phrase::Costs => format!("costs {by}{} {noun} than {baseline}", pick("more", "less")),
+        Phrase::SlowerIn => {
+            format!("{by}{} in {noun} than {baseline}", pick("slower", "faster"))
+        }
     }
 }
 
@@ -462,27 +508,6 @@ pub fn noun(metric: Metric) -> &'static str {
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
-}
-
-/// What else a user feels: the tail, in time.
-fn tail(report: &RunReport, variant: &Variant, said: Metric) -> String {
-    // Rounds that hold a tail may be the fast ones; only the same rounds are compared.
-    let p99 = |variant: &Variant| {
-        let value = variant.metric(Metric::LatencyP99)?;
-        (value.n == report.run.rounds).then_some(value.point)
-    };
-    let base = report.baseline().and_then(p99);
-    match (p99(variant), base) {
-        (Some(mine), Some(base)) if said == Metric::Throughput => {
-            let sign = if mine >= base { "+" } else { "−" };
-            format!("; p99 {sign}{}", duration((mine - base).abs().round() as u64))
-        }
-        _ => String::new(),
-    }
-}
-
-fn digits_signed(value: f64) -> String {
-    if value < 0.0 { format!("−{}", digits(-value)) } else { digits(value) }
 }
 
 pub fn time(seconds: f64) -> String {
@@ -522,6 +547,22 @@ fn rounds_of(run: &Run) -> String {
     )
 }
 
+/// Why it ended before all was known, where it did.
+pub(crate) fn stopped_early(run: &Run) -> Option<String> {
+    Some(match run.stopped_by.as_str() {
+        "precision" | "void" => return None,
+        "max-time" => "at the time limit".into(),
+        "rounds" => "stopped by --rounds".into(),
+        "interrupted" => "interrupted".into(),
+        "failed" => failed(run),
+        _ => "killed".into(),
+    })
+}
+
+fn failed(run: &Run) -> String {
+    format!("ended by a failure (why: tare runs --events {})", run.id)
+}
+
 fn stopped(run: &Run) -> String {
     let mut precision = format!("± {} %", digits(run.precision * 100.0));
     if run.of_effect > 0.0 {
@@ -533,7 +574,7 @@ fn stopped(run: &Run) -> String {
         "rounds" => "stopped by --rounds".into(),
         "void" => "stopped: no verdict is allowed".into(),
         "interrupted" => "interrupted".into(),
-        "failed" => format!("ended by a failure (why: tare runs --events {})", run.id),
+        "failed" => failed(run),
         _ => "killed".into(),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::exports::Part;
 use crate::form::{Document, Form};
 use crate::run::document::RunDocument;
+use crate::run::why;
 use crate::sweep::cells::{MissingCell, Sweep, SweepCell};
 use crate::sweep::text;
 use crate::{exports, html};
@@ -45,6 +46,10 @@ impl Document for SweepDocument {
         let sweep = &self.sweep;
         Some(match form {
             Form::Text => text::render(sweep),
+            Form::Why => {
+                let cells = sweep.cells.iter().map(|cell| why::render(&cell.report));
+                cells.collect::<Vec<_>>().join("\n")
+            }
             Form::Json => sweep.json(),
             Form::Markdown => text::markdown(sweep),
             Form::Csv => text::csv(sweep),

@@ -7,7 +7,8 @@ use tare_stats::{Estimate, Verdict};
 
 use crate::run::csv;
 use crate::run::markdown;
-use crate::run::text::{PAPER, columns};
+use crate::run::text::{PAPER, columns, prose};
+use crate::run::trust::warnings;
 use crate::run::words::{Table, cell, noun, overhead, signed, time};
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
 use crate::sweep::cells;
@@ -19,10 +20,13 @@ pub fn render(sweep: &Sweep) -> String {
     for (title, table) in tables(sweep) {
         text.push_str(&format!("{title}:\n{}\n\n", narrower(&table).join("\n")));
     }
-    for line in asides(sweep) {
-        text.push_str(&format!("  {line}\n"));
+    let reports: Vec<&RunReport> = sweep.cells.iter().map(|cell| &cell.report).collect();
+    for line in warnings(&reports).iter().chain(&left_out(sweep)) {
+        text.push_str(&format!("{}\n", prose("", line).join("\n")));
     }
-    text + "\n" + &ending(sweep) + "\n"
+    let ending = ending(sweep);
+    let ending = ending.lines().flat_map(|line| prose("", line));
+    text + "\n" + &ending.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 pub fn markdown(sweep: &Sweep) -> String {
@@ -303,6 +307,13 @@ pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
             format!("{word} {}{scope}: {whom}{}", guard.code, guard.text)
         })
         .collect();
+    lines.extend(left_out(sweep));
+    lines
+}
+
+/// What was not measured.
+fn left_out(sweep: &Sweep) -> Vec<String> {
+    let mut lines = Vec::new();
     for missing in &sweep.missing {
         lines.push(format!("{}: not measured: {}", label(&missing.values), missing.reason));
     }

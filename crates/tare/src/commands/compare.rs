@@ -145,7 +145,7 @@ pub struct Choices {
 #[derive(Args)]
 pub struct OutputArgs {
     /// Exit with 1 if an overhead's entire interval exceeds this limit: 'p99 > 5%', 'NAME: cpu >
-    /// 3%'; 'unresolved' exits with 5; repeatable
+    /// 3%'; with 5 if the run is too imprecise to tell, or for 'unresolved'; repeatable
     #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
     #[command(flatten)]

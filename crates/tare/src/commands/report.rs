@@ -16,7 +16,7 @@ use tare_store::Store;
 
 use super::import;
 use crate::failure::Failure;
-use crate::load::outputs::{Outputs, files_of, print};
+use crate::load::outputs::{Outputs, files_of, print, print_report};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
 
@@ -51,13 +51,16 @@ pub struct Report {
     /// Write the report as one HTML file with charts, or to standard output
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     html: Option<PathBuf>,
-    /// Write this format to standard output: any of the above, rounds-csv (the values behind a
+    /// Write this format to standard output: any of the above, why, rounds-csv (the values behind a
     /// run's intervals, one row per round), openmetrics (Prometheus text format), fortio-csv (the
     /// table of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service Mesh
     /// Performance), bpftime-json (the result file of bpftime's nginx benchmark)
     #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,
+    /// Show all that the run says for and against itself: every guard, ratio and proof, with figures
+    #[arg(long, conflicts_with_all = ["format", "json", "markdown", "csv", "html", "quiet"])]
+    why: bool,
     /// Variant to compare the others with; default: the run's own baseline
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
@@ -195,7 +198,7 @@ impl Report {
 
     /// In the forms that were asked for.
     fn write(&self, document: &dyn Document) -> Result<(), Failure> {
-        let Some(form) = self.format else {
+        let Some(form) = self.format.or(self.why.then_some(Form::Why)) else {
             let forms = files_of([&self.json, &self.markdown, &self.csv, &self.html]);
             let mut outputs = Outputs::create(&forms)?;
             return match self.quiet {
@@ -203,8 +206,11 @@ impl Report {
                 false => outputs.write(document, None),
             };
         };
-        let text =
-            document.render(form).map_err(|why| Failure::flag("--format", form.word(), why))?;
-        print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+        let text = document.render(form).map_err(|why| match self.why {
+            true => Failure::Usage(format!("--why: {why}")),
+            false => Failure::flag("--format", form.word(), why),
+        })?;
+        let printed = if self.why { print_report(&text) } else { print(&text) };
+        printed.map_err(|error| Failure::Environment(format!("standard output: {error}")))
     }
 }

@@ -9,6 +9,7 @@ use tare_model::plain;
 use tare_report::form::{Document, Form};
 
 use crate::failure::Failure;
+use crate::paint::paint;
 
 /// A file (or `-`, standard output) that is written at the end. What stands in it stays until then:
 /// a run that fails costs nobody the last report.
@@ -132,7 +133,7 @@ impl Outputs {
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
         if !self.take_stdout() {
             let text = document.render(Form::Text).map_err(Failure::Usage)?;
-            print(&(text + kept.unwrap_or_default()))
+            print_report(&(text + kept.unwrap_or_default()))
                 .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
         }
         self.write_forms(document)
@@ -150,8 +151,17 @@ impl Outputs {
 /// Standard output; a reader that has gone away is no failure. A stranger's escape sequences are
 /// shown, not obeyed.
 pub fn print(text: &str) -> std::io::Result<()> {
+    to_stdout(&plain::lines(text))
+}
+
+/// The same of a report for people: its signs have colours on a terminal.
+pub fn print_report(text: &str) -> std::io::Result<()> {
+    to_stdout(&paint(&plain::lines(text)))
+}
+
+fn to_stdout(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(plain::lines(text).as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }

@@ -10,6 +10,7 @@ use tare_run::Stopped;
 use tare_store::RunRow;
 
 use super::measure::Measured;
+use super::places::store_path;
 use super::{RunOptions, gate};
 use crate::failure::Failure;
 use crate::load::outputs::{Outputs, print_stderr};
@@ -58,15 +59,15 @@ pub(super) fn conclude_sweep(
 ) -> Result<(), Failure> {
     let (mut measured, mut missing) = (Vec::new(), Vec::new());
     let (mut judged, mut failed, mut interrupted) = (Ok(()), None, false);
+    let mut all_void = true;
     for SweptCell { plan, mut document, stopped } in swept {
         let rounds = document.report.run.rounds;
         if rounds > 0 {
             document.report.gates =
                 gate::results(&options.gates, &plan.stop.metrics, &document.report);
             let report = &document.report;
-            judged = judged
-                .and(gate::judge(&options.gates, &plan.stop.metrics, report))
-                .and_then(|()| gate::judge_void(report));
+            judged = judged.and(gate::judge(&options.gates, &plan.stop.metrics, report));
+            all_void &= gate::judge_void(report).is_err();
             measured.push((plan.cell.clone(), document));
         }
         let reason = match stopped {
@@ -87,14 +88,21 @@ pub(super) fn conclude_sweep(
         };
         missing.push(MissingCell { values: plan.cell.clone(), reason });
     }
+    let has_measured = !measured.is_empty();
     outputs.write(&SweepDocument::new(measured, missing), None)?;
     match failed {
         _ if interrupted => Err(Failure::Interrupted),
         Some(failure) => Err(failure.into()),
+        None if has_measured && all_void => {
+            judged.and(Err(Failure::Void("void: no verdict is allowed on any value".into())))
+        }
         None => judged,
     }
 }
 
 fn kept(row: &RunRow, store: &Path) -> String {
-    format!("stored as run {} in {}; show it: tare report {}\n", row.id, store.display(), row.id)
+    let is_default = store_path(None).is_ok_and(|path| path == store);
+    let (id, path) = (row.id, store.display());
+    let flag = if is_default { String::new() } else { format!(" (--store {path})") };
+    format!("stored as run {id} in {path}{flag}\n")
 }

@@ -61,12 +61,18 @@ impl Gate {
     }
 
     fn result(&self, judged: Result<(), Failure>, seen: String) -> GateResult {
-        let passed = judged.is_ok();
+        let passed = match &judged {
+            Ok(()) => Some(true),
+            Err(Failure::Unresolved(_)) if *self != Self::Unresolved => None,
+            Err(_) => Some(false),
+        };
         let text = match judged {
             Ok(()) => seen,
             Err(failure) => {
                 let text = failure.to_string();
-                text.strip_prefix("gate failed: ").unwrap_or(&text).to_owned()
+                let heads = [EXCEEDED, UNDECIDED, "unresolved: "];
+                let bare = heads.iter().find_map(|head| text.strip_prefix(head));
+                bare.unwrap_or(&text).to_owned()
             }
         };
         GateResult { gate: self.to_string(), passed, text }
@@ -99,6 +105,9 @@ impl fmt::Display for Gate {
         }
     }
 }
+
+const EXCEEDED: &str = "gate exceeded: ";
+const UNDECIDED: &str = "gate not decided: ";
 
 /// What gates look at: comparisons of one run's variants, or changes between two runs.
 pub struct Judged {
@@ -159,15 +168,15 @@ fn shown(variant: &str, metric: Metric, bounds: &Bounds) -> String {
     format!("{variant} {} {}", metric.word(), overhead(bounds))
 }
 
-/// `Err` where no verdict is allowed on a comparison that was asked for: what calls tare must not
-/// take that for an answer.
+/// `Err` where no verdict is allowed on anything that was asked for: what calls tare must not take
+/// that for an answer.
 pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
-    let asked = report.comparisons.iter().filter(|c| c.asked && c.verdict == Verdict::Void);
-    let mut names: Vec<&str> = asked.map(|comparison| comparison.variant.as_str()).collect();
-    names.dedup();
-    if names.is_empty() {
+    let asked: Vec<_> = report.comparisons.iter().filter(|c| c.asked).collect();
+    if asked.is_empty() || asked.iter().any(|comparison| comparison.verdict != Verdict::Void) {
         return Ok(());
     }
+    let mut names: Vec<&str> = asked.iter().map(|comparison| comparison.variant.as_str()).collect();
+    names.dedup();
     Err(Failure::Void(format!("void: no verdict is allowed on {}", names.join(", "))))
 }
 
@@ -187,7 +196,8 @@ pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> R
     let names: Vec<&str> = pair.judged.iter().map(String::as_str).collect();
     let (a, b) = (goal(&pair.before), goal(&pair.after));
     let of_effect = a.of_effect.max(b.of_effect);
-    let goal = Goal { precision: a.precision.max(b.precision), of_effect, ..a };
+    // Two runs that are as precise as asked tell a change no better than that.
+    let goal = Goal { precision: a.precision.hypot(b.precision), of_effect, ..a };
     judge_all(gates, asked, &names, &all, goal)
 }
 
@@ -216,35 +226,51 @@ fn judge_all(
     let of = |name: &str, metric: Metric| {
         all.iter().find(|judged| judged.variant == name && judged.metric == metric)
     };
-    let mut failed = Vec::new();
+    let (mut failed, mut undecided) = (Vec::new(), Vec::new());
     for gate in gates {
         if let Gate::Overhead { variant, metric, above, percent } = gate {
             let named = [variant.as_deref().unwrap_or_default()];
             let wanted = if variant.is_some() { named.as_slice() } else { names };
             for name in wanted {
-                failed.extend(match of(name, *metric) {
-                    Some(judged) => breaks(judged, *above, *percent),
-                    None => {
-                        Some(format!("{name}: {} was not measured in two rounds", metric.word()))
-                    }
-                });
+                let Some(judged) = of(name, *metric) else {
+                    let word = metric.word();
+                    failed.push(format!("{name}: {word} was not measured in two rounds"));
+                    continue;
+                };
+                let broken = breaks(judged, *above, *percent);
+                let is_open = asked.contains(metric) && is_open(judged, *percent, &goal);
+                if broken.is_none() && is_open {
+                    let (word, seen) = (metric.word(), overhead(&judged.overhead_percent));
+                    undecided.push(format!("{name}: {word} {seen} is too imprecise to tell"));
+                }
+                failed.extend(broken);
             }
         }
     }
     if !failed.is_empty() {
-        return Err(Failure::Gate(format!("gate failed: {}", failed.join("; "))));
+        return Err(Failure::Gate(format!("{EXCEEDED}{}", failed.join("; "))));
+    }
+    if !undecided.is_empty() {
+        return Err(Failure::Unresolved(format!("{UNDECIDED}{}", undecided.join("; "))));
     }
     let is_wide =
         |judged: &Judged| judged.verdict == Verdict::Unresolved || !goal.is_precise(&judged.ratio);
     let is_unknown = |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
-        let percent = goal.precision * 100.0;
+        let percent = (goal.precision * 1e5).round() / 1e3;
         let names = unknown.join(", ");
         let text = format!("unresolved: no verdict to ± {percent} % on {names}");
         return Err(Failure::Unresolved(text));
     }
     Ok(())
+}
+
+/// Whether the run ended before it could tell: the interval reaches across the limit, and is wider
+/// than was asked for. Where it is as narrow as asked, what is not beyond the limit for sure passes.
+fn is_open(judged: &Judged, percent: f64, goal: &Goal) -> bool {
+    let Bounds { lower, upper, .. } = judged.overhead_percent;
+    lower <= percent && percent <= upper && !goal.is_precise(&judged.ratio)
 }
 
 /// In words, where the whole interval is on the forbidden side; and where no verdict is allowed,
@@ -304,5 +330,48 @@ mod tests {
             let error = Gate::parse(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    fn report() -> RunReport {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let path = format!("{folder}/../tare-report/tests/testdata/run.json");
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_void_where_every_verdict_that_was_asked_for_is() {
+        let mut report = report();
+        let asked = report.comparisons.iter_mut().find(|c| c.asked).unwrap();
+        asked.verdict = Verdict::Void;
+        let other = tare_report::run::Comparison {
+            variant: "other".into(),
+            verdict: Verdict::Same,
+            ..asked.clone()
+        };
+        let void = judge_void(&report).unwrap_err();
+        assert!(matches!(void, Failure::Void(_)), "{void}");
+        report.comparisons.push(other);
+        assert!(judge_void(&report).is_ok(), "one of two stands");
+    }
+
+    #[test]
+    fn an_interval_across_the_limit_decides_nothing_where_it_is_wider_than_asked() {
+        let mut report = report();
+        let gates = [Gate::parse("throughput > 4%").unwrap()];
+        let outcome = |report: &RunReport| {
+            let asked = [Metric::Throughput];
+            let outcome = results(&gates, &asked, report)[0].passed;
+            (outcome, judge(&gates, &asked, report).err().map(|failure| failure.exit_code()))
+        };
+        assert_eq!(outcome(&report), (Some(true), None), "it is as precise as asked");
+        let own = report.comparisons.iter_mut().find(|c| c.asked).unwrap();
+        // As an interrupted run leaves it: +4.0 % ± 15.
+        own.overhead_percent = Bounds { point: 4.0, lower: -11.0, upper: 19.0 };
+        (own.ratio.lower, own.ratio.upper) = (0.81, 1.11);
+        own.verdict = Verdict::Unresolved;
+        assert_eq!(outcome(&report), (None, Some(5)));
+        let own = report.comparisons.iter_mut().find(|c| c.asked).unwrap();
+        own.overhead_percent = Bounds { point: 24.0, lower: 9.0, upper: 39.0 };
+        assert_eq!(outcome(&report), (Some(false), Some(1)));
     }
 }

@@ -43,7 +43,7 @@ fn the_report_is_made_from_the_store_alone_and_always_the_same() {
     let text = desk.tare(&["report", "last"]).success().stdout;
     assert!(shown.stdout.starts_with(&text), "{text}");
     let markdown = desk.tare(&["report", "last", "--markdown"]).success().stdout;
-    assert!(markdown.starts_with("## twins\n\n|  | requests/s | p50 |"), "{markdown}");
+    assert!(markdown.starts_with("## twins\n\n- b against a"), "{markdown}");
     let csv = desk.tare(&["report", "last", "--csv"]).success().stdout;
     assert!(csv.lines().any(|line| line.starts_with("1,b,false,throughput_per_s,")), "{csv}");
     let listed = desk.tare(&["runs", "TWIN"]).success().stdout;
@@ -283,7 +283,7 @@ fn an_interrupted_run_keeps_what_it_measured_and_goes_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("; interrupted; seed 9") && text.contains("stored as run 1"), "{text}");
+    assert!(text.contains("interrupted · seed 9") && text.contains("stored as run 1"), "{text}");
     let rounds = read(desk.tare(&["report", "1", "--json"]).success()).run.rounds;
     assert!(rounds > 0);
     let more = (rounds + 3).to_string();

@@ -15,7 +15,7 @@ fn a_server_half_as_fast_is_slower_by_half_and_gates_judge_that() {
     let gate = |gate: &str| desk.tare(&["report", "last", "--fail-if", gate]);
     let passed = gate("throughput > 70%").success().stdout;
     assert!(passed.contains("gate passed: throughput > 70%: new throughput +50.0 %"), "{passed}");
-    gate("throughput > 20%").fails(1, "gate failed: new: throughput +50.0 %");
+    gate("throughput > 20%").fails(1, "gate exceeded: new: throughput +50.0 %");
     // By the interval: its upper end is above what the point is below.
     gate("throughput > 49%").fails(1, "is > 49 %");
     gate("new: p50 < 0%").success();
@@ -36,4 +36,17 @@ fn what_is_not_known_as_precisely_as_asked_is_unresolved() {
     precise.plan.stop.precision = 0.000_01;
     precise.write(&desk);
     desk.tare(&gate).fails(5, "unresolved: no verdict to ± 0.001 % on new");
+    // A run that ended before it could tell passes no gate that its interval reaches across.
+    let decided = |gate: &str| desk.tare(&["report", "last", "--fail-if", gate]);
+    let undecided = decided("throughput > 50%");
+    assert!(
+        undecided.stdout.contains("gate not decided: throughput > 50%: "),
+        "{}",
+        undecided.story()
+    );
+    undecided.fails(5, "gate not decided: new: throughput +50.0 % ± ");
+    decided("throughput > 70%").success();
+    decided("throughput > 20%").fails(1, "gate exceeded: new: throughput");
+    // Of what it was not to resolve it has what it has.
+    decided("p50 > 100%").success();
 }

@@ -35,10 +35,10 @@ fn a_cost_that_came_between_two_runs_fails_the_gate() {
     let gate = |runs: [&str; 2], gate: &str| {
         desk.tare(&["report", runs[0], runs[1], "--fail-if", gate, "--json", "/dev/null"])
     };
-    gate(["1", "2"], "throughput > 5%").fails(1, "gate failed: new: throughput +");
+    gate(["1", "2"], "throughput > 5%").fails(1, "gate exceeded: new: throughput +");
     gate(["1", "2"], "new: throughput > 90%").success();
     gate(["2", "1"], "throughput > 5%").success();
-    gate(["2", "1"], "throughput < -5%").fails(1, "gate failed: new: throughput");
+    gate(["2", "1"], "throughput < -5%").fails(1, "gate exceeded: new: throughput");
     gate(["1", "2"], "moon: p50 > 5%").fails(2, "--fail-if moon: gates are about");
     let again = desk.tare(&["report", "1", "2", "--json"]).success();
     assert_eq!(ran.stdout, again.stdout, "to the byte");
@@ -90,5 +90,5 @@ fn what_cannot_be_compared_is_said() {
         .fails(1, "new: throughput was not measured in two rounds; other: throughput was not");
     // Two rounds each resolve nothing.
     let ran = desk.tare(&["report", "1", "5", "--fail-if", "unresolved", "--json", "/dev/null"]);
-    ran.fails(5, "unresolved: no verdict to ± 2 % on new");
+    ran.fails(5, "unresolved: no verdict to ± 2.828 % on new");
 }

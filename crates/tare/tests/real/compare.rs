@@ -49,7 +49,9 @@ fn only_the_first_load_counts_where_that_is_asked() {
     assert!((390..=410).contains(&exposure.requests), "{exposure:?}");
     assert_eq!((exposure.warmup_ns, exposure.sustained_launches), (0, 0));
     let text = desk.tare(&["report", "last"]).success().stdout;
-    assert!(text.contains("each launch: its first ") && text.contains(" and no more"), "{text}");
+    assert!(text.contains("3 launches, cold: the first "), "{text}");
+    let why = desk.tare(&["report", "last", "--why"]).success().stdout;
+    assert!(why.contains("each launch: its first ") && why.contains("and no more"), "{why}");
     let mut timed = owned(&pair, &["--rounds", "3", "-c", "4"]);
     timed.extend(["--cold", "30ms"]);
     let report = desk.compare(&timed);

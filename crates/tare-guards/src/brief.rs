@@ -1,0 +1,107 @@
+//! What the reader of a report is told of a guard: what was seen, and the one thing to do. The
+//! guard's own text has the figures.
+
+use crate::code::{Code, Family};
+
+/// A guard in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// Behind a variant's name, or by itself.
+    pub seen: &'static str,
+    pub cure: &'static str,
+}
+
+/// Where a guard's figures are the answer.
+const WHY: &str = "see --why";
+
+impl Code {
+    /// `None` of what reports do not tell as a warning, and of codes that runs do not have.
+    pub fn brief(self) -> Option<Brief> {
+        let (seen, cure) = match self {
+            Self::NotProven => ("a layer or place is not proven to be in use", WHY),
+            Self::UnequalReply => ("replies differ from the baseline's", "--may-differ"),
+            Self::Errors => ("requests failed", WHY),
+            Self::CountMismatch => ("the server counted other requests than were sent", WHY),
+            Self::RateMissed => ("replies came later than the rate asks", "a lower rate"),
+            Self::Lost => ("datagrams were lost", "a lower rate"),
+            Self::Resumed => ("TLS sessions were taken up against what was asked", WHY),
+            Self::Chatty => ("writes more log than the baseline", "no log, unless that is asked"),
+            Self::Unexplained => ("costs more than its filter's calls", "tare filter bench"),
+            Self::NotSteady => ("costs something else under sustained load", WHY),
+            Self::Unconfirmed => ("sustained load cannot confirm it yet", "a longer --max-time"),
+            Self::DeferredWork => ("works while others are measured", WHY),
+            Self::NotWarm => ("its cost still changed", "a longer --warmup-max"),
+            Self::BusyWhileIdle => ("some server did not rest between loads", WHY),
+            Self::NotSaturated => {
+                ("sleeps between requests, and pays for waking", "more connections: -c")
+            }
+            Self::Unstable => ("differs in kind from launch to launch", "a longer --max-time"),
+            Self::Pauses => ("pauses now and then, beyond the interval", WHY),
+            Self::ShortOfCpus => ("has more busy threads than CPUs", "--server-cpus"),
+            Self::Steal => ("the hypervisor took CPU time", "an unshared machine"),
+            Self::Throttled => ("a CPU quota or heat held it up", WHY),
+            Self::Noisy => ("other processes used CPUs", "stop them, or another machine"),
+            Self::Emulated => ("the VM is emulated", "a machine with KVM"),
+            Self::Retransmits => ("TCP segments were sent again", WHY),
+            Self::ListenDrops => ("connections were dropped", "a longer backlog in the server"),
+            Self::Ports => ("local ports were running out", "more source addresses: --bind"),
+            Self::LittlesLaw => ("replies and latencies contradict each other", WHY),
+            Self::ClientBound => ("the client was the limit", "more threads: -t"),
+            Self::Reconnects => {
+                ("the server closed kept connections", "raise its limit for each connection")
+            }
+            Self::UnevenWorkers => {
+                ("its workers have unequal shares of the connections", "--reconnect-each slice")
+            }
+            Self::DelayedAck => ("replies came in two pieces, 40 ms apart", "TCP_NODELAY in it"),
+            Self::FewRounds => ("too few launches", "let it run longer"),
+            Self::LostRounds => ("some launches failed, and do not count", WHY),
+            Self::SingleLaunch => ("tare cannot restart the servers", "--launch NAME='command'"),
+            _ => return None,
+        };
+        Some(Brief { seen, cure })
+    }
+}
+
+impl Family {
+    /// What is in doubt, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Work => "different work",
+            Self::Steady => "not steady",
+            Self::Machine => "machine",
+            Self::Client => "client",
+            Self::Connections => "connections",
+            Self::Interval => "interval",
+            Self::Document => "document",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_guard_of_comparisons_fits_a_line() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guards.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        let rows = rows.filter_map(|row| row.split_once(" | "));
+        let mut listed = 0;
+        for (codes, rest) in rows {
+            let words = codes.split(['`', ',', ' ']).filter(|word| !word.is_empty());
+            for code in words.filter_map(Code::parse) {
+                let Some(Brief { seen, cure }) = code.brief() else {
+                    assert!(rest.starts_with("note"), "{code} has no line");
+                    continue;
+                };
+                let length = code.family().words().len() + seen.len() + cure.len();
+                assert!(length <= 85, "{code}: {length}");
+                listed += 1;
+            }
+        }
+        let all = Code::ALL.iter().filter(|code| code.brief().is_some()).count();
+        assert_eq!(listed, all, "each is in docs/guards.md");
+    }
+}

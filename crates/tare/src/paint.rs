@@ -1,0 +1,45 @@
+//! Colours of a report's signs, for terminals.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+
+/// A report's text as it is, or with coloured signs where standard output is a terminal and nobody
+/// has asked for none (<https://no-color.org>).
+pub fn paint(text: &str) -> Cow<'_, str> {
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match wants_none || !std::io::stdout().is_terminal() {
+        true => text.into(),
+        false => coloured(text).into(),
+    }
+}
+
+fn coloured(text: &str) -> String {
+    let mut painted = String::new();
+    for c in text.chars() {
+        match colour(c) {
+            Some(number) => painted.push_str(&format!("\x1b[{number}m{c}\x1b[0m")),
+            None => painted.push(c),
+        }
+    }
+    painted
+}
+
+fn colour(sign: char) -> Option<u8> {
+    match sign {
+        '▲' | '✓' => Some(32),
+        '▼' | '✗' => Some(31),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_have_colours_and_the_rest_stays() {
+        assert_eq!(coloured("▼ a, 5 ✓!"), "\x1b[31m▼\x1b[0m a, 5 \x1b[32m✓\x1b[0m!");
+        let plain = "plain = 1 ? 2 ± 3";
+        assert_eq!(coloured(plain), plain);
+    }
+}
