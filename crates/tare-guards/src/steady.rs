@@ -292,10 +292,10 @@ pub(crate) fn short_of_cpus(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         return Vec::new();
     }
     let text = format!(
-        "{threads:.0} of its threads work and may use {} ({} of the time that they ran they waited \
-         for a CPU): more workers cannot be faster here; give servers more with --server-cpus",
-        cpus_of(cpus as usize),
-        percent(share)
+        "{threads:.0} of its threads work and may use {}; together they waited for a CPU {share:.1} \
+         times as long as they ran: more workers cannot be faster here; give servers more with \
+         --server-cpus",
+        cpus_of(cpus as usize)
     );
     guard(Code::ShortOfCpus, Severity::Warn, Some(evidence.name(variant)), text)
 }

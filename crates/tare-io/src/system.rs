@@ -114,21 +114,31 @@ pub fn sharpen_timers() {
 
 /// Raises the open-file limit to `wanted` where allowed; what it is afterwards.
 pub fn raise_open_files(wanted: u64) -> u64 {
+    raise(libc::RLIMIT_NOFILE, wanted)
+}
+
+/// The same of memory that may be locked, which the rings of all of a user's processes without
+/// CAP_IPC_LOCK count towards.
+pub fn raise_locked_memory(wanted: u64) -> u64 {
+    raise(libc::RLIMIT_MEMLOCK, wanted)
+}
+
+fn raise(resource: libc::__rlimit_resource_t, wanted: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for both calls.
     unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        libc::getrlimit(resource, &mut limit);
         if limit.rlim_cur >= wanted {
             return limit.rlim_cur;
         }
         // First as far as anyone may; then, where privileged, beyond the hard limit.
         let soft = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
-        libc::setrlimit(libc::RLIMIT_NOFILE, &soft);
+        libc::setrlimit(resource, &soft);
         if wanted > limit.rlim_max {
             let hard = libc::rlimit { rlim_cur: wanted, rlim_max: wanted };
-            libc::setrlimit(libc::RLIMIT_NOFILE, &hard);
+            libc::setrlimit(resource, &hard);
         }
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        libc::getrlimit(resource, &mut limit);
     }
     limit.rlim_cur
 }

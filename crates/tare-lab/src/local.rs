@@ -210,7 +210,7 @@ impl LocalServer {
         }
         if monotonic_now() > limit {
             return Err(LabError::Environment(format!(
-                "{}: no good reply from {} within {}{}",
+                "{}: no good reply from {} within {} (--ready-within){}",
                 self.who,
                 self.launch_spec.address,
                 self.launch_spec.ready_within(),

@@ -18,5 +18,6 @@ mod page;
 mod percentiles;
 mod plot;
 mod rounds;
+mod scale;
 mod secrets;
 mod timeline;

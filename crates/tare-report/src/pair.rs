@@ -148,8 +148,8 @@ impl Document for PairDocument {
 
     fn form(&self, form: Form) -> Option<String> {
         match form {
-            // It shows all that speaks against it.
-            Form::Text | Form::Why => Some(words::text(self)),
+            Form::Text => Some(words::text(self)),
+            Form::Why => Some(words::why(self)),
             // Plain data: nothing in it can fail to be written.
             Form::Json => Some(serde_json::to_string_pretty(self).unwrap_or_default() + "\n"),
             Form::Markdown => Some(words::markdown(self)),
@@ -160,4 +160,4 @@ impl Document for PairDocument {
     }
 }
 
-pub(crate) use words::{HOW, heading, sentences, table};
+pub(crate) use words::{HOW, answers, evidence, heading, table, variants};

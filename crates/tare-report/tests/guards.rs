@@ -201,7 +201,7 @@ fn of_steadiness() -> Vec<Case> {
         seen("busy-while-idle", Warn, "after 66.7 % of its slices", |r| {
             r.launches[1].load.rests_cut = 2;
         }),
-        seen("short-of-cpus", Warn, "4 of its threads work and may use 1 CPU (", |r| {
+        seen("short-of-cpus", Warn, "4 of its threads work and may use 1 CPU; ", |r| {
             let load = &mut r.launches[1].load;
             (load.busy_threads, load.delay_ns) = (4, 400_000_000);
         }),

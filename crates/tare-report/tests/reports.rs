@@ -182,7 +182,7 @@ fn sweeps_and_pairs_of_runs() {
         (values.into(), document)
     };
     let cells = [(16, 96), (32, 90), (64, 81), (128, 64)].map(cell);
-    golden("sweep", &SweepDocument::new(cells.to_vec(), Vec::new()), 80, 26);
+    golden("sweep", &SweepDocument::new(cells.to_vec(), Vec::new()), 80, 29);
     let facts = of_pair();
     let later =
         RunFacts { id: 9, started_unix_ms: facts.started_unix_ms + 86_400_000, ..facts.clone() };

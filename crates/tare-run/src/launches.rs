@@ -336,7 +336,8 @@ impl<L: World> Runner<'_, L> {
                 Ok(_) => launched.not_yet(Instant::FAR)?,
                 // An agent may not notice, or not say, that its server is late.
                 Err(why) if self.clock().now() > limit + LATE => {
-                    let text = format!("{name}: no good reply in time (last error: {why})");
+                    let text =
+                        format!("{name}: no good reply within --ready-within (last error: {why})");
                     return Err(RunError::Environment(text));
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {

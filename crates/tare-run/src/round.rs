@@ -140,7 +140,12 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// A cell's first slice of a round is about to come: how many there are is known now.
-    fn begin(&self, cell: CellId, cycles: u32, round: &mut Round) -> Result<(), RunError> {
+    pub(crate) fn begin(
+        &self,
+        cell: CellId,
+        cycles: u32,
+        round: &mut Round,
+    ) -> Result<(), RunError> {
         if !round.launches.is_empty() {
             return Ok(());
         }
@@ -164,7 +169,6 @@ impl<L: World> Runner<'_, L> {
         let used: Vec<Option<Usage>> = up.iter().map(|up| up.used().usage).collect();
         let begun = if is_first { self.begin_load(cell, asked, up) } else { Ok(()) };
         let order = &asked.cells[turn];
-        let begun = begun.and_then(|()| self.begin(cell, order.cycles, round));
         let measured = begun.and_then(|()| self.measure(cell, order, up, round));
         let measured = measured.and_then(|()| match order.sustained {
             Some(sustained) => self.check_sustained(sustained, cell, up),

@@ -60,6 +60,7 @@ impl<L: World> Runner<'_, L> {
                 self.settle_shape(cell, order.fit, pace)?
             }
         };
+        self.begin(cell, order.cycles_of(&shape), round)?;
         let window = Window::of(shape, order, self.cells[cell.0].plan);
         for up in up.iter_mut() {
             if !order.is_cold {

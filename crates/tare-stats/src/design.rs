@@ -8,7 +8,7 @@ use tare_model::sustained::WarmUp;
 
 use crate::digest::RoundDigest;
 use crate::slicing::{Fit, SliceShape};
-use crate::stopping::used;
+use crate::stopping::cycles;
 use crate::surveys::{Limits, Surveys};
 
 pub trait Design {
@@ -84,13 +84,40 @@ pub struct CellOrder {
     /// Slices of each variant.
     pub cycles: u32,
     /// A first launch that took long to be warm is used as long: no other rounds say otherwise.
-    pub grows: bool,
-    /// What a cycle takes.
-    pub cycle_seconds: f64,
+    pub growth: Option<Growth>,
     /// The longest warm-up.
     pub warmup_max: DurationNs,
     /// Load that does not let up, after the slices.
     pub sustained: Option<SustainedOrder>,
+}
+
+/// What a launch's warm-up says of how many cycles it is worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    pub cost: CycleCost,
+    /// The time that is left.
+    pub left: DurationNs,
+    /// How long the launch took to be warm.
+    pub warm_ns: u64,
+}
+
+/// What a slice of every variant takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CycleCost {
+    pub variants: usize,
+    /// Slices are so many times as long as their shape says, on average.
+    pub longer: f64,
+}
+
+/// Orders, wake-ups and readings around a slice, and the rest after it.
+const SLICE_COST: DurationNs = DurationNs::from_ms(3);
+
+impl CycleCost {
+    pub fn seconds(&self, shape: &SliceShape) -> f64 {
+        let slice =
+            (shape.ramp + SLICE_COST).as_secs_f64() + shape.length.as_secs_f64() * self.longer;
+        slice * self.variants as f64
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +132,58 @@ impl CellOrder {
         self.rates.get(variant).copied().flatten()
     }
 
-    /// Uses launches that took so long to be warm.
+    /// The launches took so long to be warm.
     pub fn use_launches(&mut self, warm_ns: u64) {
-        if self.grows {
-            self.cycles = self.cycles.max(used(warm_ns as f64 / 1e9, self.cycle_seconds));
+        if let Some(growth) = &mut self.growth {
+            growth.warm_ns = warm_ns;
         }
+    }
+
+    /// Slices of each variant, of this shape.
+    pub fn cycles_of(&self, shape: &SliceShape) -> u32 {
+        self.growth.as_ref().map_or(self.cycles, |growth| {
+            let Growth { cost, left, warm_ns } = growth;
+            let launch_s = *warm_ns as f64 / 1e9;
+            self.cycles.max(cycles(launch_s, cost.seconds(shape), 0, left.as_secs_f64()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_follow_from_the_shape_that_trials_found() {
+        let cost = CycleCost { variants: 5, longer: 1.0 };
+        let growth = Growth { cost, left: DurationNs::from_secs(270), warm_ns: 0 };
+        let mut order = CellOrder {
+            cell: 0,
+            rates: Vec::new(),
+            shape: None,
+            fit: Fit { length: None, warmup: None },
+            is_cold: false,
+            cycles: 8,
+            growth: Some(growth),
+            warmup_max: DurationNs::from_secs(20),
+            sustained: None,
+        };
+        let shape = |ms: u64| SliceShape {
+            length: DurationNs::from_ms(ms),
+            ramp: DurationNs::from_ms(1),
+            warmup: DurationNs::ZERO,
+            requests: None,
+        };
+        assert_eq!(order.cycles_of(&shape(20)), 8);
+        order.use_launches(18_000_000_000);
+        // Half of 18 s: of cycles of 0.12 s, and of 1.7 s, of which eight are worth it anyway.
+        assert_eq!(order.cycles_of(&shape(20)), 75);
+        assert_eq!(order.cycles_of(&shape(335)), 8);
+        // Five rounds are to fit into the time.
+        order.growth = Some(Growth { left: DurationNs::from_secs(100), ..growth });
+        order.use_launches(18_000_000_000);
+        assert_eq!(order.cycles_of(&shape(20)), 16);
+        order.growth = None;
+        assert_eq!(order.cycles_of(&shape(20)), 8);
     }
 }

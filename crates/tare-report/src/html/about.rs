@@ -17,41 +17,23 @@ pub fn guards(guards: &[RunGuard]) -> String {
             "No guard tripped: nothing that tare looks for speaks against these numbers.",
         );
     }
-    listed(guards.iter().collect())
-}
-
-/// Those that limit what a verdict says, which is where they are to be read.
-pub fn limits(guards: &[RunGuard]) -> String {
-    let limits: Vec<&RunGuard> = guards.iter().filter(|guard| limits_a_verdict(guard)).collect();
-    if limits.is_empty() { String::new() } else { listed(limits) }
-}
-
-/// The others.
-pub fn notes(guards: &[RunGuard]) -> String {
-    let notes: Vec<&RunGuard> = guards.iter().filter(|guard| !limits_a_verdict(guard)).collect();
-    match (notes.is_empty(), notes.len() == guards.len()) {
-        (false, _) => listed(notes),
-        (true, true) => self::guards(&[]),
-        (true, false) => paragraph("What limits the verdict is told beside it."),
-    }
-}
-
-fn limits_a_verdict(guard: &RunGuard) -> bool {
-    guard.severity != Severity::Note
-}
-
-fn listed(mut sorted: Vec<&RunGuard>) -> String {
+    let mut sorted: Vec<&RunGuard> = guards.iter().collect();
     sorted.sort_by_key(|guard| std::cmp::Reverse(guard.severity as u8));
-    let item = |guard: &&RunGuard| {
-        let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        format!(
-            "{} <code>{}</code> {}",
-            badge(guard.severity),
-            escape(guard.code.word()),
-            escape(&format!("{whom}{}", guard.text))
-        )
-    };
-    list("guards", &sorted.iter().map(item).collect::<Vec<_>>())
+    let items: Vec<String> = sorted.into_iter().map(|guard| item(guard, "")).collect();
+    list("guards", &items)
+}
+
+/// One of them; `scope` is which values of a sweep it is of.
+pub fn item(guard: &RunGuard, scope: &str) -> String {
+    let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
+    format!(
+        "{} {}{}: {} <code>{}</code>",
+        badge(guard.severity),
+        escape(guard.code.family().words()),
+        escape(scope),
+        escape(&format!("{whom}{}", guard.text)),
+        escape(guard.code.word())
+    )
 }
 
 pub fn badge(severity: Severity) -> String {
@@ -93,7 +75,8 @@ pub fn proofs(report: &RunReport) -> String {
         let told: Vec<String> = told.iter().map(|text| escape(text)).collect();
         format!("<strong>{}</strong>: {}", escape(&variant.name), told.join("; "))
     };
-    list("proofs", &report.variants.iter().map(item).collect::<Vec<_>>())
+    let items: Vec<String> = report.variants.iter().map(item).collect();
+    details("What shows that each is what its name says", &list("proofs", &items))
 }
 
 /// How the run went, on what, and how it is repeated.

@@ -2,85 +2,109 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+use tare_model::Metric;
 use tare_stats::Verdict;
 
 use super::page;
 use super::plot::{
     Area, BAND, BETTER, Drawn, FAINT, Figure, GRID, INK, LINE, NEUTRAL, SMALL, Size, TEXT, WORSE,
-    fitting, fitting_ticks, text, tick_label, wrapped,
+    fitting, text, tick_label, wrapped,
 };
-use crate::run::words::{self, Table, overhead, signed};
+use super::scale::Scale;
+use crate::run::Bounds;
+use crate::run::words::{
+    self, SIGNS, Table, capital, factor, is_far, overhead_of, sign, signed, verdict_word, worse,
+};
 
 /// One line of the picture.
 pub struct Row {
     pub name: String,
-    pub point: f64,
-    pub lower: f64,
-    pub upper: f64,
+    pub bounds: Bounds,
     pub verdict: Verdict,
-    /// The verdict in words.
-    pub said: &'static str,
 }
 
-/// Overheads or changes (the word says which) in one metric, in percent. `tolerance` is in percent
-/// too.
-pub fn figure(title: &str, word: &str, rows: &[Row], tolerance: Option<f64>) -> String {
+/// Overheads or changes in one metric, a row each.
+pub struct Forest {
+    /// "overhead" or "change".
+    pub word: &'static str,
+    pub metric: Metric,
+    pub rows: Vec<Row>,
+    /// In percent: what counts as the same.
+    pub tolerance: Option<f64>,
+}
+
+pub fn figure(forest: &Forest) -> String {
+    let Forest { word, metric, rows, tolerance } = forest;
     if rows.is_empty() {
         return String::new();
     }
-    let alt = alt(title, rows);
+    let title = &format!("{} in {}", capital(word), words::noun(*metric));
+    let alt = alt(title, forest);
+    let all: Vec<Bounds> = rows.iter().map(|row| row.bounds).collect();
     let shaded = tolerance.map_or(String::new(), |tolerance| {
         format!(" Shaded: ± {tolerance} %, which counts as the same.")
     });
+    let is_broken = Scale::is_broken(*metric, &all);
+    let broken =
+        if is_broken { " The axis is broken at ∕∕: beyond, it is in times." } else { "" };
     let note = format!(
         "Dot: the estimate. Bar: its interval. Solid line: no {word}; to its right is \
-         worse.{shaded}"
+         worse.{shaded}{broken} {SIGNS}."
     );
-    let figure = Figure { title, alt: &alt, note: &note, numbers: numbers(title, word, rows) };
-    let height = |size: Size| rows.iter().map(|row| row_height(row, size)).sum::<u32>() + AXIS;
+    let figure = Figure { title, alt: &alt, note: &note, numbers: numbers(title, forest) };
+    let told: Vec<String> = rows.iter().map(|row| told(*metric, row)).collect();
+    let lines = || rows.iter().zip(&told);
+    let height =
+        |size: Size| lines().map(|(row, told)| row_height(row, told, size)).sum::<u32>() + AXIS;
     figure.render(height, |area, canvas| {
         let (width, tall) = area.dim_in_pixel();
-        let (low, high) = range(rows, tolerance);
         // Names and numbers stand beside the picture where there is room, else above their bars.
         let (left, right) = match canvas.size.narrow {
             true => (14, width as i32 - 14),
             false => (NAMES as i32, (width - TOLD) as i32),
         };
-        let plot = f64::from(right - left);
-        let x = |percent: f64| left + ((percent - low) / (high - low) * plot).round() as i32;
-        let marks = fitting_ticks(low, high, plot as u32, percent);
+        let scale = Scale::new(*metric, &all, *tolerance, (left, right));
+        let x = |percent: f64| scale.x(percent);
+        let ticks = scale.ticks();
         let mut y = 0;
-        for row in rows {
-            let bottom = y + row_height(row, canvas.size) as i32;
-            for (line, at, align) in labels(row, canvas.size, y) {
+        for (row, told) in lines() {
+            let bottom = y + row_height(row, told, canvas.size) as i32;
+            for (line, at, align) in labels(row, told, canvas.size, y) {
                 text(area, at, &line, align, TEXT, &INK)?;
             }
             let top = bottom - if canvas.size.narrow { BAR as i32 } else { bottom - y };
             if let Some(tolerance) = tolerance {
-                let band = [(x(-tolerance), top), (x(tolerance), bottom)];
+                let band = [(x(-tolerance), top), (x(*tolerance), bottom)];
                 area.draw(&Rectangle::new(band, BAND.filled()))?;
             }
-            for tick in &marks {
-                let line = vec![(x(*tick), top), (x(*tick), bottom)];
+            for tick in &ticks {
+                let line = vec![(tick.x, top), (tick.x, bottom)];
                 area.draw(&PathElement::new(line, GRID.stroke_width(1)))?;
             }
             let zero = vec![(x(0.0), top), (x(0.0), bottom)];
             area.draw(&PathElement::new(zero, INK.stroke_width(1)))?;
             let middle = (top + bottom) / 2;
-            let inside = |percent: f64| x(percent.clamp(low, high));
-            let ends = [inside(row.lower), inside(row.upper)];
-            let is_cut = [row.lower < low, row.upper > high];
-            interval(area, ends, is_cut, middle, &colour(row.verdict))?;
-            let at = (inside(row.point), middle);
+            let Bounds { point, lower, upper } = row.bounds;
+            let is_cut = [scale.is_cut(lower)[0], scale.is_cut(upper)[1]];
+            interval(area, [x(lower), x(upper)], is_cut, middle, &colour(row.verdict))?;
+            let at = (x(point), middle);
             area.draw(&Circle::new(at, 4, colour(row.verdict).filled()))?;
-            canvas.hit(at, format!("{}: {}", row.name, told(row)));
+            canvas.hit(at, in_words(*metric, row));
             y = bottom;
         }
-        for tick in &marks {
-            tick_label(area, (x(*tick), y + 12), &percent(*tick))?;
+        for at in scale.breaks() {
+            for x in [at - 3, at + 1] {
+                let line = vec![(x, y + 7), (x + 4, y - 7)];
+                area.draw(&PathElement::new(line, FAINT.stroke_width(1)))?;
+            }
+        }
+        for tick in &ticks {
+            tick_label(area, (tick.x, y + 12), &tick.label)?;
         }
         let at = ((left + right) / 2, tall as i32 - 12);
-        text(area, at, &format!("{word}; positive is worse"), HPos::Center, SMALL, &FAINT)
+        let times = if scale.has_times() { " (×: so many times worse)" } else { "" };
+        let caption = format!("{word}; to the right is worse{times}");
+        text(area, at, &caption, HPos::Center, SMALL, &FAINT)
     })
 }
 
@@ -109,8 +133,9 @@ const AXIS: u32 = 46;
 const NAMES: u32 = 220;
 const TOLD: u32 = 212;
 
-fn row_height(row: &Row, size: Size) -> u32 {
-    let lines = labels(row, size, 0).iter().map(|(_, (_, y), _)| *y).max().unwrap_or(0) as u32;
+fn row_height(row: &Row, told: &str, size: Size) -> u32 {
+    let lines =
+        labels(row, told, size, 0).iter().map(|(_, (_, y), _)| *y).max().unwrap_or(0) as u32;
     match size.narrow {
         true => lines + LINE / 2 + BAR,
         false => (lines + LINE / 2).max(BAR) + 6,
@@ -118,14 +143,13 @@ fn row_height(row: &Row, size: Size) -> u32 {
 }
 
 /// What is written of a row, and where, when it begins at `top`.
-fn labels(row: &Row, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
+fn labels(row: &Row, told: &str, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
     let line = |at: usize| top + (LINE / 2) as i32 + 3 + (at as u32 * LINE) as i32;
-    let told = told(row);
     if !size.narrow {
         let names = wrapped(&row.name, fitting(NAMES - 24, TEXT)).into_iter().enumerate();
         let mut all: Vec<_> =
             names.map(|(at, name)| (name, (NAMES as i32 - 14, line(at)), HPos::Right)).collect();
-        let told = wrapped(&told, fitting(TOLD - 16, TEXT)).into_iter().enumerate();
+        let told = wrapped(told, fitting(TOLD - 16, TEXT)).into_iter().enumerate();
         let left = (size.width - TOLD + 14) as i32;
         all.extend(told.map(|(at, told)| (told, (left, line(at)), HPos::Left)));
         return all;
@@ -134,14 +158,13 @@ fn labels(row: &Row, size: Size, top: i32) -> Vec<(String, (i32, i32), HPos)> {
     let whole = format!("{}:  {told}", row.name);
     let lines = match whole.chars().count() <= width {
         true => vec![whole],
-        false => [wrapped(&row.name, width), wrapped(&told, width)].concat(),
+        false => [wrapped(&row.name, width), wrapped(told, width)].concat(),
     };
     lines.into_iter().enumerate().map(|(at, text)| (text, (14, line(at)), HPos::Left)).collect()
 }
 
-fn told(row: &Row) -> String {
-    let bounds = crate::run::Bounds { point: row.point, lower: row.lower, upper: row.upper };
-    format!("{} %, {}", overhead(&bounds).replace(" % ±", " ±"), row.said)
+fn told(metric: Metric, row: &Row) -> String {
+    format!("{} {}", sign(row.verdict), overhead_of(metric, &row.bounds))
 }
 
 fn colour(verdict: Verdict) -> RGBColor {
@@ -153,42 +176,31 @@ fn colour(verdict: Verdict) -> RGBColor {
     }
 }
 
-/// Holds zero, the band, every estimate, and every interval as far as it can be shown beside them:
-/// one of two rounds may reach to where no picture goes.
-fn range(rows: &[Row], tolerance: Option<f64>) -> (f64, f64) {
-    let farthest = rows.iter().map(|row| row.point.abs()).fold(0.0, f64::max);
-    let most = (farthest * 3.0).max(100.0);
-    let edge = tolerance.unwrap_or(0.5).max(0.05) * 1.3;
-    let bounded = |value: f64| value.clamp(-most, most);
-    let low = rows.iter().map(|row| bounded(row.lower)).fold(-edge, f64::min);
-    let high = rows.iter().map(|row| bounded(row.upper)).fold(edge, f64::max);
-    let room = (high - low) * 0.06;
-    (low - room, high + room)
+/// For who does not see the picture, or points at it.
+fn in_words(metric: Metric, row: &Row) -> String {
+    let verdict = verdict_word(metric, row.verdict);
+    format!("{}: {}, {verdict}", row.name, overhead_of(metric, &row.bounds))
 }
 
-pub fn percent(value: f64) -> String {
-    let rounded = (value * 1000.0).round() / 1000.0;
-    let sign = if rounded < 0.0 { "−" } else { "" };
-    format!("{sign}{} %", rounded.abs())
-}
-
-fn alt(title: &str, rows: &[Row]) -> String {
-    let told: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.name, told(row))).collect();
+fn alt(title: &str, forest: &Forest) -> String {
+    let told: Vec<String> = forest.rows.iter().map(|row| in_words(forest.metric, row)).collect();
     format!("{title}. {}", told.join("; "))
 }
 
-fn numbers(title: &str, word: &str, rows: &[Row]) -> String {
+fn numbers(title: &str, forest: &Forest) -> String {
     let row = |row: &Row| {
+        let Bounds { point, lower, upper } = row.bounds;
+        let is_far = is_far(worse(forest.metric, point));
         let cell = |value: f64| match value.abs() > words::BEYOND {
+            _ if is_far => format!("{}×", factor(worse(forest.metric, value))),
             true => format!("beyond {} %", signed(words::BEYOND * value.signum())),
             false => format!("{value:+.3} %").replace('-', "−"),
         };
-        let cells = [cell(row.point), cell(row.lower), cell(row.upper)];
         let mut all = vec![row.name.clone()];
-        all.extend(cells);
-        all.push(row.said.into());
+        all.extend([point, lower, upper].map(cell));
+        all.push(verdict_word(forest.metric, row.verdict).into());
         all
     };
-    let header = ["", word, "lower", "upper", "verdict"].map(str::to_owned).to_vec();
-    page::table(title, &Table { header, rows: rows.iter().map(row).collect() })
+    let header = ["", forest.word, "lower", "upper", "verdict"].map(str::to_owned).to_vec();
+    page::table(title, &Table { header, rows: forest.rows.iter().map(row).collect() })
 }

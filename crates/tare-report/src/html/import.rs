@@ -7,15 +7,15 @@ use tare_model::Metric;
 use tare_stats::{Severity, Verdict};
 
 use super::about::badge;
-use super::forest::{self, Row};
+use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
 use crate::import::{ImportDocument, about, ending, footnote, sentences, table as numbers};
-use crate::run::words::noun;
+use crate::run::Bounds;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);
-    page.opening(&page::sentences(&sentences(document)));
+    page.opening(&page::sentences(&sentences(document)), "");
     page.section("What each costs, where repetitions tell", &forests(document));
     let numbers = numbers(document);
     let note = footnote(&numbers).map_or(String::new(), |note| paragraph(&note));
@@ -42,7 +42,7 @@ fn forests(document: &ImportDocument) -> String {
     let of = |metric: Metric| {
         let all = document.comparisons.iter().filter(|c| c.metric == metric);
         let rows: Vec<Row> = all.filter_map(|compared| row(document, compared)).collect();
-        forest::figure(&format!("Overhead in {}", noun(metric)), "overhead", &rows, None)
+        forest::figure(&Forest { word: "overhead", metric, rows, tolerance: None })
     };
     Metric::ALL.into_iter().map(of).collect()
 }
@@ -53,14 +53,14 @@ fn row(document: &ImportDocument, compared: &Compared) -> Option<Row> {
         1 => String::new(),
         _ => format!("{}: ", compared.case),
     };
-    let verdict = compared.verdict.unwrap_or(Verdict::Unresolved);
     Some(Row {
         name: format!("{case}{}", compared.variant),
-        point: compared.overhead_percent,
-        lower: interval.lower,
-        upper: interval.upper,
-        verdict,
-        said: verdict.word(),
+        bounds: Bounds {
+            point: compared.overhead_percent,
+            lower: interval.lower,
+            upper: interval.upper,
+        },
+        verdict: compared.verdict.unwrap_or(Verdict::Unresolved),
     })
 }
 

@@ -20,6 +20,11 @@
   label();
   header.append(button);
 
+  // Where the numbers of a picture stand beside it they are shown.
+  if (matchMedia("(min-width: 1300px)").matches) {
+    for (const numbers of document.querySelectorAll("figure > details")) numbers.open = true;
+  }
+
   // A plot's points are in its picture's own pixels.
   const within = 28;
   const show = (svg, hit) => {

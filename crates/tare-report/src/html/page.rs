@@ -1,6 +1,6 @@
 //! The frame of a page, and its parts that hold text.
 
-use crate::run::words::Table;
+use crate::run::words::{Answer, Table};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -18,15 +18,28 @@ impl Page {
     }
 
     pub fn section(&mut self, title: &str, inner: &str) {
+        self.put("", title, inner);
+    }
+
+    /// What [`warnings`] point to.
+    pub fn guards(&mut self, title: &str, inner: &str) {
+        self.put(" id=\"guards\"", title, inner);
+    }
+
+    fn put(&mut self, id: &str, title: &str, inner: &str) {
         if !inner.is_empty() {
-            self.body
-                .push_str(&format!("<section><h2>{}</h2>\n{inner}</section>\n", escape(title)));
+            let title = escape(title);
+            self.body.push_str(&format!("<section{id}><h2>{title}</h2>\n{inner}</section>\n"));
         }
     }
 
-    /// Without a heading of its own.
-    pub fn opening(&mut self, inner: &str) {
-        self.body.push_str(&format!("<section class=\"opening\">{inner}</section>\n"));
+    /// Without a heading of its own: the answer, and why it may be believed.
+    pub fn opening(&mut self, answer: &str, trust: &str) {
+        let parts = [answer, trust].map(|part| match part.is_empty() {
+            true => String::new(),
+            false => format!("<div>{part}</div>\n"),
+        });
+        self.body.push_str(&format!("<section class=\"opening\">\n{}</section>\n", parts.concat()));
     }
 
     pub fn finish(self) -> String {
@@ -81,10 +94,73 @@ pub fn list(class: &str, items: &[String]) -> String {
     format!("<ul class=\"{class}\">\n{items}</ul>\n")
 }
 
-/// The answer: the first sentences to be read, further ones for those who ask.
+/// The answer: a verdict a line, its sign before it.
+pub fn answers(all: &[Answer]) -> String {
+    let item = |answer: &Answer| {
+        let text = with_whole_flags(&escape(&answer.text));
+        match answer.sign() {
+            Some(sign) => format!("{} {text}", signed(sign)),
+            None => text,
+        }
+    };
+    folded(&all.iter().map(item).collect::<Vec<_>>())
+}
+
+/// The same of sentences that have no verdict.
 pub fn sentences(all: &[String]) -> String {
+    folded(&all.iter().map(|text| with_whole_flags(&escape(text))).collect::<Vec<_>>())
+}
+
+/// A sign in its colour.
+fn signed(sign: char) -> String {
+    let class = match sign {
+        '▼' | '✗' => "bad",
+        '▲' | '✓' => "good",
+        '!' => "doubted",
+        _ => "plain",
+    };
+    format!("<span class=\"sign {class}\">{sign}</span>")
+}
+
+/// Items with a sign at their end.
+pub fn trust(items: &[String]) -> String {
+    let item = |item: &String| match item.rsplit_once(' ') {
+        Some((text, sign)) if sign.chars().count() == 1 => {
+            format!("{} {}", escape(text), sign.chars().map(signed).collect::<String>())
+        }
+        _ => escape(item),
+    };
+    list("trust", &items.iter().map(item).collect::<Vec<_>>())
+}
+
+/// What speaks against it, a line a family, its sign first.
+pub fn warnings(lines: &[String]) -> String {
+    let item = |line: &String| {
+        let below = "<a href=\"#guards\">see below</a>";
+        match line.split_once(' ') {
+            Some((sign, text)) if sign.chars().count() == 1 => {
+                let text = escape(text).replace("see --why", below);
+                format!(
+                    "{} {}",
+                    sign.chars().map(signed).collect::<String>(),
+                    with_whole_flags(&text)
+                )
+            }
+            _ => escape(line),
+        }
+    };
+    list("warnings", &lines.iter().map(item).collect::<Vec<_>>())
+}
+
+/// What it rests on.
+pub fn evidence(items: &[String]) -> String {
+    let items: Vec<String> = items.iter().map(|item| escape(item)).collect();
+    list("evidence", &items)
+}
+
+/// The first to be read, further ones for those who ask.
+fn folded(items: &[String]) -> String {
     const SHOWN: usize = 12;
-    let items: Vec<String> = all.iter().map(|text| with_whole_flags(&escape(text))).collect();
     let (shown, more) = items.split_at(items.len().min(SHOWN));
     let more = match more.len() {
         0 => String::new(),
@@ -129,6 +205,7 @@ pub fn table(caption: &str, table: &Table) -> String {
         let cells = cells.iter().enumerate().map(|(at, cell)| match at {
             0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
             _ if cell.is_empty() => "<td class=\"empty\"></td>".to_owned(),
+            _ if cell == "–" => "<td class=\"number none\">–</td>".to_owned(),
             _ => {
                 let title = escape(&table.header[at]);
                 format!("<td{} data-title=\"{title}\">{}</td>", class(at), escape(cell))

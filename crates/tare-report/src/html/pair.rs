@@ -3,20 +3,25 @@
 use tare_model::Metric;
 
 use super::about;
-use super::forest::{self, Row};
+use super::forest::{self, Forest, Row};
 use super::page::{self, Page, definitions, details, table};
 use crate::date;
-use crate::pair::{Change, HOW, PairDocument, heading, sentences, table as numbers};
+use crate::pair::{
+    Change, HOW, PairDocument, answers, evidence, heading, table as numbers, variants,
+};
 use crate::run::Run;
-use crate::run::words::{ending_of, noun, verdict_word};
+use crate::run::trust::warnings;
+use crate::run::words::ending_of;
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
-    page.opening(&page::sentences(&sentences(document)));
+    let warnings = warnings(&[&document.guards], variants(document));
+    let how = page::warnings(&warnings) + &page::evidence(&evidence(document));
+    page.opening(&page::answers(&answers(document)), &how);
     page.section("What has changed", &forests(document));
     let caption = format!("Earlier and later; {HOW}");
+    page.guards("May these runs be compared?", &about::guards(&document.guards));
     page.section("The numbers", &table(&caption, &numbers(document)));
-    page.section("May these runs be compared?", &about::guards(&document.guards));
     let runs =
         definitions(&[of_run("Earlier", &document.before), of_run("Later", &document.after)]);
     page.section("The runs", &runs);
@@ -37,9 +42,8 @@ fn of_run(title: &str, run: &Run) -> (String, String) {
 fn forests(document: &PairDocument) -> String {
     let of = |metric: Metric, asked: bool| {
         let all = document.changes.iter().filter(|c| c.metric == metric && c.asked == asked);
-        let rows: Vec<Row> = all.map(row).collect();
         let tolerance = asked.then_some(document.tolerance * 100.0);
-        forest::figure(&format!("Change in {}", noun(metric)), "change", &rows, tolerance)
+        forest::figure(&Forest { word: "change", metric, rows: all.map(row).collect(), tolerance })
     };
     let asked: String = Metric::ALL.into_iter().map(|metric| of(metric, true)).collect();
     let others: String = Metric::ALL.into_iter().map(|metric| of(metric, false)).collect();
@@ -50,17 +54,9 @@ fn forests(document: &PairDocument) -> String {
 }
 
 fn row(change: &Change) -> Row {
-    let bounds = change.overhead_percent;
     let name = match &change.relative_to {
         Some(baseline) => format!("{} against {baseline}", change.variant),
         None => format!("{} by itself", change.variant),
     };
-    Row {
-        name,
-        point: bounds.point,
-        lower: bounds.lower,
-        upper: bounds.upper,
-        verdict: change.verdict,
-        said: verdict_word(change.metric, change.verdict),
-    }
+    Row { name, bounds: change.overhead_percent, verdict: change.verdict }
 }

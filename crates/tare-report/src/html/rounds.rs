@@ -5,12 +5,12 @@ use plotters::style::text_anchor::HPos;
 use tare_model::Metric;
 use tare_stats::analyse;
 
-use super::forest::percent;
 use super::page;
 use super::plot::{
     ACCENT, BAND, FAINT, Figure, GRID, INK, SMALL, Size, heading, heading_height, label_room, text,
     ticks,
 };
+use super::scale::percent;
 use crate::run::document::RunDocument;
 use crate::run::words::{Table, noun};
 use crate::run::{Bounds, Comparison};

@@ -6,34 +6,36 @@ use tare_model::metric::Basis;
 use tare_stats::Verdict;
 
 use super::bars::{self, Bar};
-use super::forest::{self, Row};
+use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::document::RunDocument;
-use crate::run::words::{self, asked, columns, noun, sentences};
+use crate::run::trust::{evidence, trust, warnings};
+use crate::run::words::{answers, asked, columns, table as measured};
 use crate::run::{Comparison, RunReport};
 
 pub fn render(document: &RunDocument) -> String {
     let report = &document.report;
     let mut page = Page::new(&report.run.name);
-    page.opening(&(answer(report) + &about::limits(&report.guards)));
+    page.opening(&page::answers(&answers(report)), &believed(report));
     page.section("What each costs", &forests(report));
-    page.section("The numbers", &table("Measured", &words::table(report)));
+    let guards = about::guards(&report.guards) + &about::proofs(report);
+    page.guards("May these numbers be compared?", &guards);
+    page.section("The numbers", &table("Measured", &measured(report)));
     page.section("Latency", &percentiles::figure(document));
     let asked = asked(report);
     let dots: String = asked.iter().map(|metric| rounds::figure(document, *metric)).collect();
     page.section("Rounds", &dots);
     page.section("What each does and takes", &bars_of(report));
-    let notes = about::notes(&report.guards);
-    page.section("May these numbers be compared?", &(notes + &about::proofs(report)));
     page.section("The run", &timeline::figure(document));
     page.section("How it was measured", &about::facts(report));
     page.finish()
 }
 
-/// The verdict on each variant, a sentence each.
-pub(super) fn answer(report: &RunReport) -> String {
-    page::sentences(&sentences(report))
+/// Why the answer may be believed, what speaks against it, and what it rests on.
+fn believed(report: &RunReport) -> String {
+    let warnings = warnings(&[&report.guards], report.variants.len());
+    page::trust(&trust(report)) + &page::warnings(&warnings) + &page::evidence(&evidence(report))
 }
 
 /// What was to be resolved; behind it, what was measured beside.
@@ -41,8 +43,12 @@ pub(super) fn forests(report: &RunReport) -> String {
     let tolerance = report.run.tolerance * 100.0;
     let of = |metric: Metric, tolerance: Option<f64>| {
         let all = report.comparisons.iter().filter(|c| c.metric == metric);
-        let rows: Vec<Row> = all.map(row).collect();
-        forest::figure(&format!("Overhead in {}", noun(metric)), "overhead", &rows, tolerance)
+        forest::figure(&Forest {
+            word: "overhead",
+            metric,
+            rows: all.map(row).collect(),
+            tolerance,
+        })
     };
     let asked = asked(report);
     let first: String = asked.iter().map(|metric| of(*metric, Some(tolerance))).collect();
@@ -55,15 +61,11 @@ pub(super) fn forests(report: &RunReport) -> String {
 }
 
 fn row(comparison: &Comparison) -> Row {
-    let bounds = comparison.overhead_percent;
     Row {
         name: comparison.variant.clone(),
-        point: bounds.point,
-        lower: bounds.lower,
-        upper: bounds.upper,
+        bounds: comparison.overhead_percent,
         // Only what was to be resolved has a verdict that holds for the table as a whole.
         verdict: comparison.verdict,
-        said: words::verdict_word(comparison.metric, comparison.verdict),
     }
 }
 

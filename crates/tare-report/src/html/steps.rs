@@ -9,7 +9,7 @@ use crate::steps::{
 
 pub fn render(report: &StepsReport) -> String {
     let mut page = Page::new(&heading(report));
-    page.opening(&told(&sentences(report)));
+    page.opening(&told(&sentences(report)), "");
     if let Some(times) = times_table(report) {
         let caption = "Means over repetitions, with 95 % intervals";
         page.section("What each takes", &table(caption, &unbroken(times)));

@@ -12,19 +12,21 @@ use super::plot::{
     series_variable, ticks,
 };
 use super::{about, run};
-use crate::run::words::{Table, capital, cell, noun, on_axis, time};
+use crate::run::words::{Table, answers, capital, cell, noun, on_axis, time};
 use crate::sweep::cells::{Sweep, SweepCell};
-use crate::sweep::text::{self, asides, headline, name, tables, variants};
+use crate::sweep::text::{brief, guards, headline, left_out, name, ranges, tables, variants};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut page = Page::new(&name(sweep));
-    page.opening(&answer(sweep));
+    let how = page::warnings(&brief(sweep)) + &page::evidence(&[told(sweep)]);
+    page.opening(&page::answers(&ranges(sweep)), &how);
     page.section("By value", &curves(sweep));
     let all = tables(sweep);
     let shown: String = all.iter().map(|(title, table)| page::table(title, table)).collect();
+    let guards = guards(sweep).into_iter().map(|(guard, scope)| about::item(guard, &scope));
+    let all: Vec<String> = guards.chain(left_out(sweep).iter().map(|line| escape(line))).collect();
+    page.guards("May these numbers be compared?", &page::list("guards", &all));
     page.section("The numbers", &shown);
-    let aside: Vec<String> = asides(sweep).iter().map(|line| escape(line)).collect();
-    page.section("May these numbers be compared?", &page::list("guards", &aside));
     let cells: String = sweep.cells.iter().map(short).collect();
     page.section("Each value", &cells);
     if let Some(first) = sweep.cells.first() {
@@ -33,7 +35,8 @@ pub fn render(sweep: &Sweep) -> String {
     page.finish()
 }
 
-fn answer(sweep: &Sweep) -> String {
+/// How much was measured, and what of it is missing.
+fn told(sweep: &Sweep) -> String {
     let void = sweep.cells.iter().filter(|cell| run::is_void(&cell.report)).count();
     let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
     let mut told = format!(
@@ -48,13 +51,13 @@ fn answer(sweep: &Sweep) -> String {
     if !sweep.missing.is_empty() {
         told.push_str(&format!(" {} could not be measured.", sweep.missing.len()));
     }
-    page::sentences(&text::ranges(sweep)) + &page::paragraph(&told)
+    told
 }
 
 /// One value: its sentences, its forest, its table.
 fn short(cell: &SweepCell) -> String {
     let report = &cell.report;
-    let inner = run::answer(report)
+    let inner = page::answers(&answers(report))
         + &run::forests(report)
         + &page::table("Measured", &crate::run::words::table(report))
         + &page::paragraph(&format!("In full: tare report {} --html FILE", report.run.id));

@@ -1,14 +1,18 @@
 //! A pair of runs in words, tables and cells.
 
+use std::collections::BTreeSet;
+
+use tare_guards::{RunGuard, Severity};
 use tare_stats::Verdict;
 
 use super::{Change, PairDocument, Side};
 use crate::date;
 use crate::exports::csv::quote;
+use crate::run::Run;
 use crate::run::markdown::{escape, escaped};
-use crate::run::text::{columns, prose};
-use crate::run::words::{Table, cell, noun, overhead, signed, verdict_word};
-use crate::run::{Bounds, GateResult, Run};
+use crate::run::text::{answer as lines, columns, items, prose};
+use crate::run::trust::warnings;
+use crate::run::words::{Answer, Table, cell, of_metric, overhead_of, told, verdict_word};
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);
@@ -31,7 +35,7 @@ pub fn table(document: &PairDocument) -> Table {
             name(change),
             shown(change, &change.before),
             shown(change, &change.after),
-            overhead(&change.overhead_percent),
+            overhead_of(change.metric, &change.overhead_percent),
             verdict_word(change.metric, change.verdict).to_owned(),
         ]
     };
@@ -50,56 +54,52 @@ fn name(change: &Change) -> String {
 
 fn shown(change: &Change, side: &Side) -> String {
     match (&change.relative_to, &side.overhead_percent) {
-        (Some(_), Some(bounds)) => overhead(bounds),
+        (Some(_), Some(bounds)) => overhead_of(change.metric, bounds),
         _ => cell(change.metric, side.value.as_ref()),
     }
 }
 
 /// What may be said of each variant, a sentence each.
-pub fn sentences(document: &PairDocument) -> Vec<String> {
+pub fn answers(document: &PairDocument) -> Vec<Answer> {
     let asked = document.changes.iter().filter(|change| change.asked);
-    let mut told: Vec<String> = asked.map(|change| sentence(document, change)).collect();
+    let mut all: Vec<Answer> = asked.map(|change| answer(document, change)).collect();
     if !document.alone.is_empty() {
-        told.push(format!("only in one of them: {}", document.alone.join(", ")));
+        all.push(Answer::of(format!("only in one of them: {}", document.alone.join(", "))));
     }
-    told.extend(document.gates.iter().map(GateResult::sentence));
-    told
+    all.extend(document.gates.iter().map(|gate| Answer::of(gate.sentence())));
+    all
 }
 
-fn sentence(document: &PairDocument, change: &Change) -> String {
-    let Bounds { point, lower, upper } = change.overhead_percent;
+fn answer(document: &PairDocument, change: &Change) -> Answer {
+    let (metric, bounds) = (change.metric, &change.overhead_percent);
     let whom = match &change.relative_to {
         Some(baseline) => format!("{} relative to {baseline}", change.variant),
-        None => format!("{} by itself, drift included,", change.variant),
+        None => format!("{} by itself (drift included)", change.variant),
     };
-    let what = noun(change.metric);
-    let by = format!("{} % ({} to {})", signed(point), signed(lower), signed(upper));
-    match change.verdict {
-        Verdict::Slower => format!("{whom} has become worse in {what}: {by}"),
-        Verdict::Faster => format!("{whom} has become better in {what}: {by}"),
-        Verdict::Same => format!(
-            "{whom} is the same in {what} as before within ± {} %: {by}",
-            document.tolerance * 100.0
-        ),
+    let text = match change.verdict {
+        Verdict::Void => format!("{whom}: no verdict{}", why_void(document, change)),
         Verdict::Unresolved => {
-            format!("{whom}: change in {what} unresolved: {by}")
+            let change = overhead_of(metric, bounds);
+            format!("{whom}: its change{} is unresolved: {change}", of_metric(metric))
         }
-        Verdict::Void => {
-            let guards = document.guards.iter();
-            let grave = guards.filter(|guard| guard.severity == tare_stats::Severity::Void);
-            let mut own = grave.filter(|guard| {
-                guard.variant.as_ref().is_none_or(|name| {
-                    *name == change.variant || Some(name) == change.relative_to.as_ref()
-                })
-            });
-            let why = own.next().map_or(String::new(), |g| format!(" ({}): {}", g.code, g.text));
-            format!("{}: no verdict{why}", change.variant)
-        }
-    }
+        verdict => told(&whom, "before", metric, bounds, verdict),
+    };
+    Answer { verdict: Some(change.verdict), text }
+}
+
+fn why_void(document: &PairDocument, change: &Change) -> String {
+    let grave = document.guards.iter().filter(|guard| guard.severity == Severity::Void);
+    let mut own = grave.filter(|guard| {
+        guard
+            .variant
+            .as_ref()
+            .is_none_or(|name| *name == change.variant || Some(name) == change.relative_to.as_ref())
+    });
+    own.next().map_or(String::new(), |guard| format!(": {}", guard.text))
 }
 
 fn guard_lines(document: &PairDocument) -> Vec<String> {
-    let line = |guard: &crate::run::RunGuard| {
+    let line = |guard: &RunGuard| {
         let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
         format!("{} {}: {whom}{}", guard.severity.word(), guard.code, guard.text)
     };
@@ -107,18 +107,50 @@ fn guard_lines(document: &PairDocument) -> Vec<String> {
 }
 
 pub fn text(document: &PairDocument) -> String {
-    let mut lines = prose("", &heading(document));
-    lines.push(String::new());
-    lines.extend(sentences(document).iter().flat_map(|text| prose("", text)));
-    lines.push(String::new());
+    let mut lines = opening(document);
     lines.extend(columns(&table(document)));
     lines.push(String::new());
-    lines.extend(guard_lines(document).iter().flat_map(|text| prose("  ", text)));
-    lines.push(String::new());
-    let (a, b) = (&document.before, &document.after);
-    lines.extend(prose("", &format!("{} rounds before, {} after; {HOW}", a.rounds, b.rounds)));
+    let brief = warnings(&[&document.guards], variants(document));
+    lines.extend(brief.iter().flat_map(|text| prose("", text)));
+    lines.extend(items("evidence", &evidence(document)));
+    let (a, b) = (document.before.id, document.after.id);
+    let next = ["--html report.html", "--why"].map(|form| format!("tare report {a} {b} {form}"));
+    lines.extend(items("next", &next));
     lines.join("\n") + "\n"
 }
+
+/// The same with every figure of the guards.
+pub fn why(document: &PairDocument) -> String {
+    let mut lines = opening(document);
+    lines.extend(columns(&table(document)));
+    lines.push(String::new());
+    lines.extend(guard_lines(document).iter().flat_map(|text| prose("", text)));
+    lines.extend(prose("", HOW));
+    lines.join("\n") + "\n"
+}
+
+fn opening(document: &PairDocument) -> Vec<String> {
+    let mut lines = prose("", &heading(document));
+    lines.push(String::new());
+    lines.extend(answers(document).iter().flat_map(self::lines));
+    lines.push(String::new());
+    lines
+}
+
+pub fn variants(document: &PairDocument) -> usize {
+    let names: BTreeSet<&str> =
+        document.changes.iter().map(|change| change.variant.as_str()).collect();
+    names.len()
+}
+
+/// What the change rests on.
+pub fn evidence(document: &PairDocument) -> Vec<String> {
+    let (a, b) = (&document.before, &document.after);
+    vec![format!("{} rounds before, {} after", a.rounds, b.rounds), CHANGE.to_owned()]
+}
+
+/// How a change is to be read.
+const CHANGE: &str = "change: later over earlier; + is worse";
 
 pub fn markdown(document: &PairDocument) -> String {
     let mut text = format!("## {}\n\n", escape(&heading(document)));
@@ -128,13 +160,14 @@ pub fn markdown(document: &PairDocument) -> String {
     text.push_str("|---|---:|---:|---:|---|\n");
     table.rows.iter().for_each(|cells| text.push_str(&row(cells)));
     text.push('\n');
-    for line in sentences(document).iter().chain(&guard_lines(document)) {
-        text.push_str(&format!("- {}\n", escape(line)));
+    let answers = answers(document).into_iter().map(|answer| answer.text);
+    for line in answers.chain(guard_lines(document)) {
+        text.push_str(&format!("- {}\n", escape(&line)));
     }
     text + "\n" + HOW + "\n"
 }
 
-/// How a change is to be read.
+/// The same at length.
 pub const HOW: &str = "a change is later over earlier, of values or of ratios to the baseline (not \
 the difference of two overheads); positive is worse";
 

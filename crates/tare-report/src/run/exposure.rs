@@ -152,7 +152,7 @@ pub(crate) fn confirmation(comparison: &Comparison, tolerance: f64) -> Option<Co
 /// The same with its figures.
 pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<String> {
     let check = comparison.sustained.as_ref()?;
-    let shown = overhead_of(comparison.metric, check.ratio, &check.overhead_percent);
+    let shown = overhead_of(comparison.metric, &check.overhead_percent);
     let more = match confirmation(comparison, tolerance)? {
         Confirmation::Confirmed => "confirmed",
         Confirmation::Imprecise => "too imprecise to confirm it",

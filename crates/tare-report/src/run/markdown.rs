@@ -24,7 +24,7 @@ pub fn render(report: &RunReport) -> String {
         text.push_str(&row(cells));
     }
     text.push_str(&format!("\n{}\n", escape(&trust(report).join(" · "))));
-    let warnings = warnings(&[report]);
+    let warnings = warnings(&[&report.guards], report.variants.len());
     if !warnings.is_empty() {
         let lines: String = warnings.iter().map(|line| format!("- {}\n", escape(line))).collect();
         text.push_str(&format!("\n{lines}"));

@@ -2,11 +2,10 @@
 //! against it, what it rests on, and what to type next. All figures of guards are in [`super::why`].
 
 use tare_model::Metric;
-use tare_stats::Verdict;
 
 use crate::run::RunReport;
 use crate::run::trust::{evidence, trust, warnings};
-use crate::run::words::{Answer, Table, answers, spare, table, verdict_word};
+use crate::run::words::{Answer, Table, VERDICTS, answers, sign, spare, table, verdict_word};
 
 pub fn render(report: &RunReport) -> String {
     let mut lines = Vec::new();
@@ -20,15 +19,15 @@ pub fn render(report: &RunReport) -> String {
     lines.extend(table);
     lines.push(String::new());
     lines.extend(items("trust", &trust(report)));
-    lines.extend(warnings(&[report]).iter().flat_map(|text| prose("", text)));
+    lines.extend(
+        warnings(&[&report.guards], report.variants.len()).iter().flat_map(|text| prose("", text)),
+    );
     lines.extend(items("evidence", &evidence(report)));
-    let all = match hidden.is_empty() {
-        true => String::new(),
-        false => format!(" # {}", hidden.join(", ")),
-    };
     let id = report.run.id;
-    let next =
-        [format!("tare report {id} --html report.html"), format!("tare report {id} --why{all}")];
+    let next = [
+        format!("tare report {id} --html report.html"),
+        with_left_out(format!("tare report {id} --why"), &hidden),
+    ];
     lines.extend(items("next", &next));
     lines.join("\n") + "\n"
 }
@@ -52,11 +51,28 @@ fn narrowed(mut table: Table) -> Table {
     table
 }
 
+/// Behind a command, the columns that the table has no room for, as far as the line has room for their
+/// names.
+fn with_left_out(command: String, columns: &[String]) -> String {
+    const MORE: &str = ", 99 more columns";
+    let room = PAPER - LABEL - MORE.len();
+    let mut text = command;
+    for (at, name) in columns.iter().enumerate() {
+        let between = if at == 0 { " #" } else { "," };
+        let is_last = at + 1 == columns.len();
+        let room = if is_last { room + MORE.len() } else { room };
+        if text.chars().count() + name.chars().count() + 2 > room {
+            return text + &format!("{between} {} more columns", columns.len() - at);
+        }
+        text += &format!("{between} {name}");
+    }
+    text
+}
+
 const VERDICT: &str = "verdict";
 
 fn sign_of(word: &str) -> Option<char> {
-    let all = [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
-    let found = all.into_iter().find(|verdict| {
+    let found = VERDICTS.into_iter().find(|verdict| {
         [Metric::Throughput, Metric::ServerCpu].map(|of| verdict_word(of, *verdict)).contains(&word)
     });
     found.map(sign)
@@ -68,19 +84,8 @@ fn has_name(report: &RunReport) -> bool {
     report.run.name != names.join(" vs. ")
 }
 
-/// The sign of a verdict.
-pub fn sign(verdict: Verdict) -> char {
-    match verdict {
-        Verdict::Slower => '▼',
-        Verdict::Faster => '▲',
-        Verdict::Same => '=',
-        Verdict::Unresolved => '?',
-        Verdict::Void => '✗',
-    }
-}
-
-fn answer(answer: &Answer) -> Vec<String> {
-    let sign = answer.verdict.map_or("  ".into(), |verdict| format!("{} ", sign(verdict)));
+pub(crate) fn answer(answer: &Answer) -> Vec<String> {
+    let sign = answer.sign().map_or("  ".into(), |sign| format!("{sign} "));
     prose(&sign, &answer.text)
 }
 
@@ -92,9 +97,11 @@ pub(crate) fn prose(head: &str, text: &str) -> Vec<String> {
     lines.into_iter().map(|line| line.replace(TIED, " ")).collect()
 }
 
+const LABEL: usize = 10;
+
 /// Items behind a label.
-fn items(label: &str, all: &[String]) -> Vec<String> {
-    wrapped(&format!("{label:10}"), all.iter().map(String::as_str), " · ")
+pub(crate) fn items(label: &str, all: &[String]) -> Vec<String> {
+    wrapped(&format!("{label:LABEL$}"), all.iter().map(String::as_str), " · ")
 }
 
 /// Pieces on as few lines as keep to [`PAPER`], further ones below the first piece.

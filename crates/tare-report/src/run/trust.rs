@@ -130,7 +130,7 @@ fn confirmed(report: &RunReport) -> Option<String> {
     };
     let figure = match asked.as_slice() {
         [one] => one.sustained.as_ref().map(|check| {
-            format!(" ({})", overhead_of(one.metric, check.ratio, &check.overhead_percent))
+            format!(" by sustained load: {}", overhead_of(one.metric, &check.overhead_percent))
         }),
         _ => None,
     };
@@ -148,16 +148,16 @@ fn launches(report: &RunReport) -> (u32, String) {
 
 /// One line a family of what speaks against a run, or against the runs of a sweep: whom it concerns,
 /// what was seen, what to do. The gravest of a family is told, and how many others there are.
-pub fn warnings(reports: &[&RunReport]) -> Vec<String> {
+pub fn warnings(runs: &[&[RunGuard]], variants: usize) -> Vec<String> {
     let mut families: BTreeMap<Family, Vec<&RunGuard>> = BTreeMap::new();
-    let all = reports.iter().flat_map(|report| &report.guards);
+    let all = runs.iter().copied().flatten();
     for guard in all.filter(|guard| is_told(guard)) {
         families.entry(guard.code.family()).or_default().push(guard);
     }
     let of_family = |guards: &Vec<&RunGuard>| {
         let gravest = guards.iter().map(|guard| guard.severity).max()?;
         let first = guards.iter().find(|guard| guard.severity == gravest)?;
-        Some((gravest, warning(reports, first, guards)))
+        Some((gravest, warning(runs, variants, first, guards)))
     };
     let mut lines: Vec<(Severity, String)> = families.values().filter_map(of_family).collect();
     lines.sort_by_key(|(severity, _)| Reverse(*severity));
@@ -169,7 +169,12 @@ fn is_told(guard: &RunGuard) -> bool {
     guard.severity != Severity::Note || [Code::FewRounds, Code::SingleLaunch].contains(&guard.code)
 }
 
-fn warning(reports: &[&RunReport], first: &RunGuard, family: &[&RunGuard]) -> String {
+fn warning(
+    runs: &[&[RunGuard]],
+    variants: usize,
+    first: &RunGuard,
+    family: &[&RunGuard],
+) -> String {
     let mut names: Vec<&str> = Vec::new();
     let mut others: Vec<Code> = Vec::new();
     for guard in family {
@@ -182,7 +187,6 @@ fn warning(reports: &[&RunReport], first: &RunGuard, family: &[&RunGuard]) -> St
             _ => {}
         }
     }
-    let variants = reports.iter().map(|report| report.variants.len()).max().unwrap_or(0);
     let whom = match names.len() {
         0 => String::new(),
         n if n > 2 && n == variants => "all: ".into(),
@@ -190,10 +194,9 @@ fn warning(reports: &[&RunReport], first: &RunGuard, family: &[&RunGuard]) -> St
         _ => format!("{}: ", names.join(", ")),
     };
     let is_same = |guard: &RunGuard| (guard.code, guard.severity) == (first.code, first.severity);
-    let is_in = |report: &&&RunReport| report.guards.iter().any(is_same);
-    let scope = match reports.iter().filter(is_in).count() {
-        n if n == reports.len() => String::new(),
-        n => format!(" ({n} of {} values)", reports.len()),
+    let scope = match runs.iter().filter(|run| run.iter().any(is_same)).count() {
+        n if n == runs.len() => String::new(),
+        n => format!(" ({n} of {} values)", runs.len()),
     };
     let more = match others.len() {
         0 => String::new(),
@@ -213,12 +216,27 @@ const NAMED: usize = 3;
 /// What the numbers rest on.
 pub fn evidence(report: &RunReport) -> Vec<String> {
     let mut items = vec![load(report)];
-    items.extend(placed(report));
+    items.extend(placed(report).map(|text| without_asides(&text)));
     items.push(exposed(report));
     items.extend(stopped_early(&report.run));
     items.push(format!("seed {}", report.run.seed));
     items.retain(|item| !item.is_empty());
     items
+}
+
+/// What stands in parentheses, such as why something could not be had, is left to `--why`.
+fn without_asides(text: &str) -> String {
+    let mut depth = 0;
+    let mut kept = String::new();
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            c if depth <= 0 => kept.push(c),
+            _ => {}
+        }
+    }
+    kept.replace(" ,", ",").replace(" ;", ";").trim_end().to_owned()
 }
 
 fn load(report: &RunReport) -> String {

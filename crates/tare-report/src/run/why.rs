@@ -30,8 +30,8 @@ pub fn render(report: &RunReport) -> String {
 }
 
 fn compared(report: &RunReport, comparison: &Comparison) -> String {
-    let Comparison { variant, baseline, metric, ratio, overhead_percent, verdict, .. } = comparison;
-    let shown = overhead_of(*metric, *ratio, overhead_percent);
+    let Comparison { variant, baseline, metric, overhead_percent, verdict, .. } = comparison;
+    let shown = overhead_of(*metric, overhead_percent);
     let mut text = format!("{variant} against {baseline}, {}: {shown}", noun(*metric));
     if comparison.asked {
         text += &format!(", {}", verdict_word(*metric, *verdict));

@@ -168,6 +168,8 @@ pub fn spare(report: &RunReport) -> Vec<String> {
         _ => of_hops(Metric::ServerRss).chain(of_hops(Metric::ServerCpu)).collect(),
     };
     all.extend(SPARE.map(str::to_owned));
+    let last = [Metric::IdleCpu, Metric::LayersRss].map(|metric| metric.row().title.to_owned());
+    all.extend(last);
     let asked: Vec<&str> = asked(report).into_iter().map(|metric| metric.row().title).collect();
     all.retain(|title| !asked.contains(&title.as_str()));
     all
@@ -204,10 +206,7 @@ pub(crate) fn asked(report: &RunReport) -> Vec<Metric> {
 
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
     let word = verdict_word(comparison.metric, comparison.verdict);
-    [
-        overhead_of(comparison.metric, comparison.ratio, &comparison.overhead_percent),
-        word.to_owned(),
-    ]
+    [overhead_of(comparison.metric, &comparison.overhead_percent), word.to_owned()]
 }
 
 /// A verdict as it is said of that metric: who uses more memory is not slower for it.
@@ -224,28 +223,78 @@ fn is_use(metric: Metric) -> bool {
 }
 
 /// From here on people count in times, not in percent.
-const TIMES: f64 = 2.0;
+pub(crate) const TIMES: f64 = 2.0;
 
-/// How many times worse, in the same direction for all metrics, where that is how it is said.
-fn times(metric: Metric, ratio: Estimate) -> Option<Estimate> {
-    let worse = if metric.more_is_better() { ratio.map(f64::recip) } else { ratio };
-    let is_far = worse.point >= TIMES || worse.point <= 1.0 / TIMES;
-    (is_far && worse.lower > 0.0 && worse.upper.is_finite()).then_some(worse)
+/// How many times worse an overhead is, in the same direction for all metrics.
+pub(crate) fn worse(metric: Metric, percent: f64) -> f64 {
+    let share = percent / 100.0;
+    match metric.more_is_better() {
+        false => 1.0 + share,
+        // All that is to be had is lost.
+        true if share >= 1.0 => f64::INFINITY,
+        true => (1.0 - share).recip(),
+    }
 }
 
-/// `+4.1 % ± 0.9`; `11× (10.6 to 11.4)` beyond a factor of two.
-pub fn overhead_of(metric: Metric, ratio: Estimate, bounds: &Bounds) -> String {
-    match times(metric, ratio).filter(|times| times.upper <= BEYOND) {
+/// The overhead in percent that is so many times worse.
+pub(crate) fn percent_of(metric: Metric, times: f64) -> f64 {
+    let ratio = if metric.more_is_better() { times.recip() } else { times };
+    metric.overhead_percent(ratio)
+}
+
+/// Whether so many times are told as times.
+pub(crate) fn is_far(times: f64) -> bool {
+    times >= TIMES || times <= TIMES.recip()
+}
+
+/// How many times worse, where that is how it is said.
+fn times(metric: Metric, bounds: &Bounds) -> Option<Bounds> {
+    let [point, lower, upper] =
+        [bounds.point, bounds.lower, bounds.upper].map(|percent| worse(metric, percent).max(0.0));
+    is_far(point).then_some(Bounds { point, lower, upper })
+}
+
+/// How many times better, of how many times worse.
+fn turned(times: Bounds) -> Bounds {
+    Bounds { point: times.point.recip(), lower: times.upper.recip(), upper: times.lower.recip() }
+}
+
+/// `+4.1 % ± 0.9`; `11× (10.6 to 11.4)` and `3.3× faster (3.1 to 3.5)` beyond a factor of two.
+pub fn overhead_of(metric: Metric, bounds: &Bounds) -> String {
+    match times(metric, bounds) {
         None => overhead(bounds),
-        Some(Estimate { point, lower, upper, .. }) => {
-            format!("{}× ({} to {})", factor(point), factor(lower), factor(upper))
+        Some(times) => {
+            let (Bounds { lower, upper, .. }, by) = by_times(metric, times);
+            format!("{by} ({} to {})", factor(lower), factor(upper))
         }
     }
 }
 
-/// Three digits that count.
-fn factor(value: f64) -> String {
+/// An overhead without its interval.
+pub fn point_of(metric: Metric, percent: f64) -> String {
+    let times = times(metric, &Bounds { point: percent, lower: percent, upper: percent });
+    times.map_or_else(|| format!("{} %", signed(percent)), |times| by_times(metric, times).1)
+}
+
+/// Times that are above one, and the first of them in words.
+fn by_times(metric: Metric, times: Bounds) -> (Bounds, String) {
+    if times.point >= 1.0 {
+        return (times, format!("{}×", factor(times.point)));
+    }
+    let better = match metric.row().phrase {
+        Phrase::Slower | Phrase::SlowerIn => "faster",
+        Phrase::Carries => "more",
+        Phrase::Costs => "less",
+    };
+    let times = turned(times);
+    (times, format!("{}× {better}", factor(times.point)))
+}
+
+/// Three digits that count, or as many as anybody wants.
+pub(crate) fn factor(value: f64) -> String {
     match value {
+        v if v > BEYOND => format!("{BEYOND:.0} or more"),
+        v if v < 0.0005 => "0".to_owned(),
         v if v < 0.0995 => format!("{v:.3}"),
         v if v < 0.995 => format!("{v:.2}"),
         v if v < 9.95 => format!("{v:.1}"),
@@ -288,8 +337,27 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn of(text: String) -> Self {
+    pub(crate) fn of(text: String) -> Self {
         Self { verdict: None, text }
+    }
+
+    /// Its verdict's sign before it.
+    pub(crate) fn sign(&self) -> Option<char> {
+        self.verdict.map(sign)
+    }
+}
+
+/// What they mean.
+pub(crate) const SIGNS: &str = "▼ worse, ▲ better, = the same, ? unresolved, ✗ void";
+
+/// The sign of a verdict.
+pub fn sign(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Slower => '▼',
+        Verdict::Faster => '▲',
+        Verdict::Same => '=',
+        Verdict::Unresolved => '?',
+        Verdict::Void => '✗',
     }
 }
 
@@ -338,10 +406,12 @@ fn why_no_verdict(report: &RunReport, variant: &str) -> String {
     }
 }
 
+/// All that there are, in the order in which they are told.
+pub(crate) const VERDICTS: [Verdict; 5] =
+    [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
+
 /// A sentence a verdict, with who has it.
 fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
-    let verdicts =
-        [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Unresolved, Verdict::Void];
     let of_verdict = |verdict: Verdict| {
         let own = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
         let mut own: Vec<&Comparison> = own.filter(|c| c.verdict == verdict).collect();
@@ -357,7 +427,7 @@ fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
         let text = format!("{}: {}", shared(report, metric, verdict, &own), names.join(between));
         Some(Answer { verdict: Some(verdict), text: text + &forecast(&own) })
     };
-    verdicts.into_iter().filter_map(of_verdict).collect()
+    VERDICTS.into_iter().filter_map(of_verdict).collect()
 }
 
 /// What comparisons of one verdict have in common.
@@ -384,11 +454,11 @@ fn named(report: &RunReport, comparison: &Comparison) -> String {
     let name = &comparison.variant;
     match comparison.verdict {
         Verdict::Slower | Verdict::Faster => {
-            let by = match times(comparison.metric, comparison.ratio) {
-                Some(worse) if comparison.verdict == Verdict::Slower => {
-                    format!("{}×", factor(worse.point))
+            let by = match times(comparison.metric, &comparison.overhead_percent) {
+                Some(times) if comparison.verdict == Verdict::Slower => {
+                    format!("{}×", factor(times.point))
                 }
-                Some(worse) => format!("{}×", factor(worse.point.recip())),
+                Some(times) => format!("{}×", factor(times.point.recip())),
                 None => format!("{} %", digits(comparison.overhead_percent.point.abs())),
             };
             format!("{name} {by}")
@@ -407,18 +477,11 @@ fn not_excluded(bounds: &Bounds) -> f64 {
 fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     let (name, baseline, metric) = (&comparison.variant, baseline_of(report), comparison.metric);
     let bounds = comparison.overhead_percent;
-    let range = format!("{} to {} %", signed(bounds.lower), signed(bounds.upper));
-    // It goes without saying, as in "slower".
-    let of_metric = match metric {
-        Metric::Throughput => String::new(),
-        _ => format!(" in {}", noun(metric)),
-    };
+    let of_metric = of_metric(metric);
     let text = match comparison.verdict {
-        Verdict::Slower | Verdict::Faster => apart(comparison, baseline),
-        Verdict::Same => format!(
-            "{name} is the same as {baseline}{of_metric} within ± {} % ({range})",
-            digits(not_excluded(&bounds)),
-        ),
+        Verdict::Slower | Verdict::Faster | Verdict::Same => {
+            told(name, baseline, metric, &bounds, comparison.verdict)
+        }
         Verdict::Unresolved => {
             let seen = match comparison.unconfirmed() {
                 Some(sustained) => format!(
@@ -438,31 +501,59 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     Answer { verdict: Some(comparison.verdict), text }
 }
 
-/// By how much they differ, where they do.
-fn apart(comparison: &Comparison, baseline: &str) -> String {
-    let (name, metric) = (comparison.variant.as_str(), comparison.metric);
-    let is_worse = comparison.verdict == Verdict::Slower;
-    let (by, range) = match times(metric, comparison.ratio) {
-        Some(worse) => {
-            let times = if is_worse { worse } else { worse.map(f64::recip) };
+/// " in CPU per request"; of throughput it goes without saying, as in "slower".
+pub(crate) fn of_metric(metric: Metric) -> String {
+    match metric {
+        Metric::Throughput => String::new(),
+        _ => format!(" in {}", noun(metric)),
+    }
+}
+
+/// That two are the same, or by how much they differ.
+pub(crate) fn told(
+    name: &str,
+    baseline: &str,
+    metric: Metric,
+    bounds: &Bounds,
+    verdict: Verdict,
+) -> String {
+    let Bounds { point, lower, upper } = *bounds;
+    if verdict == Verdict::Same {
+        return format!(
+            "{name} is the same as {baseline}{} within ± {} % ({} to {} %)",
+            of_metric(metric),
+            digits(not_excluded(bounds)),
+            signed(lower),
+            signed(upper)
+        );
+    }
+    let is_worse = verdict == Verdict::Slower;
+    let (by, range) = match times(metric, bounds) {
+        Some(times) => {
+            let times = if is_worse { times } else { turned(times) };
             let [point, low, high] = [times.point, times.lower, times.upper].map(factor);
             let (by, range) = (format!("{point} times"), format!("{low} to {high}"));
-            if is_use(metric) {
-                let (more, less) = if is_worse { (name, baseline) } else { (baseline, name) };
-                return format!("{more} costs {by} the {} of {less} ({range})", noun(metric));
+            // "3 times more" is four times as much to some.
+            if is_use(metric) && is_worse {
+                let noun = noun(metric);
+                return format!("{name} costs {by} as much {noun} as {baseline} ({range})");
             }
             (by, range)
         }
         None => {
-            let Bounds { point, lower, upper } = comparison.overhead_percent;
             let (low, high) = if is_worse { (lower, upper) } else { (-upper, -lower) };
             let [point, low, high] = [point.abs(), low, high].map(digits);
             (format!("{point} %"), format!("{low} to {high} %"))
         }
     };
-    let verb = words(metric, is_worse, &by, baseline);
-    let is = if is_use(metric) || metric.row().phrase == Phrase::Carries { "" } else { "is " };
-    format!("{name} {is}{verb} ({range})")
+    format!("{name} {} ({range})", differs(metric, is_worse, &by, baseline))
+}
+
+/// What follows a variant's name: "is 3 % slower than none".
+pub(crate) fn differs(metric: Metric, worse: bool, by: &str, baseline: &str) -> String {
+    let verb = words(metric, worse, by, baseline);
+    let has_verb = is_use(metric) || metric.row().phrase == Phrase::Carries;
+    if has_verb { verb } else { format!("is {verb}") }
 }
 
 /// `; about 2 min more would tell`, of those that slices alone leave open.

@@ -1,5 +1,6 @@
 //! A sweep in words: a row a value, a column a variant.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tare_model::Metric;
@@ -7,9 +8,12 @@ use tare_stats::{Estimate, Verdict};
 
 use crate::run::csv;
 use crate::run::markdown;
-use crate::run::text::{PAPER, columns, prose};
+use crate::run::text::{PAPER, answer, columns, prose};
 use crate::run::trust::warnings;
-use crate::run::words::{Table, cell, noun, overhead, signed, time};
+use crate::run::words::{
+    Answer, SIGNS, Table, VERDICTS, cell, differs, of_metric, overhead_of, point_of, sign, time,
+    verdict_word,
+};
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
 use crate::sweep::cells;
 use crate::sweep::cells::{Sweep, SweepCell};
@@ -17,11 +21,15 @@ use crate::units::{bytes, count, rate};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n", name(sweep));
+    let answers = ranges(sweep);
+    if !answers.is_empty() {
+        let lines: Vec<String> = answers.iter().flat_map(answer).collect();
+        text.push_str(&format!("{}\n\n", lines.join("\n")));
+    }
     for (title, table) in tables(sweep) {
         text.push_str(&format!("{title}:\n{}\n\n", narrower(&table).join("\n")));
     }
-    let reports: Vec<&RunReport> = sweep.cells.iter().map(|cell| &cell.report).collect();
-    for line in warnings(&reports).iter().chain(&left_out(sweep)) {
+    for line in brief(sweep).iter().chain(&left_out(sweep)) {
         text.push_str(&format!("{}\n", prose("", line).join("\n")));
     }
     let ending = ending(sweep);
@@ -83,7 +91,7 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     }
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
-        (format!("Overhead, {} (~ is unresolved)", metric.word()), overheads(sweep, metric))
+        (format!("Overhead, {} ({SIGNS})", metric.word()), overheads(sweep, metric))
     }));
     all
 }
@@ -228,59 +236,103 @@ fn overheads(sweep: &Sweep, metric: Metric) -> Table {
 fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
     let found = report.asked_of(variant).find(|comparison| comparison.metric == metric);
     found.map_or("–".into(), |comparison| {
-        let text = overhead(&comparison.overhead_percent);
+        let sign = sign(comparison.verdict);
         match comparison.verdict {
-            Verdict::Void => "void".into(),
-            Verdict::Unresolved => format!("~ {text}"),
-            _ => text,
+            Verdict::Void => format!("{sign} void"),
+            _ => format!("{sign} {}", overhead_of(metric, &comparison.overhead_percent)),
         }
     })
 }
 
-/// What each variant costs at its least and its most, and how much of that is resolved: a sentence
-/// a variant and metric.
-pub(crate) fn ranges(sweep: &Sweep) -> Vec<String> {
-    let mut told = Vec::new();
+/// What each variant costs at its least and its most, and how many of the values have which verdict:
+/// a sentence a variant and metric.
+pub(crate) fn ranges(sweep: &Sweep) -> Vec<Answer> {
+    let mut all = Vec::new();
     for name in variants(sweep) {
-        for metric in metrics(sweep) {
-            let found = sweep.cells.iter().filter_map(|cell| {
-                let comparison = cell.report.asked_of(&name).find(|c| c.metric == metric)?;
-                Some((cell, comparison))
-            });
-            let all: Vec<_> = found.filter(|(_, c)| c.verdict != Verdict::Void).collect();
-            // What has no verdict is no end of a range.
-            let known: Vec<_> =
-                all.iter().filter(|(_, c)| c.verdict != Verdict::Unresolved).collect();
-            let percent = |at: &&&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
-            let least = known.iter().min_by(|a, b| percent(a).total_cmp(&percent(b)));
-            let most = known.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)));
-            let (Some(least), Some(most)) = (least, most) else {
-                if let Some((_, comparison)) = all.first() {
-                    let (base, noun) = (&comparison.baseline, noun(metric));
-                    let n = all.len();
-                    told.push(format!("{name} against {base} in {noun}: no verdict on {n} values"));
-                }
-                continue;
-            };
-            let resolved = known.len();
-            let end = |(cell, comparison): &(&SweepCell, &Comparison)| {
-                format!("{} % ({})", signed(comparison.overhead_percent.point), cell.label())
-            };
-            told.push(format!(
-                "{name} against {} in {}: from {} to {}; {resolved} of {} values have a verdict",
-                least.1.baseline,
-                noun(metric),
-                end(least),
-                end(most),
-                all.len()
-            ));
-        }
+        all.extend(metrics(sweep).into_iter().filter_map(|metric| range(sweep, &name, metric)));
     }
-    told
+    all
 }
 
-/// What guards say, each once, with how many of the cells say so; what could not be measured.
-pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
+fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
+    let found = sweep.cells.iter().filter_map(|cell| {
+        let comparison = cell.report.asked_of(name).find(|c| c.metric == metric)?;
+        Some((cell, comparison))
+    });
+    let all: Vec<(&SweepCell, &Comparison)> = found.collect();
+    let baseline = &all.first()?.1.baseline;
+    let of = |verdict: Verdict| all.iter().filter(|(_, c)| c.verdict == verdict).count();
+    let counts: Vec<(Verdict, usize)> = VERDICTS
+        .map(|verdict| (verdict, of(verdict)))
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    // What has no verdict is no end of a range.
+    let known = || {
+        let has_one = |c: &Comparison| !matches!(c.verdict, Verdict::Void | Verdict::Unresolved);
+        all.iter().filter(move |(_, c)| has_one(c))
+    };
+    let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
+    let least = known().min_by(|a, b| percent(a).total_cmp(&percent(b)));
+    let most = known().max_by(|a, b| percent(a).total_cmp(&percent(b)));
+    let end = |(cell, comparison): &(&SweepCell, &Comparison)| {
+        let point = point_of(metric, comparison.overhead_percent.point);
+        format!("{point} ({})", cell.label())
+    };
+    // What is swept is named once.
+    let short = |(cell, comparison): &(&SweepCell, &Comparison)| {
+        let mut values = cell.values.values();
+        match (values.next(), values.next()) {
+            (Some(only), None) => {
+                format!("{} ({only})", point_of(metric, comparison.overhead_percent.point))
+            }
+            _ => end(&(*cell, *comparison)),
+        }
+    };
+    let span = match least.zip(most) {
+        Some((least, most)) if known().count() > 1 => {
+            format!(": {} to {}", end(least), short(most))
+        }
+        Some((one, _)) => format!(": {}", end(one)),
+        None => String::new(),
+    };
+    let text = match counts.as_slice() {
+        [(verdict, n)] => {
+            let which = if *n == 1 { "at one value" } else { "at each value" };
+            format!("{name} {} {which}{span}", everywhere(metric, *verdict, baseline))
+        }
+        _ => {
+            let words = counts.iter().map(|(verdict, n)| {
+                format!("{} at {n} of {}", verdict_word(metric, *verdict), all.len())
+            });
+            let words = words.collect::<Vec<_>>().join(", ");
+            format!("{name} against {baseline}{}: {words}{span}", of_metric(metric))
+        }
+    };
+    let verdict = if let [(verdict, _)] = counts.as_slice() { Some(*verdict) } else { None };
+    Some(Answer { verdict, text })
+}
+
+fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
+    let of_metric = of_metric(metric);
+    match verdict {
+        Verdict::Slower | Verdict::Faster => {
+            differs(metric, verdict == Verdict::Slower, "", baseline)
+        }
+        Verdict::Same => format!("is the same as {baseline}{of_metric}"),
+        Verdict::Unresolved => format!("is unresolved against {baseline}{of_metric}"),
+        Verdict::Void => format!("has no verdict against {baseline}{of_metric}"),
+    }
+}
+
+/// What speaks against its values, a line a family.
+pub(crate) fn brief(sweep: &Sweep) -> Vec<String> {
+    let guards: Vec<&[RunGuard]> = sweep.cells.iter().map(|cell| &cell.report.guards[..]).collect();
+    warnings(&guards, variants(sweep).len())
+}
+
+/// What guards say, each once, and of which values.
+pub(crate) fn guards(sweep: &Sweep) -> Vec<(&RunGuard, String)> {
     let mut said: Vec<(&RunGuard, usize, String)> = Vec::new();
     for cell in &sweep.cells {
         for guard in &cell.report.guards {
@@ -294,25 +346,17 @@ pub(crate) fn asides(sweep: &Sweep) -> Vec<String> {
         }
     }
     let total = sweep.cells.len();
-    let mut lines: Vec<String> = said
-        .into_iter()
-        .map(|(guard, times, first)| {
-            let word = guard.severity.word();
-            let whom = guard.variant.as_ref().map_or(String::new(), |name| format!("{name}: "));
-            let scope = match times {
-                n if n == total => String::new(),
-                1 => format!(" ({first})"),
-                n => format!(" ({first} and {} more)", n - 1),
-            };
-            format!("{word} {}{scope}: {whom}{}", guard.code, guard.text)
-        })
-        .collect();
-    lines.extend(left_out(sweep));
-    lines
+    let scope = |times: usize, first: &str| match times {
+        n if n == total => String::new(),
+        1 => format!(" ({first})"),
+        n => format!(" ({first} and {} more)", n - 1),
+    };
+    said.sort_by_key(|(guard, ..)| Reverse(guard.severity));
+    said.into_iter().map(|(guard, times, first)| (guard, scope(times, &first))).collect()
 }
 
 /// What was not measured.
-fn left_out(sweep: &Sweep) -> Vec<String> {
+pub(crate) fn left_out(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     for missing in &sweep.missing {
         lines.push(format!("{}: not measured: {}", label(&missing.values), missing.reason));

@@ -5,11 +5,13 @@ use tare_model::metric::Basis;
 use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
 use tare_model::servers::ServerSpec;
+use tare_model::sustained::Sustained;
 
 use super::sweep;
 use crate::analysis::{Comparison, Question, analyse};
 use crate::design::{
-    CellHistory, CellOrder, Design, Ended, History, RoundOrder, SurveyOrder, SustainedOrder,
+    CellHistory, CellOrder, CycleCost, Design, Ended, Growth, History, RoundOrder, SurveyOrder,
+    SustainedOrder,
 };
 use crate::digest::RoundDigest;
 use crate::estimate::median;
@@ -50,8 +52,6 @@ const CHECKS_MAX: u32 = 6;
 const CHECKS_IN_NOISE: u32 = 20;
 /// Ten, and some room for slow rounds.
 const TAIL_REPLIES: f64 = 12.0;
-/// Orders, wake-ups and readings around a slice, and the rest after it.
-const SLICE_COST: DurationNs = DurationNs::from_ms(3);
 const SUSTAINED: DurationNs = DurationNs::from_secs(3);
 /// Where variants take turns.
 const TURN: DurationNs = DurationNs::from_secs(1);
@@ -98,8 +98,8 @@ impl<'a> ComparisonDesign<'a> {
             fit,
             is_cold: cold.is_some(),
             cycles: self.cycles(seen, surveys, left),
-            grows: seen.rounds.is_empty() && self.plan.slices.cycles().is_none(),
-            cycle_seconds: self.cycle_seconds(seen),
+            growth: (seen.rounds.is_empty() && self.plan.slices.cycles().is_none())
+                .then(|| Growth { cost: self.cycle_cost(), left, warm_ns: 0 }),
             warmup_max: self.plan.slices.warmup_max(self.plan.stop.max_time),
             sustained: self.sustained(seen.rounds),
         }
@@ -191,7 +191,8 @@ impl<'a> ComparisonDesign<'a> {
         };
         // Where rounds are counted, any of them may be the last.
         let concludes = self.is_reached || self.plan.stop.rounds.is_some();
-        (checks < CHECKS_MAX && is_unclear())
+        let is_worth_it = concludes || !checks_are_dear(all);
+        (checks < CHECKS_MAX && is_worth_it && is_unclear())
             || (concludes && checks < CHECKS_IN_NOISE && self.rules.want_sustained(self.plan, all))
     }
 
@@ -214,13 +215,8 @@ impl<'a> ComparisonDesign<'a> {
         let warm_ns = surveys.slowest_ns().unwrap_or(0);
         let cycle_seconds = self.cycle_seconds(seen);
         let of = |digest: &RoundDigest| {
-            let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
-            let loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
-            let of_load = loads.map(|load| {
-                let ns: u64 = load.bins.iter().map(|bin| bin.ns).sum();
-                ns - if load.cold { ns.min(warm_ns) } else { 0 }
-            });
-            let beside = digest.elapsed_ns.saturating_sub(of_load.max().unwrap_or(0));
+            let warm_ns = |load: &Sustained| if load.cold { warm_ns } else { 0 };
+            let beside = digest.elapsed_ns.saturating_sub(looks_ns(digest, warm_ns));
             beside as f64 / 1e9 - cycle_seconds * f64::from(digest.cycles)
         };
         let seconds: Vec<f64> = seen.rounds.iter().map(of).collect();
@@ -249,9 +245,12 @@ impl<'a> ComparisonDesign<'a> {
     fn cycle_seconds(&self, seen: &CellHistory<'_>) -> f64 {
         let cold = self.plan.slices.cold.map(SliceShape::of_cold);
         let shape = cold.or(seen.shape).unwrap_or_else(|| Fit::of(self.plan).first());
+        self.cycle_cost().seconds(&shape)
+    }
+
+    fn cycle_cost(&self) -> CycleCost {
         let longer = if self.plan.slices.window.is_some() { 1.0 } else { longer_mean() };
-        let slice = (shape.ramp + SLICE_COST).as_secs_f64() + shape.length.as_secs_f64() * longer;
-        slice * self.plan.variants.len() as f64
+        CycleCost { variants: self.plan.variants.len(), longer }
     }
 }
 
@@ -263,6 +262,28 @@ impl Design for ComparisonDesign<'_> {
     fn ended(&self, _: usize) -> Option<Ended> {
         self.ended
     }
+}
+
+/// Whether looks at sustained load took more time than all else, which rounds need where they are not
+/// yet precise: ten variants that have it in turns take half a minute for a look.
+fn checks_are_dear(rounds: &[RoundDigest]) -> bool {
+    // The first load of a launch is its warm-up.
+    let warm_ns = |load: &Sustained| if load.cold { u64::MAX } else { 0 };
+    let looks: u64 = rounds.iter().map(|digest| looks_ns(digest, warm_ns)).sum();
+    let all: u64 = rounds.iter().map(|digest| digest.elapsed_ns).sum();
+    looks > all / 2
+}
+
+/// What a round's sustained load took beyond what warmed its servers up.
+fn looks_ns(digest: &RoundDigest, warm_ns: impl Fn(&Sustained) -> u64) -> u64 {
+    let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
+    let loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
+    // On all at once it took as long as on one.
+    loads.fold(0, |all, load| {
+        let ns: u64 = load.bins.iter().map(|bin| bin.ns).sum();
+        let ns = ns.saturating_sub(warm_ns(load));
+        if load.in_turns { all + ns } else { all.max(ns) }
+    })
 }
 
 /// How long sustained load is, where there is any: only where a verdict can be had, and all

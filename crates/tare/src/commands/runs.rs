@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_io::DurationNs;
 use tare_model::plain;
-use tare_report::run::words::{signed, time, verdict_word};
+use tare_model::plan::PlanParts;
+use tare_model::servers::ServerSpec;
+use tare_model::variant::Variant;
+use tare_report::run::words::{point_of, time, verdict_word};
 use tare_report::units::counted;
-use tare_results::{Conclusion, Conclusions, conclusions, is_running};
+use tare_results::{Conclusion, Conclusions, conclusions, is_running, plan_of};
 use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
@@ -26,11 +29,14 @@ pub struct Runs {
     /// Only runs whose name, or a variant's name, contains this
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
+    /// Show each run that measured nothing, too
+    #[arg(long)]
+    all: bool,
     /// Delete these runs and all their data
-    #[arg(long, value_name = "RUNS", value_delimiter = ',', conflicts_with_all = ["contains", "events"])]
+    #[arg(long, value_name = "RUNS", value_delimiter = ',', conflicts_with_all = ["contains", "events", "all"])]
     delete: Vec<String>,
     /// Print the log of this run: tare's decisions and the servers' output
-    #[arg(long, value_name = "RUN", conflicts_with = "contains")]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["contains", "all"])]
     events: Option<String>,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
     #[arg(long, value_name = "FILE")]
@@ -46,7 +52,10 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
     } else {
         let runs = store.runs(&RunFilter { contains: args.contains.clone() })?;
         let concluded = conclusions(&store, &runs, PATIENCE);
-        let mut text = list(&runs, &concluded, store.path());
+        let mut text = match runs.is_empty() {
+            true => format!("no such runs in {}\n", store.path().display()),
+            false => list(&store, &runs, &concluded, args.all),
+        };
         // Where nothing can be kept, the next list would begin with the same.
         if concluded.missing > 0 && store.is_ours() {
             let runs = counted(concluded.missing as u64, "run", "runs");
@@ -87,28 +96,96 @@ fn events(store: &Store, text: &str) -> Result<String, Failure> {
     Ok(lines.collect())
 }
 
-fn list(runs: &[RunRow], concluded: &Conclusions, path: &std::path::Path) -> String {
-    if runs.is_empty() {
-        return format!("no such runs in {}\n", path.display());
-    }
-    let line = |run: &RunRow| {
-        let state = match (&run.stopped_by, is_running(run)) {
-            (Some(word), _) => ended(word).to_owned(),
-            (None, true) => "running".into(),
-            (None, false) => "killed".into(),
-        };
-        format!(
-            "{:>5}  {}  {:>4} rounds  {:>7}  {state:<11}  {}{}\n",
-            run.id,
-            tare_report::date::utc(run.started_unix_ms),
-            run.rounds,
-            time(run.elapsed_ns as f64 / 1e9),
-            plain::line(&run.name),
-            concluded.by_run.get(&run.id).map_or_else(String::new, |all| in_words(all))
-        )
-    };
-    runs.iter().map(line).collect()
+/// A line a run; those that measured nothing share one, unless `all` are wanted.
+fn list(store: &Store, runs: &[RunRow], concluded: &Conclusions, all: bool) -> String {
+    let is_empty = |run: &RunRow| run.rounds == 0 && !run.is_import && !is_running(run);
+    let groups = runs.chunk_by(|a, b| !all && is_empty(a) && is_empty(b));
+    let told = groups.enumerate().map(|(at, group)| match group {
+        [run] => line(run, &name(store, run, at < RECENT), concluded),
+        many => folded(many),
+    });
+    told.collect()
 }
+
+fn line(run: &RunRow, name: &str, concluded: &Conclusions) -> String {
+    format!(
+        "{:>5}  {}  {:>4} rounds  {:>7}  {:<11}  {}{}\n",
+        run.id,
+        tare_report::date::utc(run.started_unix_ms),
+        run.rounds,
+        time(run.elapsed_ns as f64 / 1e9),
+        state(run),
+        plain::line(name),
+        concluded.by_run.get(&run.id).map_or_else(String::new, |all| in_words(all))
+    )
+}
+
+fn state(run: &RunRow) -> &str {
+    match (&run.stopped_by, is_running(run)) {
+        (Some(word), _) => ended(word),
+        (None, true) => "running",
+        (None, false) => "killed",
+    }
+}
+
+/// Newest first, as runs are.
+fn folded(runs: &[RunRow]) -> String {
+    let [last, .., first] = runs else { return String::new() };
+    let mut states: Vec<&str> = runs.iter().map(state).collect();
+    states.sort_unstable();
+    states.dedup();
+    format!(
+        "{:>5}  and back to {}: {} that measured nothing ({}; --all shows each)\n",
+        last.id,
+        first.id,
+        counted(runs.len() as u64, "run", "runs"),
+        states.join(", ")
+    )
+}
+
+/// Plans of so many of the newest are looked into.
+const RECENT: usize = 200;
+
+/// A run's name; where that is only its variants', with what is behind those.
+fn name(store: &Store, run: &RunRow, is_recent: bool) -> String {
+    if run.is_import || !is_recent || run.name != run.variants.join(" vs. ") {
+        return run.name.clone();
+    }
+    let plan = store.find_run(&run.id.to_string()).ok().and_then(|row| plan_of(&row).ok());
+    plan.and_then(|plan| told_apart(&plan)).unwrap_or_else(|| run.name.clone())
+}
+
+/// `b (s.js parse) against a (s.js)`: by the words in which two commands differ.
+fn told_apart(plan: &PlanParts) -> Option<String> {
+    let [a, b] = plan.variants.as_slice() else { return None };
+    let (baseline, other) = if b.baseline { (b, a) } else { (a, b) };
+    let command = |variant: &Variant| match &variant.server {
+        ServerSpec::Command(spec) => Some(spec.command.clone()),
+        _ => None,
+    };
+    let [mine, base] = apart(&command(other)?, &command(baseline)?)?;
+    let text = format!("{} ({mine}) against {} ({base})", other.name, baseline.name);
+    (text.chars().count() <= NAME_MAX).then_some(text)
+}
+
+/// What two commands do not share, and the word before it.
+fn apart(a: &str, b: &str) -> Option<[String; 2]> {
+    let [a, b] = [a, b].map(|text| text.split_whitespace().collect::<Vec<&str>>());
+    let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let (mine, theirs) = (&a[shared..], &b[shared..]);
+    let end = mine.iter().rev().zip(theirs.iter().rev()).take_while(|(a, b)| a == b).count();
+    if mine.is_empty() && theirs.is_empty() {
+        return None;
+    }
+    // One word more where one of them would have none.
+    let from = shared - usize::from(mine.len().min(theirs.len()) == end).min(shared);
+    let words = |all: &[&str]| all[from..all.len() - end].join(" ");
+    let both = [words(&a), words(&b)];
+    both.iter().all(|words| !words.is_empty()).then_some(both)
+}
+
+/// A longer name is no name.
+const NAME_MAX: usize = 70;
 
 /// Verdicts that a line has room for.
 const TOLD: usize = 3;
@@ -121,7 +198,7 @@ fn in_words(all: &[Conclusion]) -> String {
         let word = verdict_word(one.metric, one.verdict);
         match one.verdict {
             Verdict::Void => word.to_owned(),
-            _ => format!("{word}, {} %", signed(one.overhead_percent)),
+            _ => format!("{word}, {}", point_of(one.metric, one.overhead_percent)),
         }
     };
     if let [one] = all.as_slice() {
@@ -141,5 +218,25 @@ fn ended(word: &str) -> &str {
         "rounds" => "round limit",
         "max-time" => "time limit",
         word => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_apart_by_what_they_do_not_share() {
+        let told = |a: &str, b: &str| apart(a, b).map(|[a, b]| format!("{a} | {b}"));
+        let told = |a: &str, b: &str| told(a, b).unwrap_or_default();
+        assert_eq!(told("node s.js parse", "node s.js"), "s.js parse | s.js");
+        assert_eq!(
+            told("./server-1.1 -p {port}", "./server-1.0 -p {port}"),
+            "./server-1.1 | ./server-1.0"
+        );
+        assert_eq!(told("s -p {port} --fast", "s -p {port}"), "{port} --fast | {port}");
+        assert_eq!(told("s --log -p {port}", "s -p {port}"), "s --log | s");
+        assert_eq!(told("same", "same"), "");
+        assert_eq!(told("one", ""), "");
     }
 }
