@@ -205,11 +205,11 @@ impl Part {
         if self.low < 1.0 {
             let better = log_ticks(self.high.min(1.0).recip(), self.low.recip());
             let better = better.into_iter().rev().filter(|times| *times > 1.0);
-            marks.extend(better.map(|times| (x(times.recip()), format!("1/{}×", short(times)))));
+            marks.extend(better.map(|times| (x(times.recip()), of_times(times.recip()))));
         }
         if self.high > 1.0 {
             let worse = log_ticks(self.low.max(1.0), self.high);
-            marks.extend(worse.into_iter().map(|times| (x(times), format!("{}×", short(times)))));
+            marks.extend(worse.into_iter().map(|times| (x(times), of_times(times))));
         }
         marks
     }
@@ -233,6 +233,14 @@ pub fn percent(value: f64) -> String {
     let rounded = (value * 1000.0).round() / 1000.0;
     let sign = if rounded < 0.0 { "−" } else { "" };
     format!("{sign}{} %", rounded.abs())
+}
+
+/// `3×`, and below one `1/3×`.
+pub fn of_times(times: f64) -> String {
+    match times {
+        times if times < 0.995 => format!("1/{}×", short(times.recip())),
+        times => format!("{}×", short(times)),
+    }
 }
 
 /// A factor without zeros that say nothing.

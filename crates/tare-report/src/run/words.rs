@@ -486,10 +486,10 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
             let seen = match comparison.unconfirmed() {
                 Some(sustained) => format!(
                     "{}, but {} under sustained load",
-                    overhead(&bounds),
-                    overhead(&sustained)
+                    overhead_of(metric, &bounds),
+                    overhead_of(metric, &sustained)
                 ),
-                None => overhead(&bounds),
+                None => overhead_of(metric, &bounds),
             };
             let more = forecast(&[comparison]);
             format!("{name} against {baseline}{of_metric} is unresolved: {seen}{more}")

@@ -363,26 +363,3 @@ fn a_provider_of_keys_that_envoy_lacks_is_told_before_load() {
         ran.fails(3, &format!("lacks the private key provider {provider}: builds with"));
     }
 }
-
-/// A server's connections are watched by the group that it is born in: one that leaves it has none.
-#[test]
-fn a_bypass_that_a_server_got_away_from_is_found_out() {
-    if !can_run("BPF") {
-        return;
-    }
-    let desk = Desk::new("bypass-away");
-    let server = |name: &str, first: &str| {
-        let target = env!("CARGO_BIN_EXE_tare");
-        format!(
-            "[server.{name}]\ncommand = '''{first}exec {target} target --listen {{address}}:{{port}}'''\n"
-        )
-    };
-    let away = "m=$(awk '$3 == \"cgroup2\" { print $2; exit }' /proc/mounts); \
-                echo 0 > $m/cgroup.procs; ";
-    let layers = "{ proxy = \"envoy\", side = \"both\" }, { bypass = \"sockmap\" }";
-    let of = |name: &str| variant(name, layers).replace("\"web\"", &format!("\"{name}\""));
-    let servers = server("stays", "") + &server("leaves", away);
-    let report = desk.run(&(HEAD.to_owned() + &servers + &of("stays") + &of("leaves")));
-    assert!(proof(&report, "stays", "bypass sockmap").contains("held in 2 of 2"));
-    found_out(&report, "leaves", "or more a request were to go past TCP");
-}
