@@ -22,8 +22,6 @@ use tare_lab::journal::Journal;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";
-/// For the rings of many clients.
-const LOCKED_MEMORY: u64 = 1 << 30;
 /// It is in a pod: that ends with it, and it with tare, whose end a cluster may not tell.
 const POD: &str = "--pod";
 /// It is on a machine that goes on without it: what it starts is written down in that folder.
@@ -100,7 +98,7 @@ fn serve(flags: &Flags) -> Result<(), String> {
     if flags.drop_capabilities || is_guest {
         // Clients without that right share what their user may lock, and rings of the launch before are
         // not free at once.
-        tare_io::system::raise_locked_memory(LOCKED_MEMORY);
+        tare_io::system::raise_locked_memory();
         tare_io::process::keep_capabilities(&tare_lab::places::oci::CAPABILITY_NUMBERS)
             .map_err(|error| format!("cannot give up capabilities: {error}"))?;
     }

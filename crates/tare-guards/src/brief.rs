@@ -8,44 +8,49 @@ use crate::code::{Code, Family};
 pub struct Brief {
     /// Behind a variant's name, or by itself.
     pub seen: &'static str,
-    pub cure: &'static str,
+    /// `None` where the guard's figures are the answer.
+    pub cure: Option<&'static str>,
 }
 
-/// Where a guard's figures are the answer.
-const WHY: &str = "see --why";
+/// For those whose figures are the answer.
+const WHY: &str = "";
 
 impl Code {
     /// `None` of what reports do not tell as a warning, and of codes that runs do not have.
     pub fn brief(self) -> Option<Brief> {
         let (seen, cure) = match self {
             Self::NotProven => ("a layer or place is not proven to be in use", WHY),
-            Self::UnequalReply => ("replies differ from the baseline's", "--may-differ"),
+            Self::UnequalReply => {
+                ("replies differ from the baseline's", "make them equal, or run with --may-differ")
+            }
             Self::Errors => ("requests failed", WHY),
             Self::CountMismatch => ("the server counted other requests than were sent", WHY),
-            Self::RateMissed => ("replies came later than the rate asks", "a lower rate"),
-            Self::Lost => ("datagrams were lost", "a lower rate"),
+            Self::RateMissed => ("replies came later than the rate asks", "lower the rate"),
+            Self::Lost => ("datagrams were lost", "lower the rate"),
             Self::Resumed => ("TLS sessions were taken up against what was asked", WHY),
-            Self::Chatty => ("writes more log than the baseline", "no log, unless that is asked"),
+            Self::Chatty => {
+                ("writes more log than the baseline", "fine if meant; else let both log")
+            }
             Self::Unexplained => ("costs more than its filter's calls", "tare filter bench"),
             Self::NotSteady => ("costs something else under sustained load", WHY),
-            Self::Unconfirmed => ("sustained load cannot confirm it yet", "a longer --max-time"),
+            Self::Unconfirmed => ("sustained load cannot confirm it yet", "run longer: --max-time"),
             Self::DeferredWork => ("works while others are measured", WHY),
-            Self::NotWarm => ("its cost still changed", "a longer --warmup-max"),
+            Self::NotWarm => ("still warming up when measured", "raise --warmup-max"),
             Self::BusyWhileIdle => ("some server did not rest between loads", WHY),
             Self::NotSaturated => {
                 ("sleeps between requests, and pays for waking", "more connections: -c")
             }
-            Self::Unstable => ("differs in kind from launch to launch", "a longer --max-time"),
+            Self::Unstable => ("differs in kind from launch to launch", "run longer: --max-time"),
             Self::Pauses => ("pauses now and then, beyond the interval", WHY),
             Self::ShortOfCpus => ("has more busy threads than CPUs", "--server-cpus"),
-            Self::Steal => ("the hypervisor took CPU time", "an unshared machine"),
+            Self::Steal => ("the hypervisor took CPU time", "use a machine that is not shared"),
             Self::Throttled => ("a CPU quota or heat held it up", WHY),
-            Self::Noisy => ("other processes used CPUs", "stop them, or another machine"),
-            Self::Emulated => ("the VM is emulated", "a machine with KVM"),
+            Self::Noisy => ("other processes used CPUs", "stop them, or use another machine"),
+            Self::Emulated => ("the VM is emulated", "use a machine with KVM"),
             Self::Retransmits => ("TCP segments were sent again", WHY),
-            Self::ListenDrops => ("connections were dropped", "a longer backlog in the server"),
+            Self::ListenDrops => ("connections were dropped", "raise the server's backlog"),
             Self::Ports => ("local ports were running out", "more source addresses: --bind"),
-            Self::LittlesLaw => ("replies and latencies contradict each other", WHY),
+            Self::LittlesLaw => ("requests/s × mean latency is not the connections in use", WHY),
             Self::ClientBound => ("the client was the limit", "more threads: -t"),
             Self::Reconnects => {
                 ("the server closed kept connections", "raise its limit for each connection")
@@ -53,18 +58,24 @@ impl Code {
             Self::UnevenWorkers => {
                 ("its workers have unequal shares of the connections", "--reconnect-each slice")
             }
-            Self::DelayedAck => ("replies came in two pieces, 40 ms apart", "TCP_NODELAY in it"),
-            Self::FewRounds => ("too few launches", "let it run longer"),
+            Self::DelayedAck => {
+                ("replies came in two pieces, 40 ms apart", "set TCP_NODELAY in it")
+            }
+            Self::FewRounds => {
+                ("too few launches for a verdict", "run it to its end, or for longer")
+            }
             Self::LostRounds => ("some launches failed, and do not count", WHY),
             Self::Drift => {
-                ("a variant by itself changes with the machine, too", "trust the ratios")
+                ("the baseline's own row holds the machine's drift, too", "rely on the ratios")
             }
-            Self::OtherMachine => ("the machines differ", "compare runs of one machine"),
+            Self::OtherMachine => {
+                ("the machines differ, and ratios may with them", "compare runs of one machine")
+            }
             Self::OtherLoad => ("the loads differ", "compare runs of the same load"),
             Self::SingleLaunch => ("tare cannot restart the servers", "--launch NAME='command'"),
             _ => return None,
         };
-        Some(Brief { seen, cure })
+        Some(Brief { seen, cure: Some(cure).filter(|cure| *cure != WHY) })
     }
 }
 
@@ -105,8 +116,8 @@ mod tests {
                     assert!(rest.starts_with("note"), "{code} has no line");
                     continue;
                 };
-                let length = code.family().words().len() + seen.len() + cure.len();
-                assert!(length <= 85, "{code}: {length}");
+                let length = seen.len() + cure.map_or(0, str::len);
+                assert!(length <= 75, "{code}: {length}");
                 listed.insert(code.word());
             }
         }

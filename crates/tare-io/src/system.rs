@@ -117,10 +117,14 @@ pub fn raise_open_files(wanted: u64) -> u64 {
     raise(libc::RLIMIT_NOFILE, wanted)
 }
 
-/// The same of memory that may be locked, which the rings of all of a user's processes without
-/// CAP_IPC_LOCK count towards.
-pub fn raise_locked_memory(wanted: u64) -> u64 {
-    raise(libc::RLIMIT_MEMLOCK, wanted)
+/// Memory that may be locked: the rings of all of a user's processes without CAP_IPC_LOCK share it, by
+/// what each may lock.
+const FOR_RINGS: u64 = 1 << 30;
+
+/// Raises what may be locked to what the rings of many clients need, where allowed; how much of that it
+/// is afterwards.
+pub fn raise_locked_memory() -> u64 {
+    raise(libc::RLIMIT_MEMLOCK, FOR_RINGS).min(FOR_RINGS)
 }
 
 fn raise(resource: libc::__rlimit_resource_t, wanted: u64) -> u64 {

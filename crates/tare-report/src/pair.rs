@@ -160,4 +160,4 @@ impl Document for PairDocument {
     }
 }
 
-pub(crate) use words::{HOW, answers, evidence, heading, table, variants};
+pub(crate) use words::{HOW, answers, evidence, heading, table, variants, who};

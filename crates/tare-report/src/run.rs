@@ -63,7 +63,7 @@ impl GateResult {
             Some(false) => "exceeded",
             None => "not decided",
         };
-        format!("gate {word}: {}: {}", self.gate, self.text)
+        format!("gate {word}: {} (--fail-if '{}')", self.text, self.gate)
     }
 }
 

@@ -13,6 +13,7 @@ use tare_model::samples::{
     ClientPart, Favoured, LaunchPart, Proof, Round, Series, Slice, Together,
 };
 use tare_model::servers::ServerSpec;
+use tare_model::sustained::Bin;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
 use tare_report::run::RunReport;
 use tare_report::run::build::{RunFacts, build};
@@ -451,6 +452,28 @@ fn a_hop_that_its_quota_stops_is_no_sleep() {
     };
     assert!(codes(0).contains(&"not-saturated".to_owned()), "{:?}", codes(0));
     assert!(!codes(1).contains(&"not-saturated".to_owned()), "{:?}", codes(1));
+}
+
+/// Its threads wait for each other, not for others' servers, which rest meanwhile.
+#[test]
+fn many_threads_on_one_cpu_are_not_fast_under_sustained_load() {
+    let report = told(&facts(), |round| {
+        for used in round.slices.iter_mut().filter_map(|slice| slice.used.as_mut()) {
+            used.all = used.all.with(Counter::Switches, 9_000);
+        }
+        for launch in &mut round.launches {
+            let Some(load) = &mut launch.load.sustained else { continue };
+            load.in_turns = true;
+            load.one_thread = launch.variant == 0;
+            let (answered, delay_ns) = [(2_500, 0), (2_400, 20_000_000)][launch.variant as usize];
+            let bin = Bin { ns: 25_000_000, answered, cpu_ns: 23_750_000, delay_ns };
+            load.bins.iter_mut().for_each(|own| *own = bin);
+        }
+    });
+    let comparison = report.comparisons.iter().find(|c| c.asked).unwrap();
+    assert_eq!(comparison.verdict, Verdict::Slower, "{:?}", report.guards);
+    let sustained = comparison.sustained.as_ref().unwrap();
+    assert_eq!(sustained.agrees, Some(true), "{sustained:?}");
 }
 
 #[test]

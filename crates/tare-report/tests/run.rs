@@ -65,8 +65,8 @@ fn columns_that_a_terminal_has_no_room_for_are_named() {
         text::render(&document_of(&facts, |_| {}).report)
     };
     let (short, long) = (text(4), text(60));
-    assert!(short.contains("--why # memory") && short.contains(" p50 "), "{short}");
-    assert!(long.contains("--why # memory, p50, p99") && !long.contains(" memory "), "{long}");
+    assert!(short.contains("--why # with memory") && short.contains(" p50 "), "{short}");
+    assert!(long.contains("--why # with memory, p50, p99") && !long.contains(" memory "), "{long}");
 }
 
 /// A round in which the second variant's requests pass these, which use so much CPU.
@@ -89,7 +89,7 @@ fn each_hop_has_columns_of_its_own_and_their_sum_where_there_are_several() {
         (text::render(&document.report), document.report)
     };
     let (one, report) = render(&[("proxy nginx", 40_000_000)]);
-    let header = one.lines().find(|line| line.contains("requests/s")).unwrap();
+    let header = one.lines().find(|line| line.contains("CPU/request")).unwrap();
     assert!(header.contains("proxy nginx CPU") && header.contains("proxy nginx memory"), "{one}");
     assert!(!one.contains("layers'"), "{one}");
     let of = |part: &str| {
@@ -102,12 +102,12 @@ fn each_hop_has_columns_of_its_own_and_their_sum_where_there_are_several() {
     assert_eq!(report.variants[0].hops(), []);
     let (two, _) = render(&[("client's proxy", 40_000_000), ("server's proxy", 20_000_000)]);
     assert!(two.contains("layers' CPU"), "{two}");
-    let hidden = two.lines().find(|line| line.contains("--why # ")).unwrap();
+    let hidden = two.lines().find(|line| line.contains("--why # with")).unwrap();
     assert!(
-        hidden.contains("# client's proxy memory, ") && hidden.contains("more columns"),
+        hidden.contains("# with client's proxy memory, ") && hidden.contains("more columns"),
         "{two}"
     );
-    assert!(one.contains("--why # p50, "), "{one}");
+    assert!(one.contains("--why # with p50, "), "{one}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_guard_on_the_baseline_voids_all() {
     assert_eq!(report.why_void("=<b>filter</b>").unwrap().code, "count-mismatch");
     let text = text::render(&report).replace("\n  ", " ");
     assert!(
-        text.contains("no verdict: none: the server counted other requests than were sent"),
+        text.contains("is void: none: the server counted other requests than were sent"),
         "{text}"
     );
 }

@@ -14,7 +14,7 @@ use crate::weighted::{self, Mean};
 
 /// The version of the method. Whatever changes a verdict or an overhead of stored runs raises it:
 /// what an earlier version concluded of them is then worked out anew.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What is asked of the rounds.
 #[derive(Clone, Debug, PartialEq)]

@@ -23,6 +23,7 @@ trait Costs {
     fn cost(self) -> Option<f64>;
     fn yields(self) -> Option<f64>;
     fn rate(self) -> Option<f64>;
+    fn served(self) -> Option<f64>;
     fn idle(self) -> f64;
 }
 
@@ -39,6 +40,11 @@ impl Costs for Bin {
     /// Replies a second of the time in which it could run: what it would give alone.
     fn rate(self) -> Option<f64> {
         positive(self.answered as f64 / self.ns.saturating_sub(self.delay_ns) as f64)
+    }
+
+    /// Replies a second.
+    fn served(self) -> Option<f64> {
+        positive(self.answered as f64 / self.ns as f64)
     }
 
     /// Share of that time in which it did not.
@@ -434,8 +440,7 @@ pub fn check(
     let pair = |digest| pair(digest, [baseline, variant], in_turns);
     let of = match metric {
         Metric::ServerCpu => Bin::cost,
-        // Each had the CPU to itself.
-        Metric::Throughput if in_turns => Bin::rate,
+        Metric::Throughput if in_turns => alone_of(digests, [baseline, variant]),
         Metric::Throughput => rate_of(digests, [baseline, variant])?,
         _ => return None,
     };
@@ -524,6 +529,18 @@ fn shifts<'a>(
 const MORE_IDLE: f64 = 0.10;
 /// From this share of its CPUs on, the CPU is what limits a server.
 const CPU_BOUND: f64 = 0.85;
+
+/// What tells how much servers can do that had their CPUs to themselves: replies a second, less what
+/// others made a server wait for a CPU. Of many threads each waits for its own kind most of the time.
+fn alone_of(digests: &[RoundDigest], pair: [usize; 2]) -> OfBin {
+    let loads = |variant: usize| {
+        digests.iter().filter_map(move |digest| sustained(&digest.variants[variant], true))
+    };
+    match pair.into_iter().flat_map(loads).all(|load| load.one_thread) {
+        true => Bin::rate,
+        false => Bin::served,
+    }
+}
 
 /// What tells how much a server can do: replies in the time that it could run, or, where that
 /// cannot be known and the CPU is its limit, the cost of a request.

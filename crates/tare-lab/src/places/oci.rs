@@ -318,7 +318,7 @@ impl Oci {
         let agent = if self.spec.root.is_some() { "/run/tare-agent" } else { AGENT };
         // Not every root may raise the limit; what this process has, a container can have.
         let files = tare_io::system::raise_open_files(FILES).min(FILES);
-        let locked = tare_io::system::raise_locked_memory(LOCKED).min(LOCKED);
+        let locked = tare_io::system::raise_locked_memory();
         json!({
             "ociVersion": "1.0.2",
             "process": {
@@ -346,8 +346,6 @@ impl Oci {
 
 /// Open files in a container, at most.
 const FILES: u64 = 65_536;
-/// Memory that may be locked there: all containers of a user share it, by what each counts.
-const LOCKED: u64 = 1 << 30;
 
 impl Place for Oci {
     fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {

@@ -13,7 +13,7 @@ use super::plot::{
 use super::scale::{Scale, of_times};
 use crate::run::Bounds;
 use crate::run::words::{
-    self, SIGNS, Table, capital, is_far, overhead_of, sign, signed, verdict_word, worse,
+    self, SIGNS, Table, is_far, overhead_of, sign, signed, verdict_word, worse,
 };
 
 /// One line of the picture.
@@ -38,7 +38,7 @@ pub fn figure(forest: &Forest) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let title = &format!("{} in {}", capital(word), words::noun(*metric));
+    let title = &format!("{} in {}", words::capital(word), words::noun(*metric));
     let alt = alt(title, forest);
     let all: Vec<Bounds> = rows.iter().map(|row| row.bounds).collect();
     let shaded = tolerance.map_or(String::new(), |tolerance| {

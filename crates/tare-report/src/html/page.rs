@@ -1,5 +1,6 @@
 //! The frame of a page, and its parts that hold text.
 
+use crate::run::trust::{Check, Warning};
 use crate::run::words::{Answer, Table};
 
 const STYLE: &str = include_str!("page.css");
@@ -122,34 +123,23 @@ fn signed(sign: char) -> String {
     format!("<span class=\"sign {class}\">{sign}</span>")
 }
 
-/// Items with a sign at their end.
-pub fn trust(items: &[String]) -> String {
-    let item = |item: &String| match item.rsplit_once(' ') {
-        Some((text, sign)) if sign.chars().count() == 1 => {
-            format!("{} {}", escape(text), sign.chars().map(signed).collect::<String>())
-        }
-        _ => escape(item),
-    };
+/// What was checked, each with its sign at its end.
+pub fn trust(items: &[Check]) -> String {
+    let item = |check: &Check| format!("{} {}", escape(&check.text), signed(check.mark.sign()));
     list("trust", &items.iter().map(item).collect::<Vec<_>>())
 }
 
 /// What speaks against it, a line a family, its sign first.
-pub fn warnings(lines: &[String]) -> String {
-    let item = |line: &String| {
-        let below = "<a href=\"#guards\">see below</a>";
-        match line.split_once(' ') {
-            Some((sign, text)) if sign.chars().count() == 1 => {
-                let text = escape(text).replace("see --why", below);
-                format!(
-                    "{} {}",
-                    sign.chars().map(signed).collect::<String>(),
-                    with_whole_flags(&text)
-                )
-            }
-            _ => escape(line),
-        }
+pub fn warnings(all: &[Warning]) -> String {
+    let item = |warning: &Warning| {
+        let cure = match warning.cure {
+            Some(cure) => with_whole_flags(&escape(cure)),
+            None => "<a href=\"#guards\">see below</a>".to_owned(),
+        };
+        let text = with_whole_flags(&escape(&warning.text));
+        format!("{} {text} → {cure}", signed(warning.mark.sign()))
     };
-    list("warnings", &lines.iter().map(item).collect::<Vec<_>>())
+    list("warnings", &all.iter().map(item).collect::<Vec<_>>())
 }
 
 /// What it rests on.

@@ -7,19 +7,19 @@ use super::forest::{self, Forest, Row};
 use super::page::{self, Page, definitions, details, table};
 use crate::date;
 use crate::pair::{
-    Change, HOW, PairDocument, answers, evidence, heading, table as numbers, variants,
+    Change, HOW, PairDocument, answers, evidence, heading, table as numbers, variants, who,
 };
 use crate::run::Run;
-use crate::run::trust::warnings;
+use crate::run::trust::{Found, warnings};
 use crate::run::words::ending_of;
 
 pub fn render(document: &PairDocument) -> String {
     let mut page = Page::new(&heading(document));
-    let warnings = warnings(&[&document.guards], variants(document));
+    let warnings = warnings(&[Found::of(&document.guards)], variants(document));
     let how = page::warnings(&warnings) + &page::evidence(&evidence(document));
     page.opening(&page::answers(&answers(document)), &how);
     page.section("What has changed", &forests(document));
-    let caption = format!("Earlier and later; {HOW}");
+    let caption = format!("Both runs; {HOW}");
     page.guards("May these runs be compared?", &about::guards(&document.guards));
     page.section("The numbers", &table(&caption, &numbers(document)));
     let runs =
@@ -54,9 +54,5 @@ fn forests(document: &PairDocument) -> String {
 }
 
 fn row(change: &Change) -> Row {
-    let name = match &change.relative_to {
-        Some(baseline) => format!("{} against {baseline}", change.variant),
-        None => format!("{} by itself", change.variant),
-    };
-    Row { name, bounds: change.overhead_percent, verdict: change.verdict }
+    Row { name: who(change), bounds: change.overhead_percent, verdict: change.verdict }
 }

@@ -10,7 +10,7 @@ use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::document::RunDocument;
-use crate::run::trust::{evidence, trust, warnings};
+use crate::run::trust::{Found, evidence, trust, warnings};
 use crate::run::words::{answers, asked, columns, table as measured};
 use crate::run::{Comparison, RunReport};
 
@@ -34,7 +34,7 @@ pub fn render(document: &RunDocument) -> String {
 
 /// Why the answer may be believed, what speaks against it, and what it rests on.
 fn believed(report: &RunReport) -> String {
-    let warnings = warnings(&[&report.guards], report.variants.len());
+    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
     page::trust(&trust(report)) + &page::warnings(&warnings) + &page::evidence(&evidence(report))
 }
 

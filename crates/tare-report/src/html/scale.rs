@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(scale.breaks().len(), 1);
         let labels = labels(&scale);
         assert!(
-            labels.contains(&"0 %".to_owned()) && labels.contains(&"13×".to_owned()),
+            labels.contains(&"0 %".to_owned()) && labels.contains(&"13.3×".to_owned()),
             "{labels:?}"
         );
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tare_guards::{RunGuard, Severity};
+use tare_model::Metric;
 use tare_stats::Verdict;
 
 use super::{Change, PairDocument, Side};
@@ -11,16 +12,20 @@ use crate::exports::csv::quote;
 use crate::run::Run;
 use crate::run::markdown::{escape, escaped};
 use crate::run::text::{answer as lines, columns, items, prose};
-use crate::run::trust::warnings;
-use crate::run::words::{Answer, Table, cell, of_metric, overhead_of, told, verdict_word};
+use crate::run::trust::{Found, warnings};
+use crate::run::words::{
+    Answer, TIMES, Table, cell, factor, of_metric, overhead_of, told, verdict_word, within, worse,
+};
+use crate::units::digits;
 
 pub fn heading(document: &PairDocument) -> String {
     let (a, b) = (&document.before, &document.after);
     let at = |run: &Run| date::utc(run.started_unix_ms);
     match a.name == b.name {
-        true => format!("{}: run {} of {} and run {} of {}", a.name, a.id, at(a), b.id, at(b)),
+        true => format!("{}: run {} of {} against run {} of {}", a.name, b.id, at(b), a.id, at(a)),
         false => {
-            format!("{} (run {}, {}) and {} (run {}, {})", a.name, a.id, at(a), b.name, b.id, at(b))
+            let one = |run: &Run| format!("{} (run {}, {})", run.name, run.id, at(run));
+            format!("{} against {}", one(b), one(a))
         }
     }
 }
@@ -29,7 +34,8 @@ pub fn heading(document: &PairDocument) -> String {
 pub fn table(document: &PairDocument) -> Table {
     let side = |id: i64| format!("run {id}");
     let (a, b) = (&document.before, &document.after);
-    let header = vec![String::new(), side(a.id), side(b.id), "change".into(), "verdict".into()];
+    let change = "change (+ worse)".to_owned();
+    let header = vec![String::new(), side(a.id), side(b.id), change, "verdict".into()];
     let row = |change: &Change| {
         vec![
             name(change),
@@ -44,25 +50,44 @@ pub fn table(document: &PairDocument) -> Table {
 }
 
 fn name(change: &Change) -> String {
+    format!("{}, {}", who(change), change.metric.row().title)
+}
+
+/// What is compared: a variant, or its ratio to the baseline.
+pub fn who(change: &Change) -> String {
     match &change.relative_to {
-        Some(baseline) => {
-            format!("{} against {baseline}, {}", change.variant, change.metric.word())
-        }
-        None => format!("{}, {}", change.variant, change.metric.word()),
+        Some(baseline) => format!("{} / {baseline}", change.variant),
+        None => change.variant.clone(),
     }
 }
 
 fn shown(change: &Change, side: &Side) -> String {
     match (&change.relative_to, &side.overhead_percent) {
-        (Some(_), Some(bounds)) => overhead_of(change.metric, bounds),
+        (Some(_), Some(bounds)) => share(change.metric, bounds.point),
         _ => cell(change.metric, side.value.as_ref()),
+    }
+}
+
+/// The ratio to the baseline that an overhead is of: `64.0 %`, and `11.1×` beyond twofold.
+fn share(metric: Metric, percent: f64) -> String {
+    let more = worse(metric, percent);
+    let ratio = if metric.more_is_better() { more.recip() } else { more };
+    match ratio < TIMES {
+        true => format!("{} %", digits(ratio * 100.0)),
+        false => format!("{}×", factor(ratio)),
     }
 }
 
 /// What may be said of each variant, a sentence each.
 pub fn answers(document: &PairDocument) -> Vec<Answer> {
-    let asked = document.changes.iter().filter(|change| change.asked);
-    let mut all: Vec<Answer> = asked.map(|change| answer(document, change)).collect();
+    let mut asked: Vec<&Change> = document.changes.iter().filter(|change| change.asked).collect();
+    // Drift between the runs is in a baseline's own change: where there is none, it says nothing.
+    let is_relative = |change: &&Change| change.relative_to.is_some();
+    if asked.iter().any(is_relative) {
+        asked.retain(|change| is_relative(change) || change.verdict != Verdict::Same);
+    }
+    asked.sort_by_key(|change| !is_relative(change));
+    let mut all: Vec<Answer> = asked.into_iter().map(|c| answer(document, c)).collect();
     if !document.alone.is_empty() {
         all.push(Answer::of(format!("only in one of them: {}", document.alone.join(", "))));
     }
@@ -72,19 +97,45 @@ pub fn answers(document: &PairDocument) -> Vec<Answer> {
 
 fn answer(document: &PairDocument, change: &Change) -> Answer {
     let (metric, bounds) = (change.metric, &change.overhead_percent);
+    let earlier = document.before.id;
     let whom = match &change.relative_to {
-        Some(baseline) => format!("{} relative to {baseline}", change.variant),
-        None => format!("{} by itself (drift included)", change.variant),
+        Some(baseline) => format!("{} against {baseline}", change.variant),
+        None if has_ratios(document) => format!("the baseline ({})", change.variant),
+        None => change.variant.clone(),
     };
     let text = match change.verdict {
-        Verdict::Void => format!("{whom}: no verdict{}", why_void(document, change)),
+        Verdict::Void => format!("{whom} is void{}", why_void(document, change)),
         Verdict::Unresolved => {
-            let change = overhead_of(metric, bounds);
-            format!("{whom}: its change{} is unresolved: {change}", of_metric(metric))
+            let by = overhead_of(metric, bounds);
+            format!("{whom} against run {earlier}{} is unresolved: {by}", of_metric(metric))
         }
-        verdict => told(&whom, "before", metric, bounds, verdict),
+        verdict => match &change.relative_to {
+            Some(_) => ratios(change, &whom, earlier, document.tolerance),
+            None => {
+                let earlier = format!("in run {earlier}");
+                told(&whom, &earlier, metric, bounds, verdict, document.tolerance)
+            }
+        },
     };
     Answer { verdict: Some(change.verdict), text }
+}
+
+fn has_ratios(document: &PairDocument) -> bool {
+    document.changes.iter().any(|change| change.relative_to.is_some())
+}
+
+/// What a variant gives for all that its baseline gives, then and now.
+fn ratios(change: &Change, whom: &str, earlier: i64, tolerance: f64) -> String {
+    let how = match change.verdict {
+        Verdict::Same => format!("the same as in run {earlier} {}", within(tolerance)),
+        verdict => format!("{} than in run {earlier}", verdict_word(change.metric, verdict)),
+    };
+    let noun = match change.metric {
+        Metric::Throughput => "requests/s",
+        metric => metric.row().noun,
+    };
+    let (before, after) = (shown(change, &change.before), shown(change, &change.after));
+    format!("{whom}: {how}, {after} of its {noun} after {before}")
 }
 
 fn why_void(document: &PairDocument, change: &Change) -> String {
@@ -110,8 +161,8 @@ pub fn text(document: &PairDocument) -> String {
     let mut lines = opening(document);
     lines.extend(columns(&table(document)));
     lines.push(String::new());
-    let brief = warnings(&[&document.guards], variants(document));
-    lines.extend(brief.iter().flat_map(|text| prose("", text)));
+    let brief = warnings(&[Found::of(&document.guards)], variants(document));
+    lines.extend(brief.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(document)));
     let (a, b) = (document.before.id, document.after.id);
     let next = ["--html report.html", "--why"].map(|form| format!("tare report {a} {b} {form}"));
@@ -146,11 +197,12 @@ pub fn variants(document: &PairDocument) -> usize {
 /// What the change rests on.
 pub fn evidence(document: &PairDocument) -> Vec<String> {
     let (a, b) = (&document.before, &document.after);
-    vec![format!("{} rounds before, {} after", a.rounds, b.rounds), CHANGE.to_owned()]
+    let rounds = match a.rounds == b.rounds {
+        true => format!("{} rounds each", a.rounds),
+        false => format!("{} and {} rounds", a.rounds, b.rounds),
+    };
+    vec![rounds, format!("change: run {} over run {}, of values and of ratios", b.id, a.id)]
 }
-
-/// How a change is to be read.
-const CHANGE: &str = "change: later over earlier; + is worse";
 
 pub fn markdown(document: &PairDocument) -> String {
     let mut text = format!("## {}\n\n", escape(&heading(document)));
@@ -167,9 +219,9 @@ pub fn markdown(document: &PairDocument) -> String {
     text + "\n" + HOW + "\n"
 }
 
-/// The same at length.
-pub const HOW: &str = "a change is later over earlier, of values or of ratios to the baseline (not \
-the difference of two overheads); positive is worse";
+/// How a change is to be read.
+pub const HOW: &str = "a change is the later run over the earlier, in values or in ratios to the \
+baseline (it is no difference of two overheads); + is worse";
 
 const HEADER: &str = "variant,relative_to,metric,asked,before,after,before_overhead_percent,\
 after_overhead_percent,ratio,ratio_lower,ratio_upper,ratio_level,change_percent,\

@@ -101,16 +101,46 @@ pub fn exposed(report: &RunReport) -> String {
 
 /// CPUs of the load and of each server, where they are known, and what makes the load.
 pub fn placed(report: &RunReport) -> Option<String> {
+    let by = report.run.load_by.as_deref();
+    let Some([load, servers]) = cpus(report) else {
+        return by.map(|by| format!("load by {by}"));
+    };
+    let by = by.map_or(String::new(), |by| format!(" by {by}"));
+    Some(format!("servers on {servers}, load on {load}{by}"))
+}
+
+/// The same in pieces, without asides such as why something could not be had.
+pub(crate) fn placed_in_short(report: &RunReport) -> Vec<String> {
+    let by = report.run.load_by.as_deref().map(without_asides);
+    let Some([load, servers]) = cpus(report) else {
+        return by.map(|by| format!("load by {by}")).into_iter().collect();
+    };
+    let by = by.map_or(String::new(), |by| format!(" ({by})"));
+    vec![format!("servers on {servers}"), format!("load on {load}{by}")]
+}
+
+fn cpus(report: &RunReport) -> Option<[String; 2]> {
     let in_words = |list: &[usize]| {
         format!("{} {}", if list.len() == 1 { "CPU" } else { "CPUs" }, ranges(list))
     };
-    let by = report.run.load_by.as_deref();
     let (load, servers) = (&report.plan.parts.load_cpus, &report.plan.parts.server_cpus);
-    if load.is_empty() || servers.is_empty() {
-        return by.map(|by| format!("load by {by}"));
+    let is_known = !load.is_empty() && !servers.is_empty();
+    is_known.then(|| [in_words(load), in_words(servers)])
+}
+
+/// What made the load is told by the engine with its reasons in parentheses.
+fn without_asides(text: &str) -> String {
+    let mut depth = 0;
+    let mut kept = String::new();
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            c if depth <= 0 => kept.push(c),
+            _ => {}
+        }
     }
-    let by = by.map_or(String::new(), |by| format!(" by {by}"));
-    Some(format!("servers on {}, load on {}{by}", in_words(servers), in_words(load)))
+    kept.replace(" ,", ",").replace(" ;", ";").trim_end().to_owned()
 }
 
 /// `0-3,8`
@@ -155,7 +185,7 @@ pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<Strin
     let shown = overhead_of(comparison.metric, &check.overhead_percent);
     let more = match confirmation(comparison, tolerance)? {
         Confirmation::Confirmed => "confirmed",
-        Confirmation::Imprecise => "too imprecise to confirm it",
+        Confirmation::Imprecise => "too coarse to confirm it",
         Confirmation::Contradicted => "which contradicts it",
     };
     let launches = counted(check.launches.into(), "launch", "launches");

@@ -1,7 +1,7 @@
 //! A run, for pull requests.
 
 use crate::run::RunReport;
-use crate::run::trust::{evidence, trust, warnings};
+use crate::run::trust::{Found, Warning, evidence, trust, warnings};
 use crate::run::words::{sentences, table};
 
 pub fn render(report: &RunReport) -> String {
@@ -23,10 +23,12 @@ pub fn render(report: &RunReport) -> String {
     for cells in &table.rows {
         text.push_str(&row(cells));
     }
-    text.push_str(&format!("\n{}\n", escape(&trust(report).join(" · "))));
-    let warnings = warnings(&[&report.guards], report.variants.len());
+    let checks: Vec<String> = trust(report).iter().map(ToString::to_string).collect();
+    text.push_str(&format!("\n{}\n", escape(&checks.join(" · "))));
+    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
     if !warnings.is_empty() {
-        let lines: String = warnings.iter().map(|line| format!("- {}\n", escape(line))).collect();
+        let line = |warning: &Warning| format!("- {}\n", escape(&warning.to_string()));
+        let lines: String = warnings.iter().map(line).collect();
         text.push_str(&format!("\n{lines}"));
     }
     let told = evidence(report).join(" · ");

@@ -4,7 +4,7 @@
 use tare_model::Metric;
 
 use crate::run::RunReport;
-use crate::run::trust::{evidence, trust, warnings};
+use crate::run::trust::{Found, evidence, trust, warnings};
 use crate::run::words::{Answer, Table, VERDICTS, answers, sign, spare, table, verdict_word};
 
 pub fn render(report: &RunReport) -> String {
@@ -18,10 +18,10 @@ pub fn render(report: &RunReport) -> String {
     let (table, hidden) = fitted(narrowed(table(report)), PAPER, &spare(report));
     lines.extend(table);
     lines.push(String::new());
-    lines.extend(items("trust", &trust(report)));
-    lines.extend(
-        warnings(&[&report.guards], report.variants.len()).iter().flat_map(|text| prose("", text)),
-    );
+    let checks: Vec<String> = trust(report).iter().map(ToString::to_string).collect();
+    lines.extend(items("trust", &checks));
+    let warnings = warnings(&[Found::of(&report.guards)], report.variants.len());
+    lines.extend(warnings.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(report)));
     let id = report.run.id;
     let next = [
@@ -51,14 +51,14 @@ fn narrowed(mut table: Table) -> Table {
     table
 }
 
-/// Behind a command, the columns that the table has no room for, as far as the line has room for their
-/// names.
+/// Behind a command, as what a shell skips, the columns that the table has no room for, as far as the
+/// line has room for their names.
 fn with_left_out(command: String, columns: &[String]) -> String {
     const MORE: &str = ", 99 more columns";
     let room = PAPER - LABEL - MORE.len();
     let mut text = command;
     for (at, name) in columns.iter().enumerate() {
-        let between = if at == 0 { " #" } else { "," };
+        let between = if at == 0 { " # with" } else { "," };
         let is_last = at + 1 == columns.len();
         let room = if is_last { room + MORE.len() } else { room };
         if text.chars().count() + name.chars().count() + 2 > room {

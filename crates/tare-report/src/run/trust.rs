@@ -3,26 +3,28 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use tare_guards::{Brief, Code, Family, RunGuard, Severity};
 use tare_model::Metric;
 use tare_model::net::Protocol;
+use tare_stats::Verdict;
 
-use crate::run::exposure::{Confirmation, confirmation, placed, seconds};
-use crate::run::words::{overhead_of, stopped_early};
+use crate::run::exposure::{Confirmation, confirmation, placed_in_short};
+use crate::run::words::{overhead_of, stopped_early, time};
 use crate::run::{Comparison, RunReport, Variant};
-use crate::units::{count, counted, rate};
+use crate::units::{count, counted, duration, rate};
 
 /// How a condition of a fair comparison was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
+pub enum Mark {
     Holds,
     Doubted,
     Broken,
 }
 
 impl Mark {
-    fn sign(self) -> char {
+    pub fn sign(self) -> char {
         match self {
             Self::Holds => '✓',
             Self::Doubted => '!',
@@ -38,10 +40,23 @@ impl Mark {
     }
 }
 
+/// A condition, and how it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub text: String,
+    pub mark: Mark,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.text, self.mark.sign())
+    }
+}
+
 /// What was checked, and how it was found.
-pub fn trust(report: &RunReport) -> Vec<String> {
+pub fn trust(report: &RunReport) -> Vec<Check> {
     let mut items = Vec::new();
-    let mut item = |text: &str, mark: Mark| items.push(format!("{text} {}", mark.sign()));
+    let mut item = |text: &str, mark: Mark| items.push(Check { text: text.to_owned(), mark });
     let gravest = |is_one: &dyn Fn(Code) -> bool| {
         let own = report.guards.iter().filter(|guard| is_one(guard.code));
         let graver = own.filter(|guard| guard.severity != Severity::Note);
@@ -68,12 +83,6 @@ pub fn trust(report: &RunReport) -> Vec<String> {
             other => item("layers not proven", other),
         }
     }
-    let (n, words) = launches(report);
-    let is_few = n == 0
-        || report.guards.iter().any(|g| [Code::FewRounds, Code::LostRounds].contains(&g.code));
-    if report.run.rounds > 0 {
-        item(&words, if is_few { Mark::Doubted } else { Mark::Holds });
-    }
     match mark(gravest(&|code| code == Code::NotWarm)) {
         Mark::Holds if all(|variant| variant.exposure.warm_after_ns.is_some()) => {
             item("warm", Mark::Holds);
@@ -87,7 +96,7 @@ pub fn trust(report: &RunReport) -> Vec<String> {
         None if all(|variant| !variant.parts.is_empty()) => item("machine quiet", Mark::Holds),
         None => {}
     }
-    items.extend(confirmed(report));
+    items.extend(sustained(report));
     items
 }
 
@@ -101,56 +110,84 @@ fn of_machine(code: Code) -> &'static str {
     }
 }
 
-/// What sustained load makes of what was asked for.
-fn confirmed(report: &RunReport) -> Option<String> {
-    let asked = report.comparisons.iter().filter(|comparison| comparison.asked);
+/// What sustained load says of what was asked for; of what has no verdict, nothing.
+fn sustained(report: &RunReport) -> Option<Check> {
     // Latencies and the like have no sustained check.
-    let asked: Vec<&Comparison> =
-        asked.filter(|c| [Metric::Throughput, Metric::ServerCpu].contains(&c.metric)).collect();
-    let found = asked.iter().map(|c| confirmation(c, report.run.tolerance));
+    let is_checked = |c: &&Comparison| [Metric::Throughput, Metric::ServerCpu].contains(&c.metric);
+    let asked = report.comparisons.iter().filter(|comparison| comparison.asked).filter(is_checked);
+    let told: Vec<&Comparison> = asked.filter(|c| c.verdict != Verdict::Void).collect();
+    let found = told.iter().map(|c| confirmation(c, report.run.tolerance));
     let found: Vec<Option<Confirmation>> = found.collect();
-    let count = |wanted: Confirmation| found.iter().filter(|one| **one == Some(wanted)).count();
     let withheld = report.guards.iter().filter(|guard| guard.code == Code::Unconfirmed);
     let withheld = withheld.map(|guard| Mark::of(guard.severity)).max();
-    let is_withheld = withheld.is_some();
+    let check = |text: String, mark: Mark| Some(Check { text, mark });
+    if found.iter().all(Option::is_none) {
+        // Cold launches are never sustained, and of what is unresolved nothing needs confirming.
+        let is_cold = report.plan.parts.slices.cold.is_some();
+        let needs_none = is_cold || told.iter().all(|c| c.verdict == Verdict::Unresolved);
+        return match needs_none && withheld.is_none() {
+            true => None,
+            false => check("not checked under sustained load".into(), Mark::Doubted),
+        };
+    }
+    let count = |wanted: Confirmation| found.iter().filter(|one| **one == Some(wanted)).count();
     let (all, sure) = (found.len(), count(Confirmation::Confirmed));
-    let of_all = |n: usize| if all > 1 { format!(" {n} of {all}") } else { String::new() };
-    let (text, mark) = match count(Confirmation::Contradicted) {
-        0 if all == 0 => return None,
-        0 if found.iter().all(Option::is_none) && report.plan.parts.slices.cold.is_some() => {
-            return None;
-        }
-        0 if found.iter().all(Option::is_none) => ("no sustained load".to_owned(), Mark::Doubted),
-        0 if sure == all && !is_withheld => ("confirmed".to_owned(), Mark::Holds),
-        0 if sure == 0 || is_withheld => {
-            ("not confirmed".to_owned(), withheld.unwrap_or(Mark::Doubted))
-        }
-        0 => (format!("confirmed{}", of_all(sure)), Mark::Doubted),
-        n => (format!("contradicted{}", of_all(n)), Mark::Broken),
+    let against = count(Confirmation::Contradicted);
+    let mark = match withheld {
+        _ if against > 0 => Mark::Broken,
+        Some(mark) => mark,
+        None if sure == all => Mark::Holds,
+        None => Mark::Doubted,
     };
-    let figure = match asked.as_slice() {
-        [one] => one.sustained.as_ref().map(|check| {
-            format!(" by sustained load: {}", overhead_of(one.metric, &check.overhead_percent))
-        }),
-        _ => None,
+    if let [one] = told.as_slice() {
+        let bounds = &one.sustained.as_ref()?.overhead_percent;
+        let but = match mark {
+            Mark::Holds => "",
+            Mark::Broken if against > 0 => ", which contradicts it",
+            Mark::Doubted | Mark::Broken => ", too coarse to confirm it",
+        };
+        return check(format!("sustained load: {}{but}", overhead_of(one.metric, bounds)), mark);
+    }
+    let text = match mark {
+        Mark::Holds => "sustained load agrees".to_owned(),
+        _ if against > 0 => format!("sustained load contradicts {against} of {all}"),
+        _ => format!("sustained load confirms {sure} of {all}"),
     };
-    Some(format!("{text}{} {}", figure.unwrap_or_default(), mark.sign()))
+    check(text, mark)
 }
 
-/// Starts of each variant's server, at least.
-fn launches(report: &RunReport) -> (u32, String) {
-    let n = report.variants.iter().map(|variant| variant.launches).min().unwrap_or(0);
-    match n {
-        0 => (0, "servers not restarted".into()),
-        n => (n, counted(n.into(), "launch", "launches")),
+/// What speaks against a run, or against the runs of a sweep: whom it concerns, what was seen, what to
+/// do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warning {
+    pub mark: Mark,
+    pub text: String,
+    /// `None` where the guards' own figures are the answer.
+    pub cure: Option<&'static str>,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} → {}", self.mark.sign(), self.text, self.cure.unwrap_or("see --why"))
     }
 }
 
-/// One line a family of what speaks against a run, or against the runs of a sweep: whom it concerns,
-/// what was seen, what to do. The gravest of a family is told, and how many others there are.
-pub fn warnings(runs: &[&[RunGuard]], variants: usize) -> Vec<String> {
+/// A run, or one of a sweep's, and the value that it is of.
+pub struct Found<'a> {
+    pub value: String,
+    pub guards: &'a [RunGuard],
+}
+
+impl<'a> Found<'a> {
+    pub fn of(guards: &'a [RunGuard]) -> Self {
+        Self { value: String::new(), guards }
+    }
+}
+
+/// One a family. The gravest of a family is told, and how many others there are.
+pub fn warnings(runs: &[Found<'_>], variants: usize) -> Vec<Warning> {
     let mut families: BTreeMap<Family, Vec<&RunGuard>> = BTreeMap::new();
-    let all = runs.iter().copied().flatten();
+    let all = runs.iter().flat_map(|run| run.guards);
     for guard in all.filter(|guard| is_told(guard)) {
         families.entry(guard.code.family()).or_default().push(guard);
     }
@@ -159,9 +196,9 @@ pub fn warnings(runs: &[&[RunGuard]], variants: usize) -> Vec<String> {
         let first = guards.iter().find(|guard| guard.severity == gravest)?;
         Some((gravest, warning(runs, variants, first, guards)))
     };
-    let mut lines: Vec<(Severity, String)> = families.values().filter_map(of_family).collect();
-    lines.sort_by_key(|(severity, _)| Reverse(*severity));
-    lines.into_iter().map(|(_, line)| line).collect()
+    let mut found: Vec<(Severity, Warning)> = families.values().filter_map(of_family).collect();
+    found.sort_by_key(|(severity, _)| Reverse(*severity));
+    found.into_iter().map(|(_, warning)| warning).collect()
 }
 
 /// Notes are only told where they say why there are too few launches.
@@ -169,12 +206,7 @@ fn is_told(guard: &RunGuard) -> bool {
     guard.severity != Severity::Note || [Code::FewRounds, Code::SingleLaunch].contains(&guard.code)
 }
 
-fn warning(
-    runs: &[&[RunGuard]],
-    variants: usize,
-    first: &RunGuard,
-    family: &[&RunGuard],
-) -> String {
+fn warning(runs: &[Found<'_>], variants: usize, first: &RunGuard, family: &[&RunGuard]) -> Warning {
     let mut names: Vec<&str> = Vec::new();
     let mut others: Vec<Code> = Vec::new();
     for guard in family {
@@ -194,20 +226,22 @@ fn warning(
         _ => format!("{}: ", names.join(", ")),
     };
     let is_same = |guard: &RunGuard| (guard.code, guard.severity) == (first.code, first.severity);
-    let scope = match runs.iter().filter(|run| run.iter().any(is_same)).count() {
+    let values = runs.iter().filter(|run| run.guards.iter().any(is_same));
+    let values: Vec<&str> = values.map(|run| run.value.as_str()).collect();
+    let scope = match values.len() {
         n if n == runs.len() => String::new(),
-        n => format!(" ({n} of {} values)", runs.len()),
+        n if n > NAMED => format!(" (at {n} of {} values)", runs.len()),
+        _ => format!(" (at {})", values.join("; ")),
     };
     let more = match others.len() {
         0 => String::new(),
         n => format!(" (+{})", counted(n as u64, "other guard", "other guards")),
     };
     let (seen, cure) = match first.code.brief() {
-        Some(Brief { seen, cure }) => (seen, format!(" → {cure}")),
-        None => (first.text.as_str(), String::new()),
+        Some(Brief { seen, cure }) => (seen, cure),
+        None => (first.text.as_str(), None),
     };
-    let sign = Mark::of(first.severity).sign();
-    format!("{sign} {}: {whom}{seen}{scope}{more}{cure}", first.code.family().words())
+    Warning { mark: Mark::of(first.severity), text: format!("{whom}{seen}{scope}{more}"), cure }
 }
 
 /// So many variants are named.
@@ -216,27 +250,13 @@ const NAMED: usize = 3;
 /// What the numbers rest on.
 pub fn evidence(report: &RunReport) -> Vec<String> {
     let mut items = vec![load(report)];
-    items.extend(placed(report).map(|text| without_asides(&text)));
+    items.extend(placed_in_short(report));
     items.push(exposed(report));
-    items.extend(stopped_early(&report.run));
+    let how = stopped_early(&report.run).unwrap_or_else(|| "in".into());
+    items.push(format!("{how} {}", time(report.run.elapsed_ms as f64 / 1000.0)));
     items.push(format!("seed {}", report.run.seed));
     items.retain(|item| !item.is_empty());
     items
-}
-
-/// What stands in parentheses, such as why something could not be had, is left to `--why`.
-fn without_asides(text: &str) -> String {
-    let mut depth = 0;
-    let mut kept = String::new();
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            c if depth <= 0 => kept.push(c),
-            _ => {}
-        }
-    }
-    kept.replace(" ,", ",").replace(" ;", ";").trim_end().to_owned()
 }
 
 fn load(report: &RunReport) -> String {
@@ -257,19 +277,23 @@ fn load(report: &RunReport) -> String {
 /// Launches, and the load that each had.
 fn exposed(report: &RunReport) -> String {
     let least = |of: fn(&Variant) -> u64| report.variants.iter().map(of).min().unwrap_or(0);
-    let (launches, words) = launches(report);
-    let each = seconds(least(|variant| variant.exposure.load_ns));
-    if report.plan.parts.slices.cold.is_some() {
-        return format!("{words}, cold: the first {each} of each");
-    }
-    let mut text = match launches {
-        0 => format!("{} of {each}", counted(report.run.rounds.into(), "round", "rounds")),
-        _ => format!("{words} of {each}"),
+    let each = few_digits(least(|variant| variant.exposure.load_ns));
+    let words = match report.variants.iter().map(|variant| variant.launches).min() {
+        None | Some(0) => counted(report.run.rounds.into(), "round", "rounds"),
+        Some(n) => counted(n.into(), "launch", "launches"),
     };
-    let sustained = least(|variant| variant.exposure.sustained_launches.into());
-    if sustained > 0 {
-        let ns = least(|variant| variant.exposure.sustained_ns);
-        text += &format!(", {} sustained in {}", seconds(ns), count(sustained));
+    match report.plan.parts.slices.cold.is_some() {
+        true => format!("{words} a variant, cold: the first {each} of each"),
+        false => format!("{words} a variant, {each} each"),
     }
-    text
+}
+
+/// A length of load: `0.3 s`, `3 s`, `12 s`.
+fn few_digits(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match (seconds * 10.0).round() / 10.0 {
+        0.0 => duration(ns),
+        s if s < 10.0 => format!("{s} s"),
+        _ => time(seconds),
+    }
 }

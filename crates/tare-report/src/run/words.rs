@@ -1,5 +1,6 @@
 //! A run in words and cells: what the terminal and Markdown share.
 
+use tare_guards::Code;
 use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
 use tare_stats::{Estimate, Verdict};
@@ -206,7 +207,12 @@ pub(crate) fn asked(report: &RunReport) -> Vec<Metric> {
 
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
     let word = verdict_word(comparison.metric, comparison.verdict);
-    [overhead_of(comparison.metric, &comparison.overhead_percent), word.to_owned()]
+    let overhead = match comparison.verdict {
+        // What forbids a verdict forbids to quote the number: guards say why, and JSON has it.
+        Verdict::Void => "–".to_owned(),
+        _ => overhead_of(comparison.metric, &comparison.overhead_percent),
+    };
+    [overhead, word.to_owned()]
 }
 
 /// A verdict as it is said of that metric: who uses more memory is not slower for it.
@@ -259,13 +265,13 @@ fn turned(times: Bounds) -> Bounds {
     Bounds { point: times.point.recip(), lower: times.upper.recip(), upper: times.lower.recip() }
 }
 
-/// `+4.1 % ± 0.9`; `11× (10.6 to 11.4)` and `3.3× faster (3.1 to 3.5)` beyond a factor of two.
+/// `+4.1 % ± 0.9`; `11.0× (10.6 to 11.4)` and `3.30× faster (3.12 to 3.51)` beyond a factor of two.
 pub fn overhead_of(metric: Metric, bounds: &Bounds) -> String {
     match times(metric, bounds) {
         None => overhead(bounds),
         Some(times) => {
-            let (Bounds { lower, upper, .. }, by) = by_times(metric, times);
-            format!("{by} ({} to {})", factor(lower), factor(upper))
+            let ([_, lower, upper], by) = by_times(metric, times);
+            format!("{by} ({lower} to {upper})")
         }
     }
 }
@@ -277,29 +283,49 @@ pub fn point_of(metric: Metric, percent: f64) -> String {
 }
 
 /// Times that are above one, and the first of them in words.
-fn by_times(metric: Metric, times: Bounds) -> (Bounds, String) {
+fn by_times(metric: Metric, times: Bounds) -> ([String; 3], String) {
     if times.point >= 1.0 {
-        return (times, format!("{}×", factor(times.point)));
+        let all = factors(times);
+        let by = format!("{}×", all[0]);
+        return (all, by);
     }
     let better = match metric.row().phrase {
         Phrase::Slower | Phrase::SlowerIn => "faster",
         Phrase::Carries => "more",
         Phrase::Costs => "less",
     };
-    let times = turned(times);
-    (times, format!("{}× {better}", factor(times.point)))
+    let all = factors(turned(times));
+    let by = format!("{}× {better}", all[0]);
+    (all, by)
 }
 
-/// Three digits that count, or as many as anybody wants.
-pub(crate) fn factor(value: f64) -> String {
-    match value {
-        v if v > BEYOND => format!("{BEYOND:.0} or more"),
-        v if v < 0.0005 => "0".to_owned(),
-        v if v < 0.0995 => format!("{v:.3}"),
-        v if v < 0.995 => format!("{v:.2}"),
-        v if v < 9.95 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
+/// The estimate and the ends of its interval, with as many digits as tell them apart.
+fn factors(times: Bounds) -> [String; 3] {
+    let Bounds { point, lower, upper } = times;
+    let written = [point, lower, upper].map(factor);
+    let is_apart = written[0] != written[1] && written[0] != written[2];
+    match is_apart || lower == upper || point >= 1000.0 {
+        true => written,
+        false => [point, lower, upper].map(|value| factor_to(value, 1)),
     }
+}
+
+/// Three digits that count.
+pub(crate) fn factor(value: f64) -> String {
+    factor_to(value, 0)
+}
+
+/// So many more.
+fn factor_to(value: f64, more: usize) -> String {
+    let decimals = match value {
+        v if v > BEYOND => return format!("{BEYOND:.0} or more"),
+        v if v < 0.0005 => return "0".to_owned(),
+        v if v < 0.9995 => 3,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.0$}", decimals + more)
 }
 
 /// `+4.1 % ± 0.9`.
@@ -424,28 +450,32 @@ fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
         }
         let names: Vec<String> = own.iter().map(|c| named(report, c)).collect();
         let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
-        let text = format!("{}: {}", shared(report, metric, verdict, &own), names.join(between));
+        let text = format!("{}: {}", shared(report, metric, verdict), names.join(between));
         Some(Answer { verdict: Some(verdict), text: text + &forecast(&own) })
     };
     VERDICTS.into_iter().filter_map(of_verdict).collect()
 }
 
 /// What comparisons of one verdict have in common.
-fn shared(report: &RunReport, metric: Metric, verdict: Verdict, own: &[&Comparison]) -> String {
+fn shared(report: &RunReport, metric: Metric, verdict: Verdict) -> String {
     let baseline = baseline_of(report);
     let is_one_of_some = asked(report).len() > 1;
     let of_metric = if is_one_of_some { format!(" in {}", noun(metric)) } else { String::new() };
     match verdict {
         Verdict::Slower | Verdict::Faster => {
-            words(metric, verdict == Verdict::Slower, "", baseline)
+            let is_worse = verdict == Verdict::Slower;
+            let rate = match metric.row().phrase {
+                Phrase::Slower if is_worse => ", fewer requests/s",
+                Phrase::Slower => ", more requests/s",
+                _ => "",
+            };
+            words(metric, is_worse, "", baseline) + rate
         }
         Verdict::Same => {
-            let widest = own.iter().map(|c| not_excluded(&c.overhead_percent));
-            let widest = widest.fold(0.0, f64::max);
-            format!("the same as {baseline}{of_metric} within ± {} %", digits(widest))
+            format!("the same as {baseline}{of_metric} {}", within(report.run.tolerance))
         }
         Verdict::Unresolved => format!("unresolved against {baseline}{of_metric}"),
-        Verdict::Void => format!("no verdict{of_metric}"),
+        Verdict::Void => format!("void{of_metric}"),
     }
 }
 
@@ -456,9 +486,9 @@ fn named(report: &RunReport, comparison: &Comparison) -> String {
         Verdict::Slower | Verdict::Faster => {
             let by = match times(comparison.metric, &comparison.overhead_percent) {
                 Some(times) if comparison.verdict == Verdict::Slower => {
-                    format!("{}×", factor(times.point))
+                    format!("{} times", factor(times.point))
                 }
-                Some(times) => format!("{}×", factor(times.point.recip())),
+                Some(times) => format!("{} times", factor(times.point.recip())),
                 None => format!("{} %", digits(comparison.overhead_percent.point.abs())),
             };
             format!("{name} {by}")
@@ -468,9 +498,9 @@ fn named(report: &RunReport, comparison: &Comparison) -> String {
     }
 }
 
-/// What the interval does not exclude.
-fn not_excluded(bounds: &Bounds) -> f64 {
-    bounds.lower.abs().max(bounds.upper.abs())
+/// What "the same" means.
+pub(crate) fn within(tolerance: f64) -> String {
+    format!("within ± {} %", digits(tolerance * 100.0))
 }
 
 /// The verdict on one variant in one metric.
@@ -480,7 +510,7 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     let of_metric = of_metric(metric);
     let text = match comparison.verdict {
         Verdict::Slower | Verdict::Faster | Verdict::Same => {
-            told(name, baseline, metric, &bounds, comparison.verdict)
+            told(name, baseline, metric, &bounds, comparison.verdict, report.run.tolerance)
         }
         Verdict::Unresolved => {
             let seen = match comparison.unconfirmed() {
@@ -492,10 +522,22 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
                 None => overhead_of(metric, &bounds),
             };
             let more = forecast(&[comparison]);
-            format!("{name} against {baseline}{of_metric} is unresolved: {seen}{more}")
+            let is_short = report.guards.iter().any(|guard| guard.code == Code::FewRounds);
+            match is_short && comparison.unconfirmed().is_none() {
+                true => {
+                    let launches = launches_of(report);
+                    format!(
+                        "{name} against {baseline}{of_metric} is unresolved after {launches}: \
+                         {seen} so far"
+                    )
+                }
+                false => {
+                    format!("{name} against {baseline}{of_metric} is unresolved: {seen}{more}")
+                }
+            }
         }
         Verdict::Void => {
-            format!("{name} against {baseline}: no verdict: {}", why_no_verdict(report, name))
+            format!("{name} against {baseline} is void: {}", why_no_verdict(report, name))
         }
     };
     Answer { verdict: Some(comparison.verdict), text }
@@ -516,13 +558,14 @@ pub(crate) fn told(
     metric: Metric,
     bounds: &Bounds,
     verdict: Verdict,
+    tolerance: f64,
 ) -> String {
     let Bounds { point, lower, upper } = *bounds;
     if verdict == Verdict::Same {
         return format!(
-            "{name} is the same as {baseline}{} within ± {} % ({} to {} %)",
+            "{name} is the same as {baseline}{} {} (overhead {} to {} %)",
             of_metric(metric),
-            digits(not_excluded(bounds)),
+            within(tolerance),
             signed(lower),
             signed(upper)
         );
@@ -531,12 +574,15 @@ pub(crate) fn told(
     let (by, range) = match times(metric, bounds) {
         Some(times) => {
             let times = if is_worse { times } else { turned(times) };
-            let [point, low, high] = [times.point, times.lower, times.upper].map(factor);
+            let [point, low, high] = factors(times);
             let (by, range) = (format!("{point} times"), format!("{low} to {high}"));
             // "3 times more" is four times as much to some.
             if is_use(metric) && is_worse {
                 let noun = noun(metric);
                 return format!("{name} costs {by} as much {noun} as {baseline} ({range})");
+            }
+            if metric.row().phrase == Phrase::Slower && !is_worse {
+                return format!("{name} is {by} as fast as {baseline} ({range})");
             }
             (by, range)
         }
@@ -546,6 +592,11 @@ pub(crate) fn told(
             (format!("{point} %"), format!("{low} to {high} %"))
         }
     };
+    // Lost requests are no longer times: who is 36 % slower takes 56 % more time.
+    if metric.row().phrase == Phrase::Slower && !is_far(worse(metric, point)) {
+        let (word, more) = if is_worse { ("slower", "fewer") } else { ("faster", "more") };
+        return format!("{name} is {word} than {baseline}: {by} {more} requests/s ({range})");
+    }
     format!("{name} {} ({range})", differs(metric, is_worse, &by, baseline))
 }
 
@@ -617,10 +668,13 @@ pub fn basis(report: &RunReport) -> Vec<String> {
 
 /// Why it ended, and after how much.
 pub fn ending(report: &RunReport) -> String {
-    let launches = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
     let (rounds, why) = (rounds_of(&report.run), stopped(&report.run));
-    let launches = counted(launches.into(), "launch", "launches");
-    format!("{rounds}, {launches}; {why}; seed {}", report.run.seed)
+    format!("{rounds}, {}; {why}; seed {}", launches_of(report), report.run.seed)
+}
+
+fn launches_of(report: &RunReport) -> String {
+    let most = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
+    counted(most.into(), "launch", "launches")
 }
 
 /// The same of a run whose variants are not at hand.
@@ -638,15 +692,15 @@ fn rounds_of(run: &Run) -> String {
     )
 }
 
-/// Why it ended before all was known, where it did.
+/// Why it ended before all was known, where it did; a time follows.
 pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,
-        "max-time" => "at the time limit".into(),
-        "rounds" => "stopped by --rounds".into(),
-        "interrupted" => "interrupted".into(),
-        "failed" => failed(run),
-        _ => "killed".into(),
+        "max-time" => "at the time limit,".into(),
+        "rounds" => "stopped by --rounds after".into(),
+        "interrupted" => "interrupted after".into(),
+        "failed" => format!("{} after", failed(run)),
+        _ => "killed after".into(),
     })
 }
 

@@ -8,16 +8,16 @@ use tare_stats::{Estimate, Verdict};
 
 use crate::run::csv;
 use crate::run::markdown;
-use crate::run::text::{PAPER, answer, columns, prose};
-use crate::run::trust::warnings;
+use crate::run::text::{PAPER, answer, columns, items, prose};
+use crate::run::trust::{Found, Warning, warnings};
 use crate::run::words::{
-    Answer, SIGNS, Table, VERDICTS, cell, differs, of_metric, overhead_of, point_of, sign, time,
-    verdict_word,
+    Answer, SIGNS, Table, VERDICTS, cell, differs, noun, of_metric, overhead_of, point_of, sign,
+    time, verdict_word,
 };
 use crate::run::{Comparison, RunGuard, RunReport, Variant};
 use crate::sweep::cells;
 use crate::sweep::cells::{Sweep, SweepCell};
-use crate::units::{bytes, count, rate};
+use crate::units::{bytes, count, counted, rate};
 
 pub fn render(sweep: &Sweep) -> String {
     let mut text = format!("{}\n\n", name(sweep));
@@ -29,12 +29,12 @@ pub fn render(sweep: &Sweep) -> String {
     for (title, table) in tables(sweep) {
         text.push_str(&format!("{title}:\n{}\n\n", narrower(&table).join("\n")));
     }
-    for line in brief(sweep).iter().chain(&left_out(sweep)) {
-        text.push_str(&format!("{}\n", prose("", line).join("\n")));
+    let against = brief(sweep).into_iter().map(|warning| warning.to_string());
+    for line in against.chain(left_out(sweep)) {
+        text.push_str(&format!("{}\n", prose("", &line).join("\n")));
     }
-    let ending = ending(sweep);
-    let ending = ending.lines().flat_map(|line| prose("", line));
-    text + "\n" + &ending.collect::<Vec<_>>().join("\n") + "\n"
+    let ending = [items("evidence", &evidence(sweep)), items("next", &next(sweep))].concat();
+    text + &ending.join("\n") + "\n"
 }
 
 pub fn markdown(sweep: &Sweep) -> String {
@@ -91,7 +91,7 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     }
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
-        (format!("Overhead, {} ({SIGNS})", metric.word()), overheads(sweep, metric))
+        (format!("Overhead in {} ({SIGNS})", noun(metric)), overheads(sweep, metric))
     }));
     all
 }
@@ -153,12 +153,12 @@ fn what(sweep: &Sweep) -> String {
     for cell in &sweep.cells {
         let Some(metric) = headline(&cell.report) else { continue };
         let test = cell.values.get(TEST).map_or(String::new(), |test| format!("{test} "));
-        let word = format!("{test}{}", metric.word());
+        let word = format!("{test}{}", metric.row().title);
         if !words.contains(&word) {
             words.push(word);
         }
     }
-    format!("Measured: {}", words.join(", "))
+    format!("Measured {}", words.join(", "))
 }
 
 /// The first metric that was to be resolved.
@@ -261,56 +261,77 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
     });
     let all: Vec<(&SweepCell, &Comparison)> = found.collect();
     let baseline = &all.first()?.1.baseline;
-    let of = |verdict: Verdict| all.iter().filter(|(_, c)| c.verdict == verdict).count();
-    let counts: Vec<(Verdict, usize)> = VERDICTS
-        .map(|verdict| (verdict, of(verdict)))
-        .into_iter()
-        .filter(|(_, n)| *n > 0)
-        .collect();
-    // What has no verdict is no end of a range.
-    let known = || {
-        let has_one = |c: &Comparison| !matches!(c.verdict, Verdict::Void | Verdict::Unresolved);
-        all.iter().filter(move |(_, c)| has_one(c))
+    let of = |verdict: Verdict| {
+        let own = all.iter().copied().filter(|(_, c)| c.verdict == verdict);
+        (verdict, own.collect::<Vec<_>>())
     };
-    let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
-    let least = known().min_by(|a, b| percent(a).total_cmp(&percent(b)));
-    let most = known().max_by(|a, b| percent(a).total_cmp(&percent(b)));
-    let end = |(cell, comparison): &(&SweepCell, &Comparison)| {
-        let point = point_of(metric, comparison.overhead_percent.point);
-        format!("{point} ({})", cell.label())
-    };
-    // What is swept is named once.
-    let short = |(cell, comparison): &(&SweepCell, &Comparison)| {
-        let mut values = cell.values.values();
-        match (values.next(), values.next()) {
-            (Some(only), None) => {
-                format!("{} ({only})", point_of(metric, comparison.overhead_percent.point))
+    let groups = VERDICTS.map(of).into_iter().filter(|(_, own)| !own.is_empty());
+    let groups: Vec<(Verdict, Vec<(&SweepCell, &Comparison)>)> = groups.collect();
+    if let [(verdict, own)] = groups.as_slice() {
+        let told = everywhere(metric, *verdict, baseline);
+        let text = match own.as_slice() {
+            [(cell, _)] => format!("{name} {told} at {}: {}", cell.label(), span(metric, own)),
+            _ if sweep.missing.is_empty() => {
+                format!("{name} {told} at each value: {}", span(metric, own))
             }
-            _ => end(&(*cell, *comparison)),
+            _ => format!("{name} {told} at each value measured: {}", span(metric, own)),
+        };
+        return Some(Answer { verdict: Some(*verdict), text });
+    }
+    let words = groups.iter().map(|(verdict, own)| {
+        let which = match verdict {
+            Verdict::Slower | Verdict::Faster => span(metric, own),
+            _ => labels(own),
+        };
+        format!("{} at {} of {} ({which})", verdict_word(metric, *verdict), own.len(), all.len())
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    Some(Answer::of(format!("{name} against {baseline}{}: {words}", of_metric(metric))))
+}
+
+/// From the least overhead to the largest, and where they were found.
+fn span(metric: Metric, own: &[(&SweepCell, &Comparison)]) -> String {
+    let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
+    let ends = (
+        own.iter().min_by(|a, b| percent(a).total_cmp(&percent(b))),
+        own.iter().max_by(|a, b| percent(a).total_cmp(&percent(b))),
+    );
+    let by = |at: &(&SweepCell, &Comparison)| point_of(metric, at.1.overhead_percent.point);
+    match ends {
+        _ if own.iter().any(|(_, c)| c.verdict == Verdict::Void) => labels(own),
+        (Some(one), Some(other)) if by(one) == by(other) => by(one),
+        (Some(least), Some(most)) => {
+            let (at, to) = (least.0.label(), short(most.0));
+            format!("{} at {at} to {} at {to}", by(least), by(most))
         }
+        _ => String::new(),
+    }
+}
+
+/// So many values are named.
+const NAMED: usize = 3;
+
+/// Which values they are, what is swept named once.
+fn labels(own: &[(&SweepCell, &Comparison)]) -> String {
+    let (named, more) = own.split_at(own.len().min(NAMED));
+    let label = |(at, (cell, _)): (usize, &(&SweepCell, &Comparison))| match at {
+        0 => cell.label(),
+        _ => short(cell),
     };
-    let span = match least.zip(most) {
-        Some((least, most)) if known().count() > 1 => {
-            format!(": {} to {}", end(least), short(most))
-        }
-        Some((one, _)) => format!(": {}", end(one)),
-        None => String::new(),
-    };
-    let text = match counts.as_slice() {
-        [(verdict, n)] => {
-            let which = if *n == 1 { "at one value" } else { "at each value" };
-            format!("{name} {} {which}{span}", everywhere(metric, *verdict, baseline))
-        }
-        _ => {
-            let words = counts.iter().map(|(verdict, n)| {
-                format!("{} at {n} of {}", verdict_word(metric, *verdict), all.len())
-            });
-            let words = words.collect::<Vec<_>>().join(", ");
-            format!("{name} against {baseline}{}: {words}{span}", of_metric(metric))
-        }
-    };
-    let verdict = if let [(verdict, _)] = counts.as_slice() { Some(*verdict) } else { None };
-    Some(Answer { verdict, text })
+    let mut all: Vec<String> = named.iter().enumerate().map(label).collect();
+    if !more.is_empty() {
+        all.push(format!("{} more", more.len()));
+    }
+    all.join("; ")
+}
+
+/// A value behind another that has named what is swept.
+fn short(cell: &SweepCell) -> String {
+    let mut values = cell.values.values();
+    match (values.next(), values.next()) {
+        (Some(only), None) => only.clone(),
+        _ => cell.label(),
+    }
 }
 
 fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
@@ -321,14 +342,16 @@ fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {
         }
         Verdict::Same => format!("is the same as {baseline}{of_metric}"),
         Verdict::Unresolved => format!("is unresolved against {baseline}{of_metric}"),
-        Verdict::Void => format!("has no verdict against {baseline}{of_metric}"),
+        Verdict::Void => format!("is void against {baseline}{of_metric}"),
     }
 }
 
 /// What speaks against its values, a line a family.
-pub(crate) fn brief(sweep: &Sweep) -> Vec<String> {
-    let guards: Vec<&[RunGuard]> = sweep.cells.iter().map(|cell| &cell.report.guards[..]).collect();
-    warnings(&guards, variants(sweep).len())
+pub(crate) fn brief(sweep: &Sweep) -> Vec<Warning> {
+    let found = sweep.cells.iter();
+    let found = found.map(|cell| Found { value: cell.label(), guards: &cell.report.guards });
+    let found: Vec<Found<'_>> = found.collect();
+    warnings(&found, variants(sweep).len())
 }
 
 /// What guards say, each once, and of which values.
@@ -359,11 +382,11 @@ pub(crate) fn guards(sweep: &Sweep) -> Vec<(&RunGuard, String)> {
 pub(crate) fn left_out(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     for missing in &sweep.missing {
-        lines.push(format!("{}: not measured: {}", label(&missing.values), missing.reason));
+        lines.push(format!("✗ {} was not measured: {}", label(&missing.values), missing.reason));
     }
     if let Some(first) = sweep.cells.first() {
         let skipped = first.report.skipped.iter();
-        lines.extend(skipped.map(|one| format!("{}: skipped: {}", one.name, one.reason)));
+        lines.extend(skipped.map(|one| format!("! {} was skipped: {}", one.name, one.reason)));
     }
     lines
 }
@@ -373,26 +396,44 @@ fn label(values: &BTreeMap<String, String>) -> String {
     words.join(", ")
 }
 
-fn ending(sweep: &Sweep) -> String {
-    let (Some(first), Some(last)) = (sweep.cells.first(), sweep.cells.last()) else {
-        return "nothing was measured".into();
-    };
-    let rounds = |cell: &SweepCell| cell.report.run.rounds;
-    let fewest = sweep.cells.iter().map(rounds).min().unwrap_or(0);
-    let most = sweep.cells.iter().map(rounds).max().unwrap_or(0);
-    let rounds = match fewest == most {
-        true => format!("{most}"),
-        false => format!("{fewest} to {most}"),
+/// What the values rest on.
+fn evidence(sweep: &Sweep) -> Vec<String> {
+    let Some(first) = sweep.cells.first() else { return vec!["nothing was measured".into()] };
+    let launches = sweep.cells.iter().filter_map(|cell| launches(&cell.report));
+    let (fewest, most) = (launches.clone().min().unwrap_or(0), launches.max().unwrap_or(0));
+    let launches = match fewest == most {
+        true => counted(most.into(), "launch", "launches"),
+        false => format!("{fewest} to {most} launches"),
     };
     let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
-    let precise =
-        sweep.cells.iter().filter(|cell| cell.report.run.stopped_by == "precision").count();
-    let cells = sweep.cells.len();
-    let (took, seed) = (time(elapsed as f64 / 1000.0), first.report.run.seed);
+    let values = counted(sweep.cells.len() as u64, "value", "values");
+    let mut items = vec![
+        format!("{launches} a variant, each at {values}"),
+        format!("in {}", time(elapsed as f64 / 1000.0)),
+    ];
+    let is_short =
+        |cell: &&SweepCell| !["precision", "void"].contains(&cell.report.run.stopped_by.as_str());
+    match sweep.cells.iter().filter(is_short).count() {
+        0 => {}
+        n => items.push(format!("{n} less precise than asked")),
+    }
+    items.push(format!("seed {}", first.report.run.seed));
+    items
+}
+
+/// Of each variant; rounds, where servers stand.
+fn launches(report: &RunReport) -> Option<u32> {
+    let fewest = report.variants.iter().map(|variant| variant.launches).min()?;
+    Some(if fewest == 0 { report.run.rounds } else { fewest })
+}
+
+fn next(sweep: &Sweep) -> Vec<String> {
+    let (Some(first), Some(last)) = (sweep.cells.first(), sweep.cells.last()) else {
+        return Vec::new();
+    };
     let (from, to) = (first.report.run.id, last.report.run.id);
-    format!(
-        "{cells} cells of {rounds} rounds each, on the same launches, in {took}; {precise} of them \
-         are as precise as asked; intervals are 95 %; seed {seed}\nstored as runs {from} to {to}; \
-         show them: tare report {from}-{to}; one of them in full: tare report {from}"
-    )
+    vec![
+        format!("tare report {from}-{to} --html report.html"),
+        format!("tare report {from} # {}", first.label()),
+    ]
 }

@@ -60,20 +60,11 @@ impl Gate {
         }
     }
 
-    fn result(&self, judged: Result<(), Failure>, seen: String) -> GateResult {
-        let passed = match &judged {
-            Ok(()) => Some(true),
-            Err(Failure::Unresolved(_)) if *self != Self::Unresolved => None,
-            Err(_) => Some(false),
-        };
-        let text = match judged {
-            Ok(()) => seen,
-            Err(failure) => {
-                let text = failure.to_string();
-                let heads = [EXCEEDED, UNDECIDED, "unresolved: "];
-                let bare = heads.iter().find_map(|head| text.strip_prefix(head));
-                bare.unwrap_or(&text).to_owned()
-            }
+    fn result(&self, outcome: Outcome, seen: String) -> GateResult {
+        let (passed, text) = match outcome {
+            Outcome::Passed => (Some(true), seen),
+            Outcome::Exceeded(text) | Outcome::Unresolved(text) => (Some(false), text),
+            Outcome::Undecided(text) => (None, text),
         };
         GateResult { gate: self.to_string(), passed, text }
     }
@@ -106,8 +97,26 @@ impl fmt::Display for Gate {
     }
 }
 
-const EXCEEDED: &str = "gate exceeded: ";
-const UNDECIDED: &str = "gate not decided: ";
+/// What becomes of gates, and what was seen where they do not pass.
+enum Outcome {
+    Passed,
+    Exceeded(String),
+    /// It is too imprecise to tell.
+    Undecided(String),
+    /// What had to be known is not.
+    Unresolved(String),
+}
+
+impl Outcome {
+    fn checked(self) -> Result<(), Failure> {
+        match self {
+            Self::Passed => Ok(()),
+            Self::Exceeded(text) => Err(Failure::Gate(format!("gate exceeded: {text}"))),
+            Self::Undecided(text) => Err(Failure::Unresolved(format!("gate not decided: {text}"))),
+            Self::Unresolved(text) => Err(Failure::Unresolved(format!("unresolved: {text}"))),
+        }
+    }
+}
 
 /// What gates look at: comparisons of one run's variants, or changes between two runs.
 pub struct Judged {
@@ -123,6 +132,10 @@ pub struct Judged {
 /// `Err` where a gate fails; the first kind that does decides the exit code.
 /// `asked` are the metrics that the run was to resolve.
 pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(), Failure> {
+    outcome(gates, asked, report).checked()
+}
+
+fn outcome(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Outcome {
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
     let all = report.comparisons.iter().map(|c| Judged {
@@ -139,20 +152,20 @@ pub fn judge(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Result<(),
 /// What becomes of each gate, for the report.
 pub fn results(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Vec<GateResult> {
     let all = report.comparisons.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
-    each(gates, asked, &all.collect::<Vec<_>>(), |gate| judge(gate, asked, report))
+    each(gates, asked, &all.collect::<Vec<_>>(), |gate| outcome(gate, asked, report))
 }
 
 /// The same of a change.
 pub fn results_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Vec<GateResult> {
     let all = pair.changes.iter().map(|c| (c.variant.as_str(), c.metric, c.overhead_percent));
-    each(gates, asked, &all.collect::<Vec<_>>(), |gate| judge_changes(gate, asked, pair))
+    each(gates, asked, &all.collect::<Vec<_>>(), |gate| outcome_of_pair(gate, asked, pair))
 }
 
 fn each(
     gates: &[Gate],
     asked: &[Metric],
     all: &[(&str, Metric, Bounds)],
-    judge: impl Fn(&[Gate]) -> Result<(), Failure>,
+    outcome: impl Fn(&[Gate]) -> Outcome,
 ) -> Vec<GateResult> {
     let seen = |gate: &Gate| {
         let own = all.iter().filter(|(name, metric, _)| gate.is_about(name, *metric, asked));
@@ -160,7 +173,7 @@ fn each(
         seen.collect::<Vec<_>>().join(", ")
     };
     let judged =
-        gates.iter().map(|gate| gate.result(judge(std::slice::from_ref(gate)), seen(gate)));
+        gates.iter().map(|gate| gate.result(outcome(std::slice::from_ref(gate)), seen(gate)));
     judged.collect()
 }
 
@@ -184,6 +197,10 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
 /// where it cannot be judged. Without a name it is about all variants but the baseline of both; the
 /// baseline, drift included, can be named.
 pub fn judge_changes(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Result<(), Failure> {
+    outcome_of_pair(gates, asked, pair).checked()
+}
+
+fn outcome_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Outcome {
     let all = pair.changes.iter().map(|c| Judged {
         variant: c.variant.clone(),
         metric: c.metric,
@@ -222,7 +239,7 @@ fn judge_all(
     names: &[&str],
     all: &[Judged],
     goal: Goal,
-) -> Result<(), Failure> {
+) -> Outcome {
     let of = |name: &str, metric: Metric| {
         all.iter().find(|judged| judged.variant == name && judged.metric == metric)
     };
@@ -248,10 +265,10 @@ fn judge_all(
         }
     }
     if !failed.is_empty() {
-        return Err(Failure::Gate(format!("{EXCEEDED}{}", failed.join("; "))));
+        return Outcome::Exceeded(failed.join("; "));
     }
     if !undecided.is_empty() {
-        return Err(Failure::Unresolved(format!("{UNDECIDED}{}", undecided.join("; "))));
+        return Outcome::Undecided(undecided.join("; "));
     }
     let is_wide =
         |judged: &Judged| judged.verdict == Verdict::Unresolved || !goal.is_precise(&judged.ratio);
@@ -260,10 +277,9 @@ fn judge_all(
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {
         let percent = (goal.precision * 1e5).round() / 1e3;
         let names = unknown.join(", ");
-        let text = format!("unresolved: no verdict to ± {percent} % on {names}");
-        return Err(Failure::Unresolved(text));
+        return Outcome::Unresolved(format!("no verdict to ± {percent} % on {names}"));
     }
-    Ok(())
+    Outcome::Passed
 }
 
 /// Whether the run ended before it could tell: the interval reaches across the limit, and is wider

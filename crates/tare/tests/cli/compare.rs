@@ -283,7 +283,12 @@ fn an_interrupted_run_keeps_what_it_measured_and_goes_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("interrupted · seed 9") && text.contains("stored as run 1"), "{text}");
+    assert!(
+        text.contains("interrupted after ")
+            && text.contains("seed 9")
+            && text.contains("stored as run 1"),
+        "{text}"
+    );
     let rounds = read(desk.tare(&["report", "1", "--json"]).success()).run.rounds;
     assert!(rounds > 0);
     let more = (rounds + 3).to_string();
