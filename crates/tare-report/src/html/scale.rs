@@ -163,22 +163,32 @@ impl Scale {
         self.parts.iter().any(|part| part.is_times)
     }
 
-    /// Marks whose labels do not run into each other.
+    /// Marks whose labels do not run into each other, the roundest first.
     pub fn ticks(&self) -> Vec<Tick> {
-        let mut free = f64::NEG_INFINITY;
         let all = self.parts.iter().flat_map(|part| part.marks(self.metric));
+        let mut all: Vec<(f64, String)> = all.collect();
+        all.sort_by_key(|(_, label)| label.chars().count());
+        let right = self.parts.last().map_or(0.0, |part| part.to) + MARGIN;
+        let mut taken: Vec<[f64; 2]> = Vec::new();
         let fits = |(x, label): (f64, String)| {
             let half = (label.chars().count() + 1) as f64 * CHARACTER / 2.0;
-            let fits = x - half >= free;
-            if fits {
-                free = x + half;
-            }
-            fits.then(|| Tick { x: x.round() as i32, label })
+            // Pictures move labels in from their edges.
+            let middle = x.max(half).min(right - half);
+            let own = [middle - half, middle + half];
+            let fits = taken.iter().all(|[from, to]| own[1] <= *from || *to <= own[0]);
+            fits.then(|| {
+                taken.push(own);
+                Tick { x: x.round() as i32, label }
+            })
         };
-        all.filter_map(fits).collect()
+        let mut ticks: Vec<Tick> = all.into_iter().filter_map(fits).collect();
+        ticks.sort_by_key(|tick| tick.x);
+        ticks
     }
 }
 
+/// Pixels beside the axis, at least.
+const MARGIN: f64 = 14.0;
 /// The width of one in a label.
 const CHARACTER: f64 = SMALL / 1.24 * 0.56;
 
@@ -307,6 +317,23 @@ mod tests {
             assert_eq!(at_zero.x, scale.x(0.0), "{:?}", scale.parts);
             assert!(scale.x(near.point) < scale.breaks()[0], "{:?}", scale.parts);
             assert!(scale.x(150.0) > scale.breaks()[0], "{:?}", scale.parts);
+        }
+    }
+
+    #[test]
+    fn labels_that_are_moved_in_from_the_edges_do_not_run_into_others() {
+        let wide = Bounds { point: 3.0, lower: -61.0, upper: 5.0 };
+        for ends in [(14, 336), (14, 120), (14, 60)] {
+            let scale = Scale::new(Metric::ServerCpu, &[wide], Some(2.0), ends);
+            let ticks = scale.ticks();
+            let moved = |tick: &Tick| {
+                let half = (tick.label.chars().count() as f64 * CHARACTER / 2.0) as i32;
+                [tick.x.max(half).min(ends.1 + 14 - half), half]
+            };
+            for pair in ticks.windows(2) {
+                let [[left, half], [right, other]] = [moved(&pair[0]), moved(&pair[1])];
+                assert!(left + half < right - other, "{ends:?}: {:?}", labels(&scale));
+            }
         }
     }
 
