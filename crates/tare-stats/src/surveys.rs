@@ -136,7 +136,9 @@ impl Surveys {
         let each = firsts.zip(loads);
         let behind = each.map(|(first, load)| Some(level(load)? - first.level?));
         let behind: Vec<Option<f64>> = behind.collect();
-        let of_all = behind.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        // One that has become cheaper says nothing of the others: a server that had little of the CPU is
+        // seen only roughly.
+        let of_all = behind.iter().flatten().copied().fold(f64::INFINITY, f64::min).max(0.0);
         behind.into_iter().map(|behind| Some(behind? - of_all)).collect()
     }
 
@@ -280,6 +282,20 @@ mod tests {
         let behind = standing.behind.unwrap();
         assert!((behind - 0.405).abs() < 0.02, "{standing:?}");
         assert!((6 * SECOND..12 * SECOND).contains(&total(&seen)), "{}", total(&seen));
+    }
+
+    #[test]
+    fn a_server_that_was_seen_too_dear_makes_no_other_one_cold() {
+        let of =
+            |us: f64| LaunchSurvey { level: Some((us * 1000.0).ln()), ..LaunchSurvey::default() };
+        let surveys = Surveys(vec![vec![of(20.0), of(1000.0)]]);
+        let loads = [load(SECOND, |_| 20.0), load(SECOND, |_| 400.0)];
+        let behind = surveys.behind(&[&loads[0], &loads[1]]);
+        assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() < 0.0, "{behind:?}");
+        // What all do is the machine's.
+        let loads = [load(SECOND, |_| 40.0), load(SECOND, |_| 3000.0)];
+        let behind = surveys.behind(&[&loads[0], &loads[1]]);
+        assert!(behind[0].unwrap().abs() < 0.02 && behind[1].unwrap() > 0.1, "{behind:?}");
     }
 
     #[test]

@@ -110,7 +110,9 @@ fn answer(document: &PairDocument, change: &Change) -> Answer {
             format!("{whom} against run {earlier}{} is unresolved: {by}", of_metric(metric))
         }
         verdict => match &change.relative_to {
-            Some(_) => ratios(change, &whom, earlier, document.tolerance),
+            Some(baseline) => {
+                format!("{whom} {}", ratios(change, baseline, earlier, document.tolerance))
+            }
             None => {
                 let earlier = format!("in run {earlier}");
                 told(&whom, &earlier, metric, bounds, verdict, document.tolerance)
@@ -125,17 +127,20 @@ fn has_ratios(document: &PairDocument) -> bool {
 }
 
 /// What a variant gives for all that its baseline gives, then and now.
-fn ratios(change: &Change, whom: &str, earlier: i64, tolerance: f64) -> String {
+fn ratios(change: &Change, baseline: &str, earlier: i64, tolerance: f64) -> String {
+    let word = verdict_word(change.metric, change.verdict);
     let how = match change.verdict {
-        Verdict::Same => format!("the same as in run {earlier} {}", within(tolerance)),
-        verdict => format!("{} than in run {earlier}", verdict_word(change.metric, verdict)),
+        Verdict::Same => format!("is the same {}", within(tolerance)),
+        // "costs more".
+        verdict if verdict.word() != word => word.to_owned(),
+        _ => format!("is {word}"),
     };
     let noun = match change.metric {
         Metric::Throughput => "requests/s",
         metric => metric.row().noun,
     };
     let (before, after) = (shown(change, &change.before), shown(change, &change.after));
-    format!("{whom}: {how}, {after} of its {noun} after {before}")
+    format!("{how}: {after} of {baseline}'s {noun}, {before} in run {earlier}")
 }
 
 fn why_void(document: &PairDocument, change: &Change) -> String {

@@ -15,8 +15,7 @@ pub fn render(report: &RunReport) -> String {
     }
     lines.extend(answers(report).iter().flat_map(answer));
     lines.push(String::new());
-    let (table, hidden) = fitted(narrowed(table(report)), PAPER, &spare(report));
-    lines.extend(table);
+    lines.extend(fitted(narrowed(table(report)), PAPER, &spare(report)));
     lines.push(String::new());
     let checks: Vec<String> = trust(report).iter().map(ToString::to_string).collect();
     lines.extend(items("trust", &checks));
@@ -24,10 +23,9 @@ pub fn render(report: &RunReport) -> String {
     lines.extend(warnings.iter().flat_map(|warning| prose("", &warning.to_string())));
     lines.extend(items("evidence", &evidence(report)));
     let id = report.run.id;
-    let next = [
-        format!("tare report {id} --html report.html"),
-        with_left_out(format!("tare report {id} --why"), &hidden),
-    ];
+    // All columns are among them.
+    let next = ["--html report.html", "--why # all figures"]
+        .map(|form| format!("tare report {id} {form}"));
     lines.extend(items("next", &next));
     lines.join("\n") + "\n"
 }
@@ -49,24 +47,6 @@ fn narrowed(mut table: Table) -> Table {
         }
     }
     table
-}
-
-/// Behind a command, as what a shell skips, the columns that the table has no room for, as far as the
-/// line has room for their names.
-fn with_left_out(command: String, columns: &[String]) -> String {
-    const MORE: &str = ", 99 more columns";
-    let room = PAPER - LABEL - MORE.len();
-    let mut text = command;
-    for (at, name) in columns.iter().enumerate() {
-        let between = if at == 0 { " # with" } else { "," };
-        let is_last = at + 1 == columns.len();
-        let room = if is_last { room + MORE.len() } else { room };
-        if text.chars().count() + name.chars().count() + 2 > room {
-            return text + &format!("{between} {} more columns", columns.len() - at);
-        }
-        text += &format!("{between} {name}");
-    }
-    text
 }
 
 const VERDICT: &str = "verdict";
@@ -126,18 +106,15 @@ fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str)
 /// Wider lines wrap in many people's terminals.
 pub const PAPER: usize = 80;
 
-/// A table's lines, without its spare columns as far as needed to keep to a width, and which those
-/// were.
-pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> (Vec<String>, Vec<String>) {
+/// A table's lines, without its spare columns as far as needed to keep to a width.
+pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> Vec<String> {
     let mut spare = spare.iter();
-    let mut left_out: Vec<String> = Vec::new();
     loop {
         let lines = columns(&table);
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let Some(title) = spare.next().filter(|_| widest > width) else {
-            return (lines, left_out);
+            return lines;
         };
-        left_out.extend(table.header.iter().find(|header| *header == title).cloned());
         while let Some(at) = table.header.iter().position(|header| header == title) {
             table.header.remove(at);
             table.rows.iter_mut().for_each(|row| drop(row.remove(at)));

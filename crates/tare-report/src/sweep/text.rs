@@ -91,7 +91,9 @@ pub(crate) fn tables(sweep: &Sweep) -> Vec<(String, Table)> {
     }
     let mut all = vec![values(sweep)];
     all.extend(metrics(sweep).into_iter().map(|metric| {
-        (format!("Overhead in {} ({SIGNS})", noun(metric)), overheads(sweep, metric))
+        let own = Own::of(sweep, metric);
+        let title = format!("Overhead in {}{} ({SIGNS})", noun(metric), own.of_all());
+        (title, overheads(sweep, metric, &own))
     }));
     all
 }
@@ -214,23 +216,70 @@ pub(crate) fn variants(sweep: &Sweep) -> Vec<String> {
     })
 }
 
-fn overheads(sweep: &Sweep, metric: Metric) -> Table {
+fn overheads(sweep: &Sweep, metric: Metric, own: &Own<'_>) -> Table {
     let is_other =
         |cell: &RunReport, name: &str| cell.variant(name).is_some_and(|variant| !variant.baseline);
     let mut names = variants(sweep);
     names.retain(|name| sweep.cells.first().is_some_and(|cell| is_other(&cell.report, name)));
     let mut header = vec![String::new()];
     header.extend(names.iter().cloned());
-    let asked = sweep
-        .cells
-        .iter()
-        .filter(|cell| cell.report.comparisons.iter().any(|c| c.asked && c.metric == metric));
-    let rows = asked.map(|cell| {
-        let mut row = vec![cell.label()];
+    let rows = own.cells.iter().map(|cell| {
+        let mut row = vec![own.label(cell)];
         row.extend(names.iter().map(|name| overhead_text(&cell.report, name, metric)));
         row
     });
     Table { rows: rows.collect(), header }
+}
+
+/// The values at which a metric was asked for.
+struct Own<'a> {
+    cells: Vec<&'a SweepCell>,
+    /// What is the same at all of them, beside something that is not: the test, of a network's.
+    shared: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Own<'a> {
+    fn of(sweep: &'a Sweep, metric: Metric) -> Self {
+        let asks = |cell: &&SweepCell| {
+            cell.report.comparisons.iter().any(|c| c.asked && c.metric == metric)
+        };
+        let cells: Vec<&SweepCell> = sweep.cells.iter().filter(asks).collect();
+        let first = cells.first().into_iter().flat_map(|cell| &cell.values);
+        let is_shared = |(key, value): &(&String, &String)| {
+            cells.iter().all(|cell| cell.values.get(*key) == Some(*value))
+        };
+        let shared = first.filter(is_shared).map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut shared: BTreeMap<&str, &str> = shared.collect();
+        if cells.first().is_some_and(|cell| cell.values.len() == shared.len()) {
+            shared.clear();
+        }
+        Self { cells, shared }
+    }
+
+    fn values(&self, cell: &SweepCell) -> BTreeMap<String, String> {
+        let mut values = cell.values.clone();
+        values.retain(|key, _| !self.shared.contains_key(key.as_str()));
+        values
+    }
+
+    fn label(&self, cell: &SweepCell) -> String {
+        label(&self.values(cell))
+    }
+
+    /// A value behind another that has named what is swept.
+    fn short(&self, cell: &SweepCell) -> String {
+        let values = self.values(cell);
+        match values.len() {
+            1 => values.into_values().collect(),
+            _ => label(&values),
+        }
+    }
+
+    /// " of test tcp_rr".
+    fn of_all(&self) -> String {
+        let words = self.shared.iter().map(|(key, value)| format!(" of {key} {value}"));
+        words.collect()
+    }
 }
 
 fn overhead_text(report: &RunReport, variant: &str, metric: Metric) -> String {
@@ -261,6 +310,7 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
     });
     let all: Vec<(&SweepCell, &Comparison)> = found.collect();
     let baseline = &all.first()?.1.baseline;
+    let values = Own::of(sweep, metric);
     let of = |verdict: Verdict| {
         let own = all.iter().copied().filter(|(_, c)| c.verdict == verdict);
         (verdict, own.collect::<Vec<_>>())
@@ -270,18 +320,20 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
     if let [(verdict, own)] = groups.as_slice() {
         let told = everywhere(metric, *verdict, baseline);
         let text = match own.as_slice() {
-            [(cell, _)] => format!("{name} {told} at {}: {}", cell.label(), span(metric, own)),
-            _ if sweep.missing.is_empty() => {
-                format!("{name} {told} at each value: {}", span(metric, own))
+            [(cell, _)] => {
+                format!("{name} {told} at {}: {}", values.label(cell), span(metric, own, &values))
             }
-            _ => format!("{name} {told} at each value measured: {}", span(metric, own)),
+            _ if sweep.missing.is_empty() => {
+                format!("{name} {told} at each value: {}", span(metric, own, &values))
+            }
+            _ => format!("{name} {told} at each value measured: {}", span(metric, own, &values)),
         };
         return Some(Answer { verdict: Some(*verdict), text });
     }
     let words = groups.iter().map(|(verdict, own)| {
         let which = match verdict {
-            Verdict::Slower | Verdict::Faster => span(metric, own),
-            _ => labels(own),
+            Verdict::Slower | Verdict::Faster => span(metric, own, &values),
+            _ => labels(own, &values),
         };
         format!("{} at {} of {} ({which})", verdict_word(metric, *verdict), own.len(), all.len())
     });
@@ -290,7 +342,7 @@ fn range(sweep: &Sweep, name: &str, metric: Metric) -> Option<Answer> {
 }
 
 /// From the least overhead to the largest, and where they were found.
-fn span(metric: Metric, own: &[(&SweepCell, &Comparison)]) -> String {
+fn span(metric: Metric, own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
     let percent = |at: &&(&SweepCell, &Comparison)| at.1.overhead_percent.point;
     let ends = (
         own.iter().min_by(|a, b| percent(a).total_cmp(&percent(b))),
@@ -298,10 +350,10 @@ fn span(metric: Metric, own: &[(&SweepCell, &Comparison)]) -> String {
     );
     let by = |at: &(&SweepCell, &Comparison)| point_of(metric, at.1.overhead_percent.point);
     match ends {
-        _ if own.iter().any(|(_, c)| c.verdict == Verdict::Void) => labels(own),
+        _ if own.iter().any(|(_, c)| c.verdict == Verdict::Void) => labels(own, values),
         (Some(one), Some(other)) if by(one) == by(other) => by(one),
         (Some(least), Some(most)) => {
-            let (at, to) = (least.0.label(), short(most.0));
+            let (at, to) = (values.label(least.0), values.short(most.0));
             format!("{} at {at} to {} at {to}", by(least), by(most))
         }
         _ => String::new(),
@@ -312,26 +364,17 @@ fn span(metric: Metric, own: &[(&SweepCell, &Comparison)]) -> String {
 const NAMED: usize = 3;
 
 /// Which values they are, what is swept named once.
-fn labels(own: &[(&SweepCell, &Comparison)]) -> String {
+fn labels(own: &[(&SweepCell, &Comparison)], values: &Own<'_>) -> String {
     let (named, more) = own.split_at(own.len().min(NAMED));
     let label = |(at, (cell, _)): (usize, &(&SweepCell, &Comparison))| match at {
-        0 => cell.label(),
-        _ => short(cell),
+        0 => values.label(cell),
+        _ => values.short(cell),
     };
     let mut all: Vec<String> = named.iter().enumerate().map(label).collect();
     if !more.is_empty() {
         all.push(format!("{} more", more.len()));
     }
     all.join("; ")
-}
-
-/// A value behind another that has named what is swept.
-fn short(cell: &SweepCell) -> String {
-    let mut values = cell.values.values();
-    match (values.next(), values.next()) {
-        (Some(only), None) => only.clone(),
-        _ => cell.label(),
-    }
 }
 
 fn everywhere(metric: Metric, verdict: Verdict, baseline: &str) -> String {

@@ -131,7 +131,7 @@ impl Observer for LiveTable {
 fn frame(report: &RunReport, rounds: Option<u32>) -> Vec<String> {
     // A line that wraps would spoil the counting of lines.
     let width = terminal_columns().map_or(WIDTH, |columns| usize::from(columns) - 1);
-    let (mut lines, _) = fitted(table(report), width, &spare(report));
+    let mut lines = fitted(table(report), width, &spare(report));
     lines.push(String::new());
     lines.push(format!("  {}", progress(report, rounds)));
     let graver = report.guards.iter().filter(|guard| guard.code != "few-rounds");
