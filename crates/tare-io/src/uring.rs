@@ -74,30 +74,6 @@ const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 const BUFFER_GROUP: u16 = 0;
 
-/// The kernel frees a ring some time after it was closed; until then it counts towards what its user may
-/// lock.
-const FREED_WITHIN: DurationNs = DurationNs::from_ms(200);
-
-fn ring() -> io::Result<IoUring> {
-    let deadline = monotonic_now() + FREED_WITHIN;
-    loop {
-        let made = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_submit_all()
-            .setup_cqsize(COMPLETIONS)
-            .build(SUBMISSIONS);
-        match made {
-            Err(error)
-                if error.raw_os_error() == Some(libc::ENOMEM) && monotonic_now() < deadline =>
-            {
-                std::thread::park_timeout(std::time::Duration::from_millis(10));
-            }
-            made => return made,
-        }
-    }
-}
-
 impl UringReactor {
     /// A reactor for connections in slots `0..slots`; fails where the kernel is too old or forbids
     /// io_uring (containers often do).
@@ -106,7 +82,13 @@ impl UringReactor {
     }
 
     pub fn tuned(slots: u32, tuning: Tuning) -> Result<Self, SetupError> {
-        let ring = ring().map_err(|error| SetupError::new("cannot create an io_uring", error))?;
+        let ring: IoUring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)
+            .map_err(|error| SetupError::new("cannot create an io_uring", error))?;
         let setup = |what| move |error| SetupError::new(format!("io_uring: {what}"), error);
         // An optimisation only: without it the kernel looks the ring up at every call.
         let _ = ring.submitter().register_ring_fd();
