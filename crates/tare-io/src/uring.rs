@@ -90,8 +90,6 @@ impl UringReactor {
             .build(SUBMISSIONS)
             .map_err(|error| SetupError::new("cannot create an io_uring", error))?;
         let setup = |what| move |error| SetupError::new(format!("io_uring: {what}"), error);
-        // An optimisation only: without it the kernel looks the ring up at every call.
-        let _ = ring.submitter().register_ring_fd();
         ring.submitter()
             .register_files_sparse(slots.max(1))
             .map_err(setup("cannot register files"))?;
