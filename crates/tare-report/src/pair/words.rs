@@ -99,7 +99,7 @@ fn answer(document: &PairDocument, change: &Change) -> Answer {
     let (metric, bounds) = (change.metric, &change.overhead_percent);
     let earlier = document.before.id;
     let whom = match &change.relative_to {
-        Some(baseline) => format!("{} against {baseline}", change.variant),
+        Some(_) => who(change),
         None if has_ratios(document) => format!("the baseline ({})", change.variant),
         None => change.variant.clone(),
     };
@@ -110,9 +110,7 @@ fn answer(document: &PairDocument, change: &Change) -> Answer {
             format!("{whom} against run {earlier}{} is unresolved: {by}", of_metric(metric))
         }
         verdict => match &change.relative_to {
-            Some(baseline) => {
-                format!("{whom} {}", ratios(change, baseline, earlier, document.tolerance))
-            }
+            Some(_) => ratios(change, earlier, document.tolerance),
             None => {
                 let earlier = format!("in run {earlier}");
                 told(&whom, &earlier, metric, bounds, verdict, document.tolerance)
@@ -127,20 +125,20 @@ fn has_ratios(document: &PairDocument) -> bool {
 }
 
 /// What a variant gives for all that its baseline gives, then and now.
-fn ratios(change: &Change, baseline: &str, earlier: i64, tolerance: f64) -> String {
+fn ratios(change: &Change, earlier: i64, tolerance: f64) -> String {
     let word = verdict_word(change.metric, change.verdict);
     let how = match change.verdict {
-        Verdict::Same => format!("is the same {}", within(tolerance)),
+        Verdict::Same => format!("is the same as in run {earlier} {}", within(tolerance)),
         // "costs more".
-        verdict if verdict.word() != word => word.to_owned(),
-        _ => format!("is {word}"),
+        verdict if verdict.word() != word => format!("{word} than in run {earlier}"),
+        _ => format!("is {word} than in run {earlier}"),
     };
     let noun = match change.metric {
         Metric::Throughput => "requests/s",
         metric => metric.row().noun,
     };
     let (before, after) = (shown(change, &change.before), shown(change, &change.after));
-    format!("{how}: {after} of {baseline}'s {noun}, {before} in run {earlier}")
+    format!("{} {how}: {after} of the {noun}, was {before}", who(change))
 }
 
 fn why_void(document: &PairDocument, change: &Change) -> String {
