@@ -460,3 +460,22 @@ const ENTER_EXT_ARG: u32 = 1 << 3;
 fn user_data(op: Op, token: Token) -> u64 {
     u64::from(token.slot) | u64::from(token.generation) << 32 | (op as u64) << 56
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread has sixteen places for rings that are registered with it, and keeps those rings.
+    #[test]
+    fn a_reactor_leaves_nothing_with_the_thread_that_made_it() {
+        for _ in 0..16 {
+            if UringReactor::new(1).is_err() {
+                return; // The kernel is too old, or forbids it.
+            }
+        }
+        let ring = IoUring::new(1).unwrap();
+        let mut submitter = ring.submitter();
+        submitter.register_ring_fd().unwrap();
+        submitter.unregister_ring_fd().unwrap();
+    }
+}
