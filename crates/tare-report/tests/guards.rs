@@ -17,6 +17,7 @@ use tare_model::sustained::Bin;
 use tare_report::load::guards::Severity::{self, Note, Void, Warn};
 use tare_report::run::RunReport;
 use tare_report::run::build::{RunFacts, build};
+use tare_report::run::text;
 use tare_stats::Verdict;
 
 use made_up::{facts, part, rounds};
@@ -474,6 +475,18 @@ fn many_threads_on_one_cpu_are_not_fast_under_sustained_load() {
     assert_eq!(comparison.verdict, Verdict::Slower, "{:?}", report.guards);
     let sustained = comparison.sustained.as_ref().unwrap();
     assert_eq!(sustained.agrees, Some(true), "{sustained:?}");
+}
+
+/// It had the check, which is why it has no verdict.
+#[test]
+fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
+    let report = told(&facts(), |round| {
+        round.machine.own_cpu_ns = 300_000_000;
+        under_sustained_load(round, [85, 100, 115][round.index as usize % 3]);
+    });
+    assert!(report.guards.iter().any(|guard| guard.code == "unconfirmed"), "{:?}", report.guards);
+    let text = text::render(&report);
+    assert!(text.contains(" is void: ") && !text.contains("not checked"), "{text}");
 }
 
 #[test]

@@ -116,6 +116,9 @@ fn sustained(report: &RunReport) -> Option<Check> {
     let is_checked = |c: &&Comparison| [Metric::Throughput, Metric::ServerCpu].contains(&c.metric);
     let asked = report.comparisons.iter().filter(|comparison| comparison.asked).filter(is_checked);
     let told: Vec<&Comparison> = asked.filter(|c| c.verdict != Verdict::Void).collect();
+    if told.is_empty() {
+        return None;
+    }
     let found = told.iter().map(|c| confirmation(c, report.run.tolerance));
     let found: Vec<Option<Confirmation>> = found.collect();
     let withheld = report.guards.iter().filter(|guard| guard.code == Code::Unconfirmed);
