@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_lab::{layers, servers};
+use tare_lab::LabError;
 use tare_model::plan::Plan;
 use tare_report::units::counted;
 
@@ -12,7 +12,7 @@ use crate::experiment;
 use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::begin::{resume, run_new};
-use crate::run::plan::{absent, check_machine, without};
+use crate::run::plan::{absent, check_machine, describe, without};
 use crate::run::sweep::{self, run_sweep};
 
 /// Run an experiment: what each variant costs, with a confidence interval
@@ -104,18 +104,19 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(plan).unwrap_or_default();
     let mut text = format!("{json}\n\nin each round:\n");
     for variant in &plan.variants {
-        let what = match variant.place.facts().shares_host_files() {
-            true => servers::describe(&variant.server)?,
-            false => servers::describe_elsewhere(&variant.server)?,
+        let (what, layers) = match describe(variant) {
+            Err(LabError::Environment(why)) if variant.optional => {
+                text.push_str(&format!("  {}: skipped: {why}\n", variant.name));
+                continue;
+            }
+            described => described?,
         };
         text.push_str(&format!("  {}: {what}, asked at {}\n", variant.name, variant.url));
         let (place, clients) = (variant.place.name(), variant.clients.name());
         if place != "host" || clients != "host" {
             text.push_str(&format!("    server in: {place}; client in: {clients}\n"));
         }
-        for layer in &variant.layers {
-            text.push_str(&format!("    {}\n", layers::kind(layer).describe()?));
-        }
+        layers.iter().for_each(|layer| text.push_str(&format!("    {layer}\n")));
     }
     text.push_str(&format!(
         "  load by {} on CPUs {:?}, servers on CPUs {:?}\n",

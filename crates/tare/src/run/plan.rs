@@ -17,15 +17,24 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
         return Err(Failure::Usage(text));
     }
     for variant in &plan.variants {
-        match variant.place.facts().shares_host_files() {
-            true => servers::describe(&variant.server)?,
-            false => servers::describe_elsewhere(&variant.server)?,
-        };
-        for layer in &variant.layers {
-            layers::kind(layer).describe().map_err(|error| named(error, variant))?;
+        match describe(variant) {
+            // It will be skipped, and the report says why.
+            Err(LabError::Environment(_)) if variant.optional => {}
+            described => described.map(drop)?,
         }
     }
     Ok(())
+}
+
+/// What a variant's server and its layers do, in words; what this machine lacks for them is an error.
+pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), LabError> {
+    let server = match variant.place.facts().shares_host_files() {
+        true => servers::describe(&variant.server)?,
+        false => servers::describe_elsewhere(&variant.server)?,
+    };
+    let layers = variant.layers.iter();
+    let layers = layers.map(|layer| layers::kind(layer).describe().map_err(|e| named(e, variant)));
+    Ok((server, layers.collect::<Result<_, _>>()?))
 }
 
 /// Mistakes in settings are told with the variant that has them.
@@ -51,8 +60,9 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     Ok(absent)
 }
 
-/// Whether its layers and its places can be had on this machine.
+/// Whether its server, its layers and its places can be had on this machine.
 fn can_be_had(variant: &Variant) -> Result<(), LabError> {
+    describe(variant)?;
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;
     variant.places_of_hops().try_for_each(places::check)?;

@@ -1,8 +1,8 @@
 //! Layers that are processes: mistakes.
 
 use crate::layered::{HEAD, layered, on_host, variant};
-use crate::runs::Desk;
-use crate::util::str;
+use crate::runs::{Desk, read};
+use crate::util::{ran, str};
 
 #[test]
 fn what_no_layer_can_be_is_refused() {
@@ -64,4 +64,30 @@ fn layers_that_cannot_be_are_refused() {
         let file = desk.file("mistake.toml", &(text + &on_host("other", "")));
         desk.tare(&["run", str(&file)]).fails(2, complaint);
     }
+}
+
+/// Where a program is missing, the others are measured all the same.
+#[test]
+fn an_optional_variant_whose_program_is_missing_is_skipped() {
+    let desk = Desk::new("layers-missing");
+    let of =
+        |name: &str, more: &str| format!("[[variant]]\nname = \"{name}\"\nserver = \"s\"\n{more}");
+    let text = |optional: &str| {
+        let head = "name = \"x\"\n[load]\nconnections = 2\n[stop]\nrounds = 1\n[slices]\nwindow = \"10ms\"\n\
+                    cycles = 1\n[server.s]\ntarget = {}\n";
+        let proxied = format!("layers = [{{ proxy = \"envoy\" }}]\n{optional}");
+        head.to_owned() + &of("a", "") + &of("b", "") + &of("c", &proxied)
+    };
+    let run = |optional: &str, more: &[&str]| {
+        let path = desk.file("missing.toml", &text(optional));
+        let mut command = desk.command(&[&["run", str(&path)], more].concat());
+        // Only the folders of the system's servers are searched then.
+        ran(command.env("PATH", "/nowhere"))
+    };
+    run("", &["-q"]).fails(3, "envoy is not installed");
+    let report = read(run("optional = true\n", &["--json", "-", "-q"]).measured());
+    let [skipped] = report.skipped.as_slice() else { panic!("{:?}", report.skipped) };
+    assert!(skipped.name == "c" && skipped.reason.contains("envoy is not installed"));
+    let told = run("optional = true\n", &["--dry-run"]).success().stdout;
+    assert!(told.contains("c: skipped: envoy is not installed"), "{told}");
 }
