@@ -151,6 +151,9 @@ pub struct LaunchLoad {
     /// What made its load: the interface to the kernel, and what threads do while they wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// That is another process than this one, in the place of its clients.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_another: bool,
     /// Load before its first slice.
     pub warmup: WarmUp,
     /// The warm-up was as long as it may be, and costs still changed.

@@ -49,7 +49,9 @@ impl<L: World> Runner<'_, L> {
         let mut made_by = Vec::new();
         for up in up.iter_mut() {
             let by = up.open(cell)?.to_string();
-            up.lane_mut(cell).load.by = Some(by.clone());
+            let by_another = !self.plan().variants[up.variant.0].clients.is_on_host();
+            let load = &mut up.lane_mut(cell).load;
+            (load.by, load.by_another) = (Some(by.clone()), by_another);
             made_by.push(by);
         }
         self.note_load(run, made_by)?;

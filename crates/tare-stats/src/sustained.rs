@@ -299,14 +299,18 @@ pub fn busy_share(digests: &[RoundDigest], variant: usize) -> Option<f64> {
     (!busy.is_empty()).then(|| median(&busy))
 }
 
-/// Whether some variant sleeps between requests: under load on all at once another would run then,
-/// so what they cost there is another question.
-pub fn some_sleep(digests: &[RoundDigest]) -> bool {
+/// Whether variants have sustained load one after another: where some server sleeps between requests,
+/// another would run then, so what they cost under load on all at once is another question; and
+/// clients of their own would take CPUs from each other, as they never do in slices.
+pub fn takes_turns(digests: &[RoundDigest]) -> bool {
+    let launches = digests.iter().flat_map(|digest| &digest.variants);
+    let mut loads = launches.filter_map(|round| Some(&round.launch.as_ref()?.load));
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
-    (0..variants).any(|v| {
+    let sleeps = |v: usize| {
         let is_idle = busy_share(digests, v).is_some_and(|busy| busy < SATURATED);
         is_idle || wakes_per_request(digests, v).is_some_and(|wakes| wakes > WAKES)
-    })
+    };
+    loads.any(|load| load.by_another) || (0..variants).any(sleeps)
 }
 
 /// A server that is put on a CPU so often for each request sleeps between them, however short.
@@ -436,7 +440,7 @@ pub fn check(
     slices: &Estimate,
     question: &Question,
 ) -> Option<Check> {
-    let in_turns = some_sleep(digests);
+    let in_turns = takes_turns(digests);
     let pair = |digest| pair(digest, [baseline, variant], in_turns);
     let of = match metric {
         Metric::ServerCpu => Bin::cost,
@@ -597,6 +601,7 @@ fn between(digests: &[RoundDigest], metric: Metric, variant: usize) -> f64 {
 mod tests {
     use super::*;
     use tare_io::Random;
+    use tare_model::samples::{LaunchLoad, Round};
 
     fn normal(random: &mut Random) -> f64 {
         (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
@@ -617,6 +622,17 @@ mod tests {
 
     fn slowest_ns(loads: &[&Sustained]) -> u64 {
         Courses::of(loads).slowest_ns()
+    }
+
+    #[test]
+    fn clients_of_their_own_are_loaded_in_turns() {
+        let round = |by_another: bool| {
+            let load = LaunchLoad { by_another, ..LaunchLoad::default() };
+            let launch = |variant| Launch { variant, load: load.clone(), ..Launch::default() };
+            let round = Round { launches: vec![launch(0), launch(1)], ..Round::default() };
+            crate::digest::digest(&round, 2, 0)
+        };
+        assert!(takes_turns(&[round(false), round(true)]) && !takes_turns(&[round(false)]));
     }
 
     #[test]

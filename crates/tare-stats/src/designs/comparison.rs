@@ -19,7 +19,7 @@ use crate::idle::matters;
 use crate::slicing::{Fit, SliceShape, longer_mean};
 use crate::stopping::{CYCLES_MAX, Goal, cycles, is_look};
 use crate::surveys::{Limits, Surveys};
-use crate::sustained::{Agreement, some_sleep};
+use crate::sustained::{Agreement, takes_turns};
 use crate::verdict::{ROUNDS_MIN, Verdict};
 
 /// What guards say of rounds, of which this crate knows nothing.
@@ -108,7 +108,7 @@ impl<'a> ComparisonDesign<'a> {
     fn sustained(&self, rounds: &[RoundDigest]) -> Option<SustainedOrder> {
         let length = sustained_length(self.plan).filter(|_| self.check_due)?;
         let turns = || (length.as_ns() / TURN.as_ns()).max(1) as u32;
-        Some(SustainedOrder { length, turns: some_sleep(rounds).then(turns) })
+        Some(SustainedOrder { length, turns: takes_turns(rounds).then(turns) })
     }
 
     /// Load on launches from their first request on, where it is not known how long they need.
@@ -160,7 +160,7 @@ impl<'a> ComparisonDesign<'a> {
 
     /// Launches that had sustained load which can be compared with their slices.
     fn checks(&self, rounds: &[RoundDigest]) -> u32 {
-        let in_turns = some_sleep(rounds);
+        let in_turns = takes_turns(rounds);
         let had = |digest: &&RoundDigest| {
             let launches = digest.variants.iter().filter_map(|round| round.launch.as_ref());
             let mut loads = launches.filter_map(|launch| launch.load.sustained.as_ref());
