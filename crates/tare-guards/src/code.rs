@@ -66,6 +66,7 @@ codes! {
         OtherLoad "other-load"
         OtherServer "other-server"
         CutShort "cut-short"
+        ShortRun "short-run"
         WrongHeading "wrong-heading"
         SameOutput "same-output"
         NoPartner "no-partner"
@@ -101,6 +102,7 @@ codes! {
         LeftOut "left-out"
         HalfRoundTrip "half-round-trip"
         Coarse "coarse"
+        Impossible "impossible"
     }
     Connections {
         Reconnects "reconnects"
@@ -124,6 +126,9 @@ codes! {
     Document {
         Unread "unread"
         KeptApart "kept-apart"
+        Pooled "pooled"
+        NotCompared "not-compared"
+        Unchecked "unchecked"
         NoSample "no-sample"
         SumsOnly "sums-only"
         Selected "selected"

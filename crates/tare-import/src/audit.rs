@@ -56,10 +56,48 @@ impl Finding {
         self
     }
 
+    /// The document, and the first line in it that it concerns.
+    fn place(&self) -> (&str, Option<u32>) {
+        let place = self.place.as_deref().unwrap_or_default();
+        let split = place
+            .rsplit_once(':')
+            .and_then(|(file, lines)| Some((file, lines.split('-').next()?.parse().ok()?)));
+        split.map_or((place, None), |(file, line)| (file, Some(line)))
+    }
+
+    fn file(&self) -> &str {
+        self.place().0
+    }
+
+    /// The line in its document at which what it concerns begins.
+    pub fn line(&self) -> Option<u32> {
+        self.place().1
+    }
+
     fn only(mut self, metrics: &[Metric]) -> Self {
         self.metrics = metrics.to_vec();
         self
     }
+}
+
+/// Findings of one kind in one document, in the order of the audit.
+pub fn by_kind(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut kinds: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        let is_alike = |kind: &&mut Vec<&Finding>| {
+            let first = kind[0];
+            // Each of these is of other lines.
+            let is_list = matches!(first.code, Code::Pooled | Code::NotCompared);
+            !is_list
+                && (first.code, first.severity, &first.means, first.file())
+                    == (finding.code, finding.severity, &finding.means, finding.file())
+        };
+        match kinds.iter_mut().find(is_alike) {
+            Some(kind) => kind.push(finding),
+            None => kinds.push(vec![finding]),
+        }
+    }
+    kinds
 }
 
 /// Everything that latencies are compared by.
@@ -73,7 +111,7 @@ const LATENCIES: [Metric; 5] = [
 
 /// Gravest first.
 pub fn audit(import: &Import) -> Vec<Finding> {
-    let of_samples: [fn(&Sample) -> Option<Finding>; 15] = [
+    let of_samples: [fn(&Sample) -> Option<Finding>; 17] = [
         results::bad_status,
         results::errors,
         results::littles_law,
@@ -83,14 +121,16 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         load::rate_missed,
         load::cut_short,
         load::connections_lost,
-        addresses::other_address,
+        load::short_run,
+        addresses::other_than_asked,
+        shape::impossible,
         shape::beyond_the_sample,
         shape::coarse,
         shape::coarse_clock,
         shape::half_round_trip,
         shape::left_out,
     ];
-    let of_all: [fn(&Import) -> Vec<Finding>; 13] = [
+    let of_all: [fn(&Import) -> Vec<Finding>; 16] = [
         shape::unread,
         results::unequal_replies,
         load::unequal_load,
@@ -102,6 +142,9 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         shape::without_partner,
         claims::claims,
         claims::kept_apart,
+        claims::unchecked,
+        claims::not_compared,
+        shape::pooled,
         claims::without_a_sample,
         claims::sums_only,
     ];

@@ -32,7 +32,10 @@ pub enum Says {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
+    /// What is stated: in percent, or how many times.
     pub percent: f64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_times: bool,
     /// Of its last digit.
     pub step: f64,
     pub from: f64,
@@ -72,12 +75,24 @@ impl Change {
 
     /// Whichever sign means "worse" to its author.
     pub fn holds(&self) -> bool {
+        if self.is_times {
+            let times = self.times();
+            // "1.8x as many" and, of the lesser, "0.56x".
+            let room = self.step / 2.0 + times * self.slack / 100.0 + 1e-9;
+            return (times - self.percent).abs() <= room
+                || (1.0 / times - self.percent).abs() <= room;
+        }
         self.agrees(self.of_first()) || (self.of_either && self.agrees(self.of_second()))
+    }
+
+    /// How many times the lesser the greater is.
+    pub fn times(&self) -> f64 {
+        (self.to / self.from).max(self.from / self.to)
     }
 
     /// It is of the other of the two values.
     pub fn is_of_second(&self) -> bool {
-        !self.holds() && self.agrees(self.of_second())
+        !(self.is_times || self.holds()) && self.agrees(self.of_second())
     }
 
     fn agrees(&self, percent: f64) -> bool {
@@ -91,8 +106,9 @@ impl Change {
         (to_step / from + to * from_step / from.powi(2)) * 100.0
     }
 
-    fn is_possible(&self) -> bool {
-        self.from > 0.0 && self.to > 0.0 && self.percent.is_finite()
+    /// Nobody computes with nothing.
+    pub fn is_possible(&self) -> bool {
+        self.from > 0.0 && self.to > 0.0 && self.percent.is_finite() && self.slack.is_finite()
     }
 }
 
@@ -107,11 +123,20 @@ pub struct Against {
     pub step: f64,
 }
 
-/// What outputs say of themselves and others, beside what their values give.
-pub fn against(drafts: &[Draft]) -> Vec<Claim> {
+/// What outputs say of themselves and others, beside what their values give; and the lines of what
+/// cannot be computed again.
+pub fn against(drafts: &[Draft]) -> (Vec<Claim>, Vec<u32>) {
     const MOST: usize = 300;
     let all = drafts.iter().flat_map(|own| own.against.iter().map(move |against| (own, against)));
-    all.take(MOST).filter_map(|(own, against)| one_against(own, against, drafts)).collect()
+    let (mut claims, mut unchecked) = (Vec::new(), Vec::new());
+    for (own, against) in all.take(MOST) {
+        match one_against(own, against, drafts) {
+            Some(claim) => claims.push(claim),
+            None if against.line > 0 => unchecked.push(against.line as u32),
+            None => unchecked.push(own.source.first_line),
+        }
+    }
+    (claims, unchecked)
 }
 
 fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim> {
@@ -123,6 +148,7 @@ fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim
         let (from, to) = (*other.values.get(metric.key())?, *own.values.get(metric.key())?);
         Some(Change {
             percent: against.percent,
+            is_times: false,
             step: against.step,
             from,
             to,
@@ -143,6 +169,7 @@ fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim
     let named = named.filter(|other| others.len() == 1 || shared(other).1 > 0 || is_sure);
     let fits = others.iter().filter_map(|other| change(other)).find(Change::holds);
     let change = fits.filter(|_| !is_sure).or_else(|| change(named?))?;
+    let change = Some(change).filter(Change::is_possible)?;
     let line = if against.line == 0 { own.source.first_line } else { against.line as u32 };
     let (file, text) = (own.source.file.clone(), against.text.clone());
     Some(Claim { file, line, text, says: Says::Change(change) })

@@ -1,57 +1,45 @@
 //! What prose says of differences and of runs: "p99 went from 312 to 165 ms, 47.1 % better".
 //!
 //! An accusation that is wrong costs more than one that is missed: only where two values are joined
-//! by words of a change are they taken for the ones that a percentage is of.
+//! by words of a change are they taken for the ones that a difference is of. What stands without
+//! them is counted.
 
 use crate::claim::{Change, Claim, Says};
 use crate::numbers;
-use crate::table::{Kind, KindOfUnit, meaning, unit};
+use crate::table::{KindOfUnit, unit};
 
 /// What a line of prose says.
-pub fn of_line(text: &str, line: usize) -> Vec<Claim> {
+#[derive(Default)]
+pub struct Line {
+    pub claims: Vec<Claim>,
+    /// It states a difference of which the values are not beside it.
+    pub is_unchecked: bool,
+}
+
+/// Of a long paragraph its sentences; of a line that is none, nothing.
+pub fn sentences(line: &str) -> impl Iterator<Item = &str> {
     const LONGEST: usize = 1000;
-    let mut found = Vec::new();
-    if text.len() > LONGEST {
-        return found;
-    }
+    let is_long = line.len() > LONGEST;
+    let parts = line.split_inclusive(". ").filter(move |_| is_long);
+    let whole = Some(line).filter(|_| !is_long);
+    whole.into_iter().chain(parts).filter(|part| part.len() <= LONGEST)
+}
+
+pub fn of_line(text: &str, line: usize) -> Line {
     let claim = |says: Says| Claim {
         file: String::new(),
         line: line as u32,
         text: text.trim().to_owned(),
         says,
     };
-    if is_selected(text) {
-        found.push(claim(Says::Selected));
-    }
-    if text.contains('%') && (is_change(text) || meaning(text).quantity == Some(Kind::Change)) {
-        found.extend(changes(text).into_iter().map(|change| claim(Says::Change(change))));
-    }
-    found
-}
-
-/// Words of differences that no head of a table has.
-fn is_change(text: &str) -> bool {
-    const WORDS: [&str; 17] = [
-        "slower",
-        "faster",
-        "improved",
-        "improves",
-        "reduced",
-        "reduces",
-        "increased",
-        "decreased",
-        "dropped",
-        "drops",
-        "a loss of",
-        "langsamer",
-        "schneller",
-        "besser",
-        "schlechter",
-        "higher",
-        "lower",
-    ];
-    let lower = text.to_lowercase();
-    WORDS.iter().any(|word| lower.contains(word))
+    let found = said(text);
+    let stated: Vec<&Said> = found.iter().filter(|one| is_of_a_change(text, one)).collect();
+    let change = changed(text, &found, &stated);
+    // Of several of which one is checked, the others are not.
+    let is_unchecked = stated.len() > usize::from(change.is_some());
+    let chosen = is_selected(text).then_some(Says::Selected);
+    let claims = chosen.into_iter().chain(change.map(Says::Change)).map(claim).collect();
+    Line { claims, is_unchecked }
 }
 
 /// A number of prose: what it is of, and in which unit of tare's.
@@ -74,10 +62,8 @@ enum Joined {
     Either,
 }
 
-/// Two values of one unit that are joined, and the one percentage behind or before them.
-fn changes(text: &str) -> Vec<Change> {
-    let said = said(text);
-    let percents: Vec<&Said> = said.iter().filter(|one| is_of_a_change(text, one)).collect();
+/// Two values of one unit that are joined, and the one difference behind or before them.
+fn changed(text: &str, said: &[Said], stated: &[&Said]) -> Option<Change> {
     let pairs = said.windows(2).filter_map(|pair| {
         let [from, to] = pair else { return None };
         let joined = joined(text, from, to)?;
@@ -88,13 +74,35 @@ fn changes(text: &str) -> Vec<Change> {
     });
     let pairs: Vec<_> = pairs.collect();
     // Of several of either nobody knows which belong together.
-    match (percents.as_slice(), pairs.as_slice()) {
-        ([percent], [(from, to, joined)]) => vec![change(percent, from, to, *joined)],
-        _ => Vec::new(),
-    }
+    let ([stated], [(from, to, joined)]) = (stated, pairs.as_slice()) else { return None };
+    let change = change(stated, from, to, *joined);
+    (change.is_possible() && !is_hedged(text, stated)).then_some(change)
 }
 
-/// A percentage that is not a load, a share, a level or a percentile.
+/// "more than 40 %", "almost twice": not what the two values give.
+fn is_hedged(text: &str, stated: &Said) -> bool {
+    const HEDGES: [&str; 14] = [
+        "about",
+        "almost",
+        "approximately",
+        "around",
+        "ca.",
+        "least",
+        "most",
+        "nearly",
+        "over",
+        "roughly",
+        "some",
+        "than",
+        "to",
+        "under",
+    ];
+    let before = text[..stated.place.0].trim_end_matches(['-', '+', '−', ' ']);
+    let last = before.split_whitespace().next_back().unwrap_or("").to_lowercase();
+    before.ends_with(['~', '≈', '>', '<']) || HEDGES.contains(&last.as_str())
+}
+
+/// A difference, and no load, share, level or percentile.
 fn is_of_a_change(text: &str, said: &Said) -> bool {
     const OTHERS: [&str; 18] = [
         "cpu",
@@ -116,12 +124,25 @@ fn is_of_a_change(text: &str, said: &Said) -> bool {
         "perzentil",
         "availab",
     ];
-    if said.unit != Some(KindOfUnit::Percent) {
-        return false;
+    // "ran three times": what is repeated is no difference.
+    const THAN: [&str; 11] = [
+        "as", "better", "faster", "fewer", "higher", "larger", "less", "lower", "more", "slower",
+        "worse",
+    ];
+    let behind = text[said.place.1..].trim_start().to_lowercase();
+    let next = |unit: &str| behind.trim_start_matches(unit).trim_start().to_owned();
+    match said.unit {
+        Some(KindOfUnit::Percent) => !OTHERS.iter().any(|word| next("%").starts_with(word)),
+        Some(KindOfUnit::Times) if behind.starts_with("times") => {
+            said.value >= 50.0 || THAN.iter().any(|word| next("times").starts_with(word))
+        }
+        // "2 x Intel Xeon" is a number of things.
+        Some(KindOfUnit::Times) => {
+            text[said.place.1..].starts_with(['x', '×'])
+                || THAN.iter().any(|word| next("x").starts_with(word))
+        }
+        _ => false,
     }
-    let behind = text[said.place.1..].trim_start().trim_start_matches('%').trim_start();
-    let behind = behind.to_lowercase();
-    !OTHERS.iter().any(|word| behind.starts_with(word))
 }
 
 fn joined(text: &str, from: &Said, to: &Said) -> Option<Joined> {
@@ -137,13 +158,11 @@ fn joined(text: &str, from: &Said, to: &Said) -> Option<Joined> {
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
     let before = text[..from.place.0].to_lowercase();
     let last = before.split_whitespace().next_back().unwrap_or("");
-    if has(&["from", "von", "de", "desde"]) && ["to", "auf", "à", "a"].contains(&last) {
+    if has(&["from", "von", "de"]) && ["to", "auf", "à", "a"].contains(&last) {
         Some(Joined::ToFrom)
-    } else if has(&["→", "->", "=>", "-->", "to", "auf", "à", "nach", "vers", "até"]) {
+    } else if has(&["→", "->", "=>", "-->", "to", "auf", "à"]) {
         Some(Joined::FromTo)
-    } else if has(&["vs", "versus", "against", "than", "gegen", "statt", "instead", "contre"])
-        || matches!(words.as_slice(), ["and" | "und" | "et" | "y"])
-    {
+    } else if has(&["vs", "versus", "against", "than", "instead"]) {
         Some(Joined::Either)
     } else {
         None
@@ -161,7 +180,7 @@ fn is_pair(a: &Said, b: &Said) -> bool {
     alike && a.value > 0.0 && b.value > 0.0
 }
 
-fn change(percent: &Said, from: &Said, to: &Said, joined: Joined) -> Change {
+fn change(stated: &Said, from: &Said, to: &Said, joined: Joined) -> Change {
     let (from, to) = if joined == Joined::ToFrom { (to, from) } else { (from, to) };
     let factor = |unit: Option<KindOfUnit>| match unit {
         Some(KindOfUnit::Time(f) | KindOfUnit::Bytes(f) | KindOfUnit::Count(f)) => f,
@@ -173,8 +192,9 @@ fn change(percent: &Said, from: &Said, to: &Said, joined: Joined) -> Change {
     };
     let (from, to) = (with_step(from), with_step(to));
     Change {
-        percent: percent.value,
-        step: percent.step,
+        percent: stated.value,
+        step: stated.step,
+        is_times: stated.unit == Some(KindOfUnit::Times),
         from: from.0,
         to: to.0,
         slack: Change::slack(from, to),
@@ -211,8 +231,7 @@ fn said(text: &str) -> Vec<Said> {
         // "100 connections" are no value; "312 → 165 ms" and "from 312 to" are.
         let follows = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
         let is_joined = follows.is_empty()
-            || ["to", "auf", "and", "und", "vs", "à", "against", "from"]
-                .contains(&follows.as_str());
+            || ["to", "auf", "and", "vs", "à", "against", "from"].contains(&follows.as_str());
         let is_value = own.is_some() || is_joined;
         if let Some((value, step)) = numbers::decimal(digits)
             && is_value
@@ -225,82 +244,41 @@ fn said(text: &str) -> Vec<Said> {
     found
 }
 
-/// "the median of the last three of ten runs", "best of 5", "we dropped the slowest".
+/// "the median of the last three of ten runs", "best of 5", "we dropped the slowest run".
 fn is_selected(text: &str) -> bool {
     let lower = text.to_lowercase();
-    let clauses = lower.split(['.', ';', '。', '；']);
-    let mut clauses = clauses;
-    clauses.any(|clause| counts_some(clause) || drops_some(clause))
+    lower.split(['.', ';']).any(|clause| counts_some(clause) || drops_some(clause))
 }
 
-/// "best of three", "of the last 3", "der letzten drei Läufe": a number follows.
+/// "best of three", "of the last 3": a number follows, and what it counts are runs.
 fn counts_some(clause: &str) -> bool {
-    const OF: [&str; 8] = [
-        "best of ",
-        "best of the ",
-        "fastest of ",
-        "bester von ",
-        "beste von ",
-        "meilleur de ",
-        "of the last ",
-        "der letzten ",
-    ];
-    const NUMBERS: [&str; 18] = [
-        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twenty", "zwei",
-        "drei", "vier", "fünf", "zehn", "deux", "trois", "cinq",
-    ];
-    const RUNS: [&str; 8] =
-        ["run", "iteration", "of ", "repetition", "lauf", "läufe", "essai", "everywhere"];
+    const OF: [&str; 4] = ["best of ", "fastest of ", "of the last ", "from the last "];
+    const NUMBERS: &str = "two three four five six seven eight nine ten twenty";
+    const RUNS: [&str; 5] = ["run", "iteration", "of ", "repetition", "everywhere"];
     let is_number = |word: &str| {
-        NUMBERS.contains(&word) || word.chars().all(|c| c.is_ascii_digit()) && !word.is_empty()
+        let is_digits = word.chars().all(|c| c.is_ascii_digit());
+        !word.is_empty() && (is_digits || NUMBERS.split(' ').any(|own| own == word))
     };
-    let counted = OF.iter().any(|start| {
+    OF.iter().any(|start| {
         clause.match_indices(start).any(|(at, _)| {
-            let rest = &clause[at + start.len()..];
+            let rest = clause[at + start.len()..].trim_start_matches("the ");
             let word = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
             let behind = rest[word.len()..].trim_start();
-            let is_of_runs = behind.is_empty()
-                || behind.starts_with(|c: char| !c.is_alphabetic())
+            let is_of_runs = !behind.starts_with(char::is_alphabetic)
                 || RUNS.iter().any(|run| behind.starts_with(run));
-            is_number(word) && is_of_runs
+            // "The median run from the last three".
+            let is_before = clause[..at].trim_end().ends_with("run");
+            is_number(word) && (is_of_runs || is_before)
         })
-    });
-    counted
-        || ["后三次", "最后三次", "最好的一次", "去掉最高"]
-            .iter()
-            .any(|phrase| clause.contains(phrase))
+    })
 }
 
 /// "dropped the slowest two runs"; nothing that was not dropped, and nothing else than runs.
 fn drops_some(clause: &str) -> bool {
-    const DROPPED: [&str; 12] = [
-        "dropped",
-        "discarded",
-        "threw away",
-        "thrown away",
-        "excluded",
-        "removed",
-        "left out",
-        "omitted",
-        "verworfen",
-        "weggelassen",
-        "écarté",
-        "descartad",
-    ];
-    const WHICH: [&str; 10] = [
-        "slowest",
-        "fastest",
-        "worst",
-        "best",
-        "first run",
-        "first two",
-        "outlier",
-        "highest",
-        "lowest",
-        "ausreißer",
-    ];
-    const NOT: [&str; 10] =
-        ["no", "not", "none", "never", "nothing", "kein", "keine", "nicht", "cache", "caches"];
+    const DROPPED: [&str; 6] =
+        ["dropped", "discarded", "threw away", "thrown away", "excluded", "left out"];
+    const WHICH: [&str; 6] = ["slowest", "fastest", "worst", "best", "first run", "outlier"];
+    const NOT: [&str; 7] = ["no", "not", "none", "never", "nothing", "cache", "caches"];
     let has = |words: &[&str]| words.iter().any(|word| clause.contains(word));
     let is_denied = clause.split(|c: char| !c.is_alphanumeric()).any(|word| NOT.contains(&word));
     has(&DROPPED) && has(&WHICH) && !is_denied
@@ -311,7 +289,7 @@ mod tests {
     use super::*;
 
     fn changes_of(text: &str) -> Vec<Change> {
-        let says = of_line(text, 1).into_iter().filter_map(|claim| match claim.says {
+        let says = of_line(text, 1).claims.into_iter().filter_map(|claim| match claim.says {
             Says::Change(change) => Some(change),
             _ => None,
         });
@@ -331,6 +309,9 @@ mod tests {
             ("Die Latenz sinkt von 45,2 ms auf 38,1 ms, 15,7 % besser", true),
             ("p99 increased from 0.2 ms to 1.4 ms (+800 %)", true),
             ("53.3k req/s against 61.8k req/s is a loss of 14 %", true),
+            ("from 100 req/s to 220 req/s, 2.2x as many", true),
+            ("from 100 req/s to 220 req/s, 3x as many", false),
+            ("p99 fell from 710 ms to 10 ms: 71× better", true),
         ] {
             let found = changes_of(text);
             let [change] = found.as_slice() else { panic!("{text}: {found:?}") };
@@ -349,8 +330,33 @@ mod tests {
             "With 1 % packet loss p99 is higher: from 3 ms to 50 ms",
             "p99 dropped 15 % to 4.2 ms ± 0.3 ms",
             "With 3 ms delay and a 50 ms timeout we saw 12 % lower throughput",
+            "mean and p99 were 1.2 ms and 4.8 ms, 10 % worse than on the host",
         ] {
             assert!(changes_of(none).is_empty(), "{none}: {:?}", changes_of(none));
+        }
+    }
+
+    #[test]
+    fn differences_without_their_values_are_counted() {
+        for text in [
+            "about 20 % slower",
+            "## Run 2 (+44 % over Run 1)",
+            "this is 30–50× faster",
+            "the index is 12500 times as high",
+            "It is 3 times slower.",
+            "p99 went from 312 to 165 ms, 47.1 % better, and p50 is 3 % better",
+            "p99 went from 312 to 165 ms, more than 40 % better",
+        ] {
+            assert!(of_line(text, 1).is_unchecked, "{text}");
+        }
+        for text in [
+            "p99 went from 312 to 165 ms, an improvement of 47.1 %.",
+            "Each was run 10 times at 85 % CPU.",
+            "99 % latency and 1 % packet loss",
+            "2x2 matrices",
+            "2 x Intel Xeon",
+        ] {
+            assert!(!of_line(text, 1).is_unchecked, "{text}");
         }
     }
 
@@ -360,11 +366,10 @@ mod tests {
             "We report the median of the last three of ten runs.",
             "Best of 5.",
             "Each was run 10 times; we dropped the slowest two runs.",
-            "Median der letzten 3 Läufe",
-            "取后三次的中位数",
+            "The median run from the last three is reported.",
         ] {
             assert!(
-                matches!(of_line(text, 1).as_slice(), [Claim { says: Says::Selected, .. }]),
+                matches!(of_line(text, 1).claims.as_slice(), [Claim { says: Says::Selected, .. }]),
                 "{text}"
             );
         }
@@ -377,9 +382,8 @@ mod tests {
             "No runs were discarded, not even the slowest.",
             "Throughput dropped in all runs.",
             "of the last three nginx releases",
-            "in den letzten drei Jahren",
         ] {
-            assert!(of_line(text, 1).is_empty(), "{text}");
+            assert!(of_line(text, 1).claims.is_empty(), "{text}");
         }
     }
 }

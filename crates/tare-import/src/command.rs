@@ -112,14 +112,16 @@ impl Command {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        /// Words before a tool: sudo, taskset, numactl and their flags.
-        const BEFORE: usize = 12;
+        /// Words before a tool: of a loop, and sudo, taskset, numactl with their flags.
+        const BEFORE: usize = 24;
         if text.len() > 4000 {
             return None;
         }
         let all = shell_words(text);
         let words: Vec<&str> = all.iter().map(String::as_str).collect();
-        let (at, tool) = words.iter().take(BEFORE).enumerate().find_map(|(at, word)| {
+        let is_known = |at: usize, word: &str| Self::is_tool(word) || (at == 0 && word == "Run");
+        let all = words.iter().take(BEFORE).enumerate();
+        let (at, tool) = all.filter(|(at, word)| is_known(*at, word)).find_map(|(at, word)| {
             let name = word.rsplit('/').next()?;
             let (_, tool) = NAMES.iter().find(|(known, _)| *known == name)?;
             Some((at, *tool))
@@ -161,6 +163,10 @@ impl Command {
             return;
         }
         draft.command = Some(self.text.clone());
+        // wrk prints whole minutes.
+        let minutes = own.seconds.filter(|s| *s >= 60.0 && s % 60.0 == 0.0);
+        let rounded = minutes.zip(known.seconds).filter(|(own, known)| (own - known).abs() <= 30.0);
+        own.seconds = rounded.map(|(_, known)| known).or(own.seconds);
         // That the two differ is for the audit to say: the output's own word stands.
         own.url = own.url.take().or_else(|| known.url.clone());
         own.rate_per_s = own.rate_per_s.or(known.rate_per_s);
@@ -169,19 +175,49 @@ impl Command {
         }
     }
 
-    /// The address that the command names.
-    pub fn url_in(text: &str) -> Option<String> {
-        Self::parse(text)?.asked.url
+    /// Whether a word starts a load generator.
+    pub fn is_tool(word: &str) -> bool {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        NAMES.iter().any(|(known, _)| *known == name) && (name != "Run" || word == "./Run")
+    }
+
+    /// The words of a command, as a shell divides them.
+    pub fn words(text: &str) -> Vec<String> {
+        shell_words(text)
+    }
+
+    /// What a command asks for.
+    pub fn asked_by(text: &str) -> Option<SampleLoad> {
+        Some(Self::parse(text)?.asked)
+    }
+
+    /// The script that a load is made by: `wrk -s post.lua`, `k6 run test.js`.
+    pub fn script_in(text: &str) -> Option<&str> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let is_flag = |word: &str| matches!(word, "-s" | "--script" | "run");
+        let of = |two: &[&'_ str]| is_flag(two[0]) && !two[1].starts_with('-');
+        words.windows(2).find(|two| of(two)).map(|two| two[1])
     }
 }
 
 /// Words as a shell divides them: a quotation is one.
 fn shell_words(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
-    for c in text.chars() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_last = |next: Option<&char>| next.is_none_or(|next| next.is_whitespace());
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => quote = Some(c),
+            // Ends of commands are words, where they touch one, too; "?a=1&b=2" has none.
+            (None, ';') => {
+                words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+                words.push(";".into());
+            }
+            (None, '&') if !word.is_empty() && is_last(chars.peek()) && word != "&" => {
+                words.push(std::mem::take(&mut word));
+                words.push("&".into());
+            }
             (None, c) if c.is_whitespace() => {
                 if !word.is_empty() {
                     words.push(std::mem::take(&mut word));

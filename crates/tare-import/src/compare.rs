@@ -171,7 +171,12 @@ fn without_interval(pair: &Pair) -> String {
         (Some(1), Some(1)) => "single runs".into(),
         (Some(1), _) => "a single run of the baseline".into(),
         (_, Some(1)) => "a single run".into(),
-        (Some(a), Some(b)) => format!("{} repetitions: no interval", a.min(b)),
+        (Some(a), Some(b)) => {
+            format!(
+                "{} repetitions are too few for an interval ({INTERVAL_MIN} are needed)",
+                a.min(b)
+            )
+        }
     }
 }
 

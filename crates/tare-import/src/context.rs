@@ -1,18 +1,18 @@
-//! What stands above an output: headings, labels, the prose that leads to it, the host of the
-//! prompt, the command line.
+//! What stands above an output: headings, labels on lines of their own, comments in a fence, and the
+//! command line. Sentences are not read: what they say of an output is for people to tell.
 
 use crate::block::{fence_mark, is_heading, kept};
 use crate::command::Command;
-use crate::lead::{self, Lead};
 use crate::prompt;
-use crate::sample::Draft;
+use crate::sample::{Draft, Typed};
 
-/// A label on a line of its own, or in bold: below all headings.
+/// Below all headings: a label on a line of its own, and a comment in a fence.
 pub const LABEL: u8 = 7;
-/// Paragraphs above an output that may name it.
-const PARAGRAPHS: usize = 3;
-/// Of a paragraph, the end.
-const PARAGRAPH_MAX: usize = 2000;
+const COMMENT: u8 = 8;
+/// Of a name, in characters.
+const NAME_MAX: usize = 80;
+/// Lines of prose that may say what a table's numbers are.
+const PROSE: usize = 20;
 
 /// What is above a line.
 #[derive(Default)]
@@ -20,178 +20,161 @@ pub struct Context {
     headings: Vec<(u8, String)>,
     /// Under the heading of this level.
     commands: Vec<(u8, Command)>,
-    /// Since the last output or heading.
-    paragraphs: Vec<String>,
-    /// The last line was prose: the next belongs to it.
-    in_paragraph: bool,
-    /// What the prose said of the outputs since: until other prose, a label or a heading.
-    lead: Option<String>,
-    /// The paragraph that says it, which may list several.
-    listing: String,
-    /// Of the last prompt under these headings.
-    host: Option<String>,
-    typed: Option<String>,
+    /// The last line that was typed under these headings.
+    typed: Option<Typed>,
+    /// Since the last heading or output.
+    prose: Vec<String>,
+    /// An output stood under the last of these headings.
+    has_output: bool,
+    /// It was typed since the last output.
+    is_fresh: bool,
+    /// So many lines above are neither output nor command.
+    passage: u32,
 }
 
 impl Context {
-    fn level(&self) -> u8 {
-        self.headings.last().map_or(0, |(level, _)| *level)
-    }
-
-    fn heading(&mut self, level: u8, text: String) {
+    fn heading(&mut self, level: u8, text: &str) {
         self.headings.retain(|(own, _)| *own < level);
         self.commands.retain(|(own, _)| *own < level);
-        self.headings.push((level, text));
-        (self.lead, self.host, self.typed) = (None, None, None);
-        self.listing.clear();
-        self.paragraphs.clear();
-        self.in_paragraph = false;
+        self.headings.push((level, cleaned(text)));
+        self.prose.clear();
+        self.has_output = false;
+        self.passage += u32::from(level < LABEL);
+        if level < LABEL - 1 {
+            self.typed = None;
+        }
     }
 
-    pub fn command(&mut self, command: Command) {
-        let level = self.level();
+    /// After all that one output holds.
+    pub fn end_output(&mut self) {
+        self.is_fresh = false;
+    }
+
+    /// Something else stood here.
+    pub fn interrupt(&mut self) {
+        self.passage += 1;
+    }
+
+    /// A comment is of its own fence.
+    pub fn end_fence(&mut self) {
+        self.headings.retain(|(level, _)| *level < COMMENT);
+    }
+
+    /// A command that stands at this line, which was not said in prose.
+    pub fn command(&mut self, command: Command, line: &str, at: usize) {
+        let level = self.headings.last().map_or(0, |(level, _)| *level);
         self.commands.retain(|(own, known)| *own < level || known.tool != command.tool);
+        if !command.in_prose {
+            self.is_fresh = true;
+            let host = prompt::host(line).map(str::to_owned);
+            self.typed = Some(Typed { line: (at + 1) as u32, text: command.text.clone(), host });
+        }
         self.commands.push((level, command));
     }
 
-    /// The host of a line's prompt.
-    pub fn prompt(&mut self, line: &str) -> bool {
+    /// Any other line behind a prompt.
+    fn prompt(&mut self, line: &str, at: usize) -> bool {
         let host = prompt::host(line);
-        if host.is_some() || line.trim_start().starts_with("$ ") {
-            self.typed = Some(line.trim().chars().take(300).collect());
+        let is_prompt = host.is_some() || line.starts_with("$ ");
+        if is_prompt {
+            let text: String = line.chars().take(300).collect();
+            // What was done in between may make it another.
+            let is_again = self.typed.as_ref().is_some_and(|typed| typed.text == text);
+            self.passage += u32::from(!is_again && !line.contains("$ !"));
+            self.typed = Some(Typed { line: (at + 1) as u32, text, host: host.map(str::to_owned) });
         }
-        self.host = host.map(str::to_owned).or(self.host.take());
-        host.is_some()
-    }
-
-    /// The last of the words that name what follows: of a table, its title.
-    pub fn title(&self) -> Option<String> {
-        let own = match lead::lead(&self.paragraphs) {
-            Lead::Names(name) => Some(name),
-            Lead::Again | Lead::Nothing => self.lead.clone(),
-        };
-        own.or_else(|| self.headings.last().map(|(_, text)| text.clone()))
+        is_prompt
     }
 
     /// All prose and headings above: what a table's numbers are may be said there only.
     pub fn words(&self) -> String {
         let headings = self.headings.iter().map(|(_, text)| text.as_str());
-        headings.chain(self.paragraphs.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
+        headings.chain(self.prose.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
     }
 
-    /// A line that is no output and no command may name what follows. Says how many lines it took.
-    pub fn see(&mut self, lines: &[&str], at: usize, in_fence: bool) -> usize {
+    /// A line that is no output and no command may name what follows. Says how many lines it took;
+    /// `begins` tells whether a command or an output begins at a line.
+    pub fn see(
+        &mut self,
+        lines: &[&str],
+        at: usize,
+        in_fence: bool,
+        begins: impl Fn(usize) -> bool,
+    ) -> usize {
         let line = lines[at].trim();
-        if self.prompt(line) || line.starts_with("$ ") {
+        if self.prompt(line, at) {
             return 1;
         }
-        if !in_fence && is_heading(line) {
-            let hashes = line.chars().take_while(|c| *c == '#').count();
-            self.heading(hashes as u8, cleaned(&line[hashes..]));
+        if in_fence {
+            // Behind a root's prompts, "# systemctl restart nginx" is typed as well.
+            let is_comment = |text: &&str| {
+                let below = lines[at + 1..].iter().take(BLANKS_MAX);
+                let next = below.enumerate().find(|(_, line)| !line.trim().is_empty());
+                is_name(text, 8)
+                    && next.is_some_and(|(n, line)| !line.starts_with("# ") && begins(at + 1 + n))
+            };
+            let own = line.strip_prefix("# ").filter(is_comment);
+            if let Some(text) = own {
+                self.heading(COMMENT, text);
+            } else if let Some(text) = banner(line) {
+                self.heading(LABEL - 1, text);
+            } else {
+                self.passage += u32::from(line.contains(char::is_alphanumeric));
+            }
+            return 1;
+        }
+        let is_code = lines[at].starts_with("    ") || lines[at].starts_with('\t');
+        if is_heading(line) && !is_code {
+            let text = line.trim_start_matches('#');
+            self.heading((line.len() - text.len()) as u8, text);
             return 1;
         }
         if let Some((level, text)) = html_heading(line) {
-            self.heading(level, cleaned(text));
+            self.heading(level, text);
             return 1;
         }
         let above = at.checked_sub(1).map_or("", |before| lines[before].trim());
         let below = lines.get(at + 1).map_or("", |next| next.trim());
-        if let Some(level) = underlined(above, line, below).filter(|_| !in_fence) {
-            self.heading(level, cleaned(line));
+        if let Some(level) = underlined(above, line, below) {
+            self.heading(level, line);
             return 2;
         }
-        if let Some(text) = banner(line).filter(|text| !says_nothing(text)) {
-            self.heading(LABEL - 1, cleaned(text));
-        } else if let Some(text) = self.label(line, in_fence) {
-            self.heading(LABEL, named(text));
-        } else if !in_fence && stands_alone(lines, at) && !says_nothing(line) {
-            self.heading(LABEL, named(item(line).unwrap_or(line)));
-        } else if !in_fence || line.starts_with("# ") {
-            self.prose(line, lines[at]);
+        if let Some(text) = banner(line) {
+            self.heading(LABEL - 1, text);
+        } else if let Some(text) = label(lines, at) {
+            self.heading(LABEL, text);
+        } else if line.contains(char::is_alphanumeric) {
+            self.passage += 1;
+            // A label names what is right below it: what is said after that may be of another.
+            if self.has_output {
+                self.headings.retain(|(level, _)| *level < LABEL);
+            }
+            if self.prose.len() < PROSE {
+                self.prose.push(line.chars().take(300).collect());
+            }
         }
         1
     }
 
-    /// The end of a paragraph is no label.
-    fn label<'a>(&self, line: &'a str, in_fence: bool) -> Option<&'a str> {
-        let goes_on = self.in_paragraph && !line.starts_with(['*', '_', '-', '#', '+']);
-        label(line, in_fence).filter(|text| !goes_on && !says_nothing(text))
-    }
-
-    fn prose(&mut self, line: &str, whole: &str) {
-        if !line.contains(char::is_alphanumeric) {
-            self.in_paragraph = false;
-            return;
-        }
-        // Code that is indented says nothing, nor do lines of a shell and of tables.
-        let is_code = whole.starts_with("    ") || whole.starts_with('\t');
-        let is_mark = line.starts_with('[') && line.ends_with(']');
-        if is_code || is_mark || line.starts_with(['|', '<', '$']) {
-            return;
-        }
-        let is_item = item(line).is_some();
-        let text = item(line).unwrap_or(line).trim_start_matches("# ");
-        let end = text.char_indices().rev().nth(PARAGRAPH_MAX).map_or(0, |(at, _)| at);
-        let text = &text[end..];
-        match self.paragraphs.last_mut().filter(|_| self.in_paragraph && !is_item) {
-            Some(last) if last.len() < PARAGRAPH_MAX => {
-                last.push(' ');
-                last.push_str(text);
-            }
-            _ => self.paragraphs.push(text.to_owned()),
-        }
-        let known = self.paragraphs.len();
-        self.paragraphs.drain(..known.saturating_sub(PARAGRAPHS));
-        self.in_paragraph = true;
-    }
-
-    pub fn complete(&mut self, draft: Draft, file: &str, at: usize, lines: &[&str]) -> Draft {
-        let paragraphs = std::mem::take(&mut self.paragraphs);
-        if let Lead::Names(name) = lead::lead(&paragraphs) {
-            self.lead = Some(cleaned(&name));
-        }
-        // "the same with -m 1, same order" lists what was listed before.
-        if let Some(text) = paragraphs.last().filter(|text| !lead::is_same_order(text)) {
-            self.listing.clone_from(text);
-        }
-        let heading = self.headings.last().map_or("", |(_, text)| text.as_str());
-        let has_text = !self.listing.is_empty();
-        let listing = if has_text { &self.listing } else { heading };
-        let mut list = lead::list(listing);
-        if list.is_empty() && self.lead.is_none() {
-            list = lead::heading_list(heading);
-        }
-        let lists_several = lead::lists_several(listing);
-        let is_list_counted = lead::is_counted(listing);
-        self.in_paragraph = false;
-        let mut draft = draft;
+    pub fn complete(&mut self, mut draft: Draft, file: &str, at: usize, lines: &[&str]) -> Draft {
+        self.prose.clear();
+        self.has_output = true;
         draft.source.file = file.to_owned();
         if draft.source.last_line == 0 {
             draft.source.first_line = (at + 1) as u32;
             draft.source.last_line = (at + lines.len()) as u32;
             draft.source.text = kept(lines, 1);
         }
+        draft.passage = self.passage;
         draft.headings.clone_from(&self.headings);
-        draft.lead.clone_from(&self.lead);
-        (draft.list, draft.lists_several) = (list, lists_several);
-        draft.is_list_counted = is_list_counted;
         draft.typed.clone_from(&self.typed);
-        draft.host.clone_from(&self.host);
+        draft.is_first_of_typed = self.is_fresh;
         let own = self.commands.iter().rev().find(|(_, command)| command.made(draft.tool));
         if let Some((_, command)) = own {
             command.complete(&mut draft);
         }
         draft
     }
-}
-
-/// Without the words that say nothing.
-fn named(text: &str) -> String {
-    cleaned(&lead::name(text).unwrap_or_else(|| text.to_owned()))
-}
-
-fn says_nothing(text: &str) -> bool {
-    !lead::is_name(text)
 }
 
 /// The level of a heading that is underlined; `~` and `^` after a blank line only.
@@ -211,20 +194,14 @@ fn underlined(above: &str, line: &str, below: &str) -> Option<u8> {
     }
 }
 
-/// An item of a list, without its mark.
-fn item(line: &str) -> Option<&str> {
-    let marks = ["- ", "* ", "+ ", "• ", "– "];
-    marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim_start)
-}
-
 /// `=== host ===`, `--- host ---`, `== host ==`.
 fn banner(line: &str) -> Option<&str> {
-    let mark = line.chars().next().filter(|c| matches!(c, '=' | '-' | '*'))?;
+    let mark = line.chars().next().filter(|c| matches!(c, '=' | '-'))?;
     let inner = line.trim_start_matches(mark);
     let marks = line.len() - inner.len();
     let closed = inner.ends_with(mark) || mark == '=';
     let inner = inner.trim_matches(mark).trim();
-    (marks >= 2 && closed && !inner.is_empty() && inner.len() <= 80 && mark != '*').then_some(inner)
+    (marks >= 2 && closed && is_name(inner, 12)).then_some(inner)
 }
 
 /// `<h2>host</h2>`, and the summary of what is folded.
@@ -239,72 +216,124 @@ pub fn html_heading(line: &str) -> Option<(u8, &str)> {
     (!text.trim().is_empty()).then_some((level, text))
 }
 
-/// `**host**`, `**host** (bare metal)`, `*host*`, `1. host:`, and in a fence `# on the host`.
-pub fn label(line: &str, in_fence: bool) -> Option<&str> {
-    const LONG: usize = 80;
-    if line.is_empty() || line.len() > LONG {
-        return None;
-    }
-    if in_fence {
-        return line.strip_prefix("# ");
-    }
-    let item = line.trim_start_matches(['-', '+', ' ']);
-    let item = item.strip_prefix("* ").unwrap_or(item).trim_start();
-    let digits = item.chars().take_while(char::is_ascii_digit).count();
-    let rest = &item[digits..];
-    let item = match digits {
-        0 => item,
-        _ => rest.strip_prefix(". ").or(rest.strip_prefix(") ")).unwrap_or(item),
-    };
-    let bold = item.trim_end_matches(':').trim_end();
-    for mark in ["**", "__", "*", "_"] {
-        let Some((inner, after)) = bold.strip_prefix(mark).and_then(|b| b.split_once(mark)) else {
-            continue;
-        };
-        let remark = after.trim().trim_end_matches(':');
+/// `**host**`, `*host*`, `**host** (bare metal)`, also as an item of a list.
+pub fn bold(line: &str) -> Option<&str> {
+    let item = item(line).unwrap_or(line).trim_end_matches([':', ' ']);
+    ["**", "__", "*", "_"].iter().find_map(|mark| {
+        let (inner, after) = item.strip_prefix(mark)?.split_once(mark)?;
+        let remark = after.trim();
         let is_remark = remark.is_empty() || (remark.starts_with('(') && remark.ends_with(')'));
-        if !inner.trim().is_empty() && is_remark {
-            return Some(inner);
-        }
+        // What leans is more often a remark than a label.
+        let words = if mark.len() == 2 { 10 } else { 4 };
+        (is_remark && is_name(inner, words)).then_some(inner)
+    })
+}
+
+/// An item of a list, without its mark or number.
+fn item(line: &str) -> Option<&str> {
+    let digits = line.chars().take_while(char::is_ascii_digit).count();
+    let rest = match digits {
+        0 => ["- ", "* ", "+ ", "• ", "– "].iter().find_map(|mark| line.strip_prefix(mark)),
+        _ => line[digits..].strip_prefix(". ").or(line[digits..].strip_prefix(") ")),
+    };
+    rest.map(str::trim_start)
+}
+
+/// A label that stands alone: in bold, or, right before what is fenced or indented, an item of a list,
+/// a word or two that end with a colon, a few words without the end of a sentence.
+fn label<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
+    let line = lines[at].trim();
+    if let Some(text) = bold(line) {
+        return Some(text);
     }
-    let inner = item.strip_suffix(':')?;
-    let mut words = inner.split_whitespace();
-    let first = words.next()?.to_lowercase();
-    // Of a sentence that ends with a colon the beginning tells that it is no name.
-    let is_word = inner.split_whitespace().count() == 1;
-    let opens = OPENINGS.contains(&first.as_str()) && !is_word;
-    let is_sentence = opens || inner.contains(". ");
-    (!is_sentence && words.count() < 6).then_some(inner)
+    let is_alone = at == 0 || lines[at - 1].trim().is_empty();
+    let (text, words) = match item(line) {
+        Some(text) => (text, 12),
+        None if !is_alone || lines[at].starts_with([' ', '\t']) => return None,
+        None if line.ends_with([':', '：']) => (line, 2),
+        None => (line, 4),
+    };
+    let text = text.trim_end_matches([':', '：']).trim_end();
+    (leads_to_code(&lines[at + 1..]) && is_name(text, words)).then_some(text)
+}
+
+/// Blank lines between a label and what it names.
+const BLANKS_MAX: usize = 10;
+
+fn leads_to_code(below: &[&str]) -> bool {
+    let next = below.iter().take(BLANKS_MAX).find(|line| !line.trim().is_empty());
+    next.is_some_and(|next| {
+        fence_mark(next).is_some() || next.starts_with('\t') || next.starts_with("    ")
+    })
 }
 
 /// How sentences begin that lead to an output.
-const OPENINGS: [&str; 24] = [
-    "a", "after", "and", "as", "but", "finally", "first", "for", "here", "if", "in", "it", "now",
-    "or", "so", "the", "then", "there", "these", "this", "we", "when", "while", "with",
+const OPENINGS: [&str; 30] = [
+    "a", "after", "an", "and", "as", "but", "finally", "for", "here", "i", "if", "in", "it", "my",
+    "now", "or", "our", "please", "so", "that", "the", "then", "there", "these", "this", "we",
+    "when", "while", "you", "your",
 ];
 
-/// A few words on a line of their own, right before what is fenced or indented.
-fn stands_alone(lines: &[&str], at: usize) -> bool {
-    let line = item(lines[at].trim()).unwrap_or(lines[at].trim());
-    let words = line.split_whitespace().count();
-    let plain = line.starts_with(|c: char| c.is_alphanumeric())
-        && !line.ends_with(['.', ',', ';', '!', '?'])
-        && !lines[at].starts_with([' ', '\t']);
-    let is_item = item(lines[at].trim()).is_some();
-    let alone = is_item || at == 0 || lines[at - 1].trim().is_empty();
-    if !(plain && alone) {
+/// What is said of outputs of anything.
+const ANYBODYS: [&str; 34] = [
+    "ab",
+    "again",
+    "benchmark",
+    "benchmarks",
+    "command",
+    "commands",
+    "example",
+    "fortio",
+    "full",
+    "h2load",
+    "hey",
+    "iperf",
+    "iperf3",
+    "k6",
+    "log",
+    "more",
+    "netperf",
+    "note",
+    "oha",
+    "once",
+    "output",
+    "outputs",
+    "qperf",
+    "result",
+    "results",
+    "summary",
+    "test",
+    "tests",
+    "then",
+    "thresholds",
+    "total",
+    "unixbench",
+    "wrk",
+    "wrk2",
+];
+
+/// A few words that are no sentence, and of something in particular.
+pub fn is_name(text: &str, words_max: usize) -> bool {
+    let text = text.trim();
+    if text.is_empty() || text.len() > 4 * NAME_MAX || text.chars().count() > NAME_MAX {
         return false;
     }
-    let next = lines[at + 1..].iter().take(BLANKS_MAX).find(|line| !line.trim().is_empty());
-    let before_code = next.is_some_and(|next| {
-        fence_mark(next).is_some() || next.starts_with("    ") || next.starts_with('\t')
-    });
-    let most = if is_item { 8 } else { 5 };
-    before_code && (1..=most).contains(&words) && line.len() <= 10 * most
+    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let words = text.split_whitespace().map(bare).filter(|word| !word.is_empty());
+    let words: Vec<String> = words.collect();
+    let opens = words.len() > 1 && OPENINGS.contains(&words[0].as_str());
+    let ends = text.ends_with(['.', ',', ';', '!', '?'])
+        || text.contains(['。', '，', '；'])
+        || text.contains(". ");
+    (1..=words_max).contains(&words.len()) && !(opens || is_anybodys(text) || ends)
 }
 
-/// Blank lines between a name and what it names.
-const BLANKS_MAX: usize = 10;
+/// "Results", "wrk output": nothing tells whose they are.
+pub fn is_anybodys(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.all(|word| ANYBODYS.contains(&word))
+}
 
 /// A heading's words without markup and numbering.
 fn cleaned(text: &str) -> String {
@@ -328,8 +357,8 @@ fn cleaned(text: &str) -> String {
             c => cleaned.push(c),
         }
     }
-    let cleaned = cleaned.trim().trim_end_matches(':').trim();
-    cleaned.chars().take(300).collect()
+    let cleaned = cleaned.trim().trim_end_matches([':', '：']).trim();
+    cleaned.chars().take(NAME_MAX).collect()
 }
 
 #[cfg(test)]
@@ -347,26 +376,43 @@ mod tests {
         ] {
             assert_eq!(cleaned(text), expected);
         }
-    }
-
-    #[test]
-    fn labels_are_short_and_stand_alone() {
-        for line in
-            ["**Host**", "* **Host**", "*Host*", "**Host** (bare metal)", "1. Host:", "- Host:"]
-        {
-            assert_eq!(label(line, false), Some("Host"), "{line}");
-        }
-        assert_eq!(label("**In the VM:**", false), Some("In the VM:"));
-        assert_eq!(label("while in the VM we got:", false), None);
         assert_eq!(html_heading("<details><summary>Host</summary>"), Some((LABEL - 1, "Host")));
         assert_eq!(html_heading("<h2 id=\"x\">Host</h2>"), Some((2, "Host")));
-        assert!(
-            stands_alone(&["", "Host", "", "```"], 1) && !stands_alone(&["x", "Host", "```"], 1)
-        );
-        assert_eq!(label("We then ran it again. This is what came out:", false), None);
-        assert_eq!(label("# on the host", true), Some("on the host"));
         assert_eq!(banner("=== runc ==="), Some("runc"));
         assert_eq!(banner("====="), None);
         assert!(is_heading("## Host") && is_heading("##Host") && !is_heading("#    #  #    #"));
+    }
+
+    #[test]
+    fn labels_stand_alone_and_are_no_sentences() {
+        for line in [
+            "**Host**",
+            "* **Host**",
+            "*Host*",
+            "**Host** (bare metal)",
+            "1. Host:",
+            "- Host:",
+            "Host:",
+            "Host",
+            "Host：",
+            "**Host:**",
+        ] {
+            let found = label(&["", line, "", "```"], 1).map(cleaned);
+            assert_eq!(found.as_deref(), Some("Host"), "{line}");
+        }
+        for line in [
+            "while in the VM we got:",
+            "This represents the best case:",
+            "The columns generated are: requests per second, latency stats, total requests sent",
+            "We ran it again.",
+            "Here is the output",
+            "Output:",
+            "wrk results:",
+            "- Then we ran the same with a sidecar in front of it, once more and twice",
+        ] {
+            assert_eq!(label(&["", line, "", "```"], 1), None, "{line}");
+        }
+        assert_eq!(label(&["some prose", "Host:", "```"], 1), None, "it ends a paragraph");
+        assert_eq!(label(&["", "Host:", "", "prose"], 1), None, "no output follows");
     }
 }

@@ -1,13 +1,13 @@
 //! Files' drafts, together: variants and cases named, in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, Says, Told};
-use crate::names;
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
 use crate::trouble::printable;
+use crate::{at_once, names};
 
 pub const SCHEMA: &str = "tare.import/1";
 
@@ -24,6 +24,19 @@ pub struct Import {
     /// What the documents say of their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<Unchecked>,
+    /// Rows and columns of tables that are compared with nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<Unread>,
+}
+
+/// Lines of a file that state a difference which nothing beside it gives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unchecked {
+    pub file: String,
+    pub lines: Vec<u32>,
 }
 
 /// One file: its name, what the user calls it, and what is in it.
@@ -45,20 +58,46 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
         samples: Vec::new(),
         unread: Vec::new(),
         claims: Vec::new(),
+        unchecked: Vec::new(),
+        left_out: Vec::new(),
     };
     let stems = stems(&files);
-    for (FileDrafts { given, given_at, found, .. }, stem) in files.into_iter().zip(stems) {
-        let mut names = names::of_file(&found.drafts, &stem, given.as_deref());
+    let mut all: Vec<(FileDrafts, Vec<names::Name>)> = Vec::new();
+    for (mut file, stem) in files.into_iter().zip(&stems) {
+        let drafts = std::mem::take(&mut file.found.drafts);
+        file.found.drafts = at_once::added(drafts, &file.given_at);
+        let names = names::of_file(&file.found.drafts, stem, file.given.as_deref());
+        all.push((file, names));
+    }
+    let shared = shared_names(&all);
+    for ((FileDrafts { file, given, given_at, found }, mut names), stem) in
+        all.into_iter().zip(stems)
+    {
         for (draft, name) in found.drafts.iter().zip(&mut names) {
-            if let Some(given) = given_at.get(&draft.source.first_line) {
-                (name.variant, name.by_text) = (given.clone(), false);
+            let mut lines = std::iter::once(&draft.source.first_line).chain(&draft.added);
+            if let Some(own) = lines.find_map(|line| given_at.get(line)) {
+                (name.variant, name.by_line) = (own.clone(), false);
+                name.under.clone_from(own);
+            } else if given.is_none() && draft.own_name.is_none() && shared.contains(&name.variant)
+            {
+                name.variant = format!("{stem}: {}", name.variant);
+                name.under = format!("{stem}: {}", name.under);
             }
+        }
+        if !found.unchecked.is_empty() {
+            let (file, lines) = (printable(&file), found.unchecked);
+            import.unchecked.push(Unchecked { file, lines });
         }
         let mut named: Vec<(Draft, names::Name)> = found.drafts.into_iter().zip(names).collect();
         let told = told_twice(&mut named);
         import.samples.extend(named.into_iter().map(|(draft, name)| sample(draft, name)));
-        let file = |unread: Unread| Unread { file: printable(&unread.file), ..unread };
-        import.unread.extend(found.unread.into_iter().map(file));
+        let shown = |Unread { file, line, why }: Unread| Unread {
+            file: printable(&file),
+            line,
+            why: printable(&why),
+        };
+        import.unread.extend(found.unread.into_iter().map(shown));
+        import.left_out.extend(found.left_out.into_iter().map(shown));
         import.claims.extend(found.claims.into_iter().chain(told).map(|claim| Claim {
             file: printable(&claim.file),
             text: printable(&claim.text),
@@ -69,6 +108,20 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     import.baseline =
         import.samples.first().map_or_else(String::new, |first| first.variant.clone());
     import
+}
+
+/// Names that headings of several files share: they may be of different variants.
+fn shared_names(all: &[(FileDrafts, Vec<names::Name>)]) -> BTreeSet<String> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for (at, (_, names)) in all.iter().enumerate().filter(|(_, (file, _))| file.given.is_none()) {
+        for name in names {
+            if *seen.entry(&name.variant).or_insert(at) != at {
+                shared.insert(name.variant.clone());
+            }
+        }
+    }
+    shared
 }
 
 /// Rows of tables that repeat outputs of the same document are no results of their own: they are
@@ -110,7 +163,11 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             let all: Vec<f64> =
                 group.filter_map(|(draft, _)| draft.values.get(key)).copied().collect();
             let mean = tare_stats::estimate::mean(&all);
-            let is_told = all.iter().chain([&mean]).any(|own| is_same(*value, step, *own));
+            // ab prints whole milliseconds.
+            let is_latency = key.starts_with("latency_ns");
+            let own_step = output.seen.step_ns.filter(|_| is_latency).unwrap_or(0.0);
+            let is_told =
+                all.iter().chain([&mean]).any(|own| is_same(*value, step.max(own_step), *own));
             let own = if is_told { value } else { own };
             let told = Told {
                 variant: printable(&output_name.variant),
@@ -229,13 +286,16 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
         source,
         headings: draft.headings.into_iter().map(|(_, text)| printable(&text)).collect(),
         command: draft.command.map(|command| printable(&command)),
+        is_commands_own: draft.is_first_of_typed,
         asked,
         seen,
         values: draft.values,
         percentiles: draft.percentiles,
         repeats: draft.repeats,
         moments: draft.moments,
-        named_by_text: name.by_text,
+        under: printable(&name.under),
+        by_line: name.by_line,
+        added: draft.added,
     }
 }
 

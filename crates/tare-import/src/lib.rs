@@ -4,13 +4,14 @@
 //!
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
 //! `formats/` has a file a tool, `text` finds outputs between prose, `block` knows lines by their
-//! marks, `context` keeps what stands above them, `lead` reads what prose says of them, `names`
-//! makes variants of all that, `command` and `prompt` read what was typed, `table` and `summary`
-//! what people made of outputs, `claim` and `claim_text` what they say of them. [`audit`] has a
-//! mistake a function; [`compare`] says what the numbers say of each other, as far as they can.
+//! marks, `context` keeps what stands above them, `names` makes variants of that, `at_once` adds up
+//! what was loaded at once, `command` and `prompt` read what was typed, `table` and `summary` what
+//! people made of outputs, `claim` and `claim_text` what they say of them. [`audit`] has a mistake a
+//! function; [`compare`] says what the numbers say of each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
+mod at_once;
 pub mod audit;
 mod block;
 pub mod claim;
@@ -21,8 +22,6 @@ mod context;
 mod formats;
 mod html;
 mod import;
-mod lead;
-mod lead_words;
 mod names;
 mod numbers;
 mod prompt;
@@ -35,7 +34,8 @@ mod trouble;
 
 pub use import::{FileDrafts, Group, Import, SCHEMA, assemble};
 pub use sample::{
-    Draft, Found, Moments, Percentile, Sample, SampleLoad, SampleResult, Source, Tool, Unread,
+    Draft, Found, Moments, Percentile, Sample, SampleLoad, SampleResult, Source, Tool, Typed,
+    Unread,
 };
 pub use source::read;
 pub use trouble::{Trouble, printable};

@@ -1,10 +1,10 @@
-//! Which variant an output is of, and which of its cases: from what the output says itself, the
-//! headings and labels above it, its file, and at last its address.
+//! Which variant an output is of, and which of its cases: by what the output says itself, by the
+//! headings, labels and comments above it, by its command and its address. What none of these tells
+//! apart is a repetition where that is shown; else its line names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::context::LABEL;
-use crate::lead;
+use crate::context::{LABEL, is_anybodys};
 use crate::sample::{Draft, Tool};
 
 /// A draft's place among the variants.
@@ -12,8 +12,10 @@ use crate::sample::{Draft, Tool};
 pub struct Name {
     pub variant: String,
     pub case: String,
-    /// It is apart from others by what the text above it says, and by nothing else.
-    pub by_text: bool,
+    /// What headings and labels call it.
+    pub under: String,
+    /// Nothing tells it from others but its line.
+    pub by_line: bool,
 }
 
 /// What is found out of one draft.
@@ -21,29 +23,32 @@ pub struct Name {
 struct Own {
     name: Option<String>,
     case: String,
-    by_text: bool,
+    under: Option<String>,
+    by_line: bool,
 }
 
 /// Names for the drafts of one file. `given` is what the user calls them.
 pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
     let mut all = vec![Own::default(); drafts.len()];
-    let is_named = |draft: &Draft| own_name(draft).is_some();
     let (named, others): (Vec<usize>, Vec<usize>) =
-        (0..drafts.len()).partition(|at| is_named(&drafts[*at]));
+        (0..drafts.len()).partition(|at| own_name(&drafts[*at]).is_some());
     let pick = |places: &[usize]| places.iter().map(|at| drafts[*at].clone()).collect::<Vec<_>>();
-    for (places, own) in [(&named, of_named(&pick(&named))), (&others, of_headings(&pick(&others)))]
-    {
+    let found = [of_named(&pick(&named)), of_headings(&pick(&others), given.is_some())];
+    for (places, own) in [&named, &others].into_iter().zip(found) {
         places.iter().zip(own).for_each(|(at, own)| all[*at] = own);
     }
     let several = all.iter().any(|own| own.name != all[0].name);
-    let names = all.into_iter().map(|Own { name, case, by_text }| {
-        let variant = match (given, name) {
-            (Some(given), Some(found)) if several => format!("{given}: {found}"),
-            (Some(given), _) => given.to_owned(),
-            (None, Some(found)) => found,
-            (None, None) => stem.to_owned(),
-        };
-        Name { variant, case, by_text }
+    let named = |name: Option<String>| match (given, name) {
+        (Some(given), Some(found)) if several => format!("{given}: {found}"),
+        (Some(given), _) => given.to_owned(),
+        (None, Some(found)) => found,
+        (None, None) => stem.to_owned(),
+    };
+    let names = all.into_iter().map(|Own { name, case, under, by_line }| Name {
+        variant: named(name),
+        under: named(under),
+        case,
+        by_line,
     });
     names.collect()
 }
@@ -60,106 +65,109 @@ fn join(case: &str, more: &str) -> String {
     if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") }
 }
 
-/// Outputs that name their variants. Two tables that say the same of one variant are told apart by
-/// their titles.
+/// Names may have commas of their own.
+fn below(name: &mut Option<String>, more: &str) {
+    *name = Some(match name.take() {
+        Some(name) => format!("{name} / {more}"),
+        None => more.to_owned(),
+    });
+}
+
+/// Outputs that name their variants. What is said of one variant twice, under two headings, is told
+/// apart by these; two tables under one heading are by their lines.
 fn of_named(drafts: &[Draft]) -> Vec<Own> {
-    let own = |draft: &Draft| Own { name: own_name(draft), case: case(draft), by_text: false };
+    let own = |draft: &Draft| {
+        let (name, under) = (own_name(draft), own_name(draft));
+        Own { name, case: case(draft), under, by_line: false }
+    };
     let mut all: Vec<Own> = drafts.iter().map(own).collect();
     let is_table = |at: usize| drafts[at].tool == Tool::Table;
-    let mut seen: BTreeMap<(&Option<String>, String, &str), usize> = BTreeMap::new();
-    let mut doubled: BTreeSet<&Option<String>> = BTreeSet::new();
-    for (at, draft) in drafts.iter().enumerate().filter(|(at, _)| is_table(*at)) {
+    let title = |at: usize| drafts[at].headings.last().map(|(_, text)| text);
+    let mut seen: BTreeMap<(bool, &Option<String>, String, &str), usize> = BTreeMap::new();
+    let mut doubled: BTreeSet<(bool, Option<&String>)> = BTreeSet::new();
+    for (at, draft) in drafts.iter().enumerate() {
         for metric in draft.values.keys() {
-            let place = (&draft.own_name, case(draft), metric.as_str());
+            let place = (is_table(at), &draft.own_name, case(draft), metric.as_str());
             let first = *seen.entry(place).or_insert(at);
-            if first != at {
-                doubled.extend([&draft.lead, &drafts[first].lead]);
+            if first != at && (is_table(at) || title(at) != title(first)) {
+                doubled.extend([(is_table(at), title(at)), (is_table(at), title(first))]);
             }
         }
     }
-    for at in (0..drafts.len()).filter(|at| is_table(*at) && doubled.contains(&drafts[*at].lead)) {
+    for at in (0..drafts.len()).filter(|at| doubled.contains(&(is_table(*at), title(*at)))) {
+        let titles = doubled.iter().filter(|(table, _)| *table == is_table(at)).count();
         let line = || format!("line {}", drafts[at].source.first_line);
-        let title = drafts[at].lead.clone().filter(|_| doubled.len() > 1).unwrap_or_else(line);
+        let title = title(at).cloned().filter(|_| titles > 1).unwrap_or_else(line);
         all[at].case = join(&all[at].case, &title);
     }
     all
 }
 
-/// Outputs that are named by what stands above them.
-fn of_headings(drafts: &[Draft]) -> Vec<Own> {
+/// Outputs that are named by what stands above them. Those that the user named are repetitions.
+fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     let mut cases: Vec<String> = drafts.iter().map(case).collect();
-    let mut names = found(drafts, &cases);
+    let mut names = by_heading(drafts, &cases);
+    let tools: BTreeSet<Tool> = drafts.iter().map(|draft| draft.tool).collect();
     // Different tools' results are different cases.
-    if differ_within(&names, &cases, |at| drafts[at].tool.name()) {
-        for (case, draft) in cases.iter_mut().zip(drafts) {
-            *case = join(case, draft.tool.name());
+    if tools.len() > 1 {
+        let mut tool_of: BTreeMap<(&Option<String>, &String), Tool> = BTreeMap::new();
+        let is_mixed = (0..drafts.len()).any(|at| {
+            let tool = drafts[at].tool;
+            *tool_of.entry((&names[at], &cases[at])).or_insert(tool) != tool
+        });
+        if is_mixed {
+            for (case, draft) in cases.iter_mut().zip(drafts) {
+                *case = join(case, draft.tool.name());
+            }
+            names = by_heading(drafts, &cases);
         }
-        names = found(drafts, &cases);
     }
-    let mut by_text = by_leads(drafts, &cases, &mut names);
+    let under = names.clone();
+    // One heading over all names the study.
+    if names.iter().all(|name| *name == names[0]) {
+        names.fill(None);
+    }
     by_hosts(drafts, &mut cases, &mut names);
     by_commands(drafts, &mut cases, &mut names);
-    by_addresses(drafts, &cases, &mut names);
-    by_lists(drafts, &mut cases, &mut names, &mut by_text);
-    let all = names.into_iter().zip(cases).zip(by_text);
-    all.map(|((name, case), by_text)| Own { name, case, by_text }).collect()
-}
-
-/// Whether some outputs of one name and case are not alike in something.
-fn differ_within<T: PartialEq>(
-    names: &[Option<String>],
-    cases: &[String],
-    of: impl Fn(usize) -> T,
-) -> bool {
-    let mut first: BTreeMap<(&Option<String>, &String), usize> = BTreeMap::new();
-    (0..names.len()).any(|at| of(*first.entry((&names[at], &cases[at])).or_insert(at)) != of(at))
-}
-
-/// Outputs under one heading are repetitions only where nothing between them names another thing.
-fn by_leads(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) -> Vec<bool> {
-    let mut by_text = vec![false; drafts.len()];
-    let is_one = names.iter().all(|name| *name == names[0]);
-    let known: BTreeSet<Option<String>> = names.iter().cloned().collect();
-    for name in known {
-        let own: Vec<usize> = (0..drafts.len()).filter(|at| names[*at] == name).collect();
-        let own_cases: Vec<String> = own.iter().map(|at| cases[*at].clone()).collect();
-        let alike = vec![None; own.len()];
-        let is_apart = differ_within(&alike, &own_cases, |at| drafts[own[at]].lead.as_ref());
-        // Without any heading the text names, where there are several to name.
-        if !is_apart && (name.is_some() || drafts.len() == 1 || is_one) {
-            continue;
-        }
-        for at in own {
-            let Some(lead) = &drafts[at].lead else { continue };
-            by_text[at] = true;
-            names[at] = Some(match &name {
-                Some(name) if !is_one => format!("{name}, {lead}"),
-                _ => lead.clone(),
-            });
+    apart(&mut names, &cases, |at| address(&drafts[at]));
+    let mut by_line = vec![false; drafts.len()];
+    // Other numbers of connections are a sweep, where all have one.
+    let mut loads = cases.clone();
+    for group in alike(&names, &cases) {
+        let connections = group.iter().map(|at| drafts[*at].asked.connections);
+        let connections = connections.collect::<Option<Vec<_>>>().into_iter().flatten();
+        for (at, own) in group.iter().zip(connections) {
+            loads[*at] = format!("{}, {own}", cases[*at]);
         }
     }
-    by_text
-}
-
-/// What is left alike but for the host that it was typed at: where the load stays on that host, the
-/// host is what was measured; else it is where the load came from.
-fn by_hosts(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
-    if !differ_within(names, cases, |at| drafts[at].host.as_deref()) {
-        return;
+    for group in alike(&names, &loads).into_iter().filter(|_| !is_given) {
+        for (at, like) in not_shown(drafts, &group, names[group[0]].is_none()) {
+            below(&mut names[at], &at_line(drafts, like));
+            by_line[at] = true;
+        }
     }
-    let is_local = drafts.iter().filter(|draft| draft.host.is_some()).all(|draft| {
-        let url = draft.asked.url.as_deref().unwrap_or_default();
-        draft.tool == Tool::Unixbench || url.contains("//localhost") || url.contains("//127.")
+    names.iter_mut().zip(&under).for_each(|(name, under)| {
+        *name = name.take().or_else(|| under.clone());
     });
-    for (at, draft) in drafts.iter().enumerate() {
-        let Some(host) = &draft.host else { continue };
-        match is_local {
-            true => {
-                let name = names[at].take();
-                names[at] = Some(name.map_or(host.clone(), |name| format!("{name}, {host}")));
-            }
-            false => cases[at] = join(&cases[at], &format!("from {host}")),
+    // Beside named ones, those without a name are somebody else's.
+    let first = names.iter().position(Option::is_none);
+    if let Some(first) = first.filter(|_| names.iter().any(Option::is_some)) {
+        for at in (0..drafts.len()).filter(|at| names[*at].is_none()).collect::<Vec<_>>() {
+            (names[at], by_line[at]) = (Some(at_line(drafts, first)), true);
         }
+    }
+    let all = names.into_iter().zip(cases).zip(under.into_iter().zip(by_line));
+    all.map(|((name, case), (under, by_line))| Own { name, case, under, by_line }).collect()
+}
+
+/// "wrk at line 32"; of several that begin at one line, which it is.
+fn at_line(drafts: &[Draft], at: usize) -> String {
+    let line = drafts[at].source.first_line;
+    let same = |drafts: &[Draft]| drafts.iter().filter(|d| d.source.first_line == line).count();
+    let name = format!("{} at line {line}", drafts[at].tool.name());
+    match same(drafts) {
+        1 => name,
+        _ => format!("{name}, no. {}", same(&drafts[..=at])),
     }
 }
 
@@ -172,150 +180,128 @@ fn alike(names: &[Option<String>], cases: &[String]) -> Vec<Vec<usize>> {
     groups.into_values().filter(|group| group.len() > 1).collect()
 }
 
-/// What is left alike but for the command: flags are a case; of other commands, the words that
+/// What is left alike but for the host that it was typed at: where the load stays on that host, the
+/// host is what was measured; else it is where the load came from.
+fn by_hosts(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
+    let host = |at: usize| drafts[at].typed.as_ref()?.host.clone();
+    let differ = |group: &Vec<usize>| {
+        let known: BTreeSet<String> = group.iter().filter_map(|at| host(*at)).collect();
+        known.len() > 1
+    };
+    if !alike(names, cases).iter().any(differ) {
+        return;
+    }
+    let is_local = drafts.iter().all(|draft| {
+        let url = draft.asked.url.as_deref().unwrap_or_default();
+        draft.tool == Tool::Unixbench || url.contains("//localhost") || url.contains("//127.")
+    });
+    for at in 0..drafts.len() {
+        match host(at) {
+            Some(host) if is_local => below(&mut names[at], &host),
+            Some(host) => cases[at] = join(&cases[at], &format!("from {host}")),
+            None => {}
+        }
+    }
+}
+
+/// What is left alike but for something that is known of all.
+fn apart(names: &mut [Option<String>], cases: &[String], of: impl Fn(usize) -> Option<String>) {
+    for group in alike(names, cases) {
+        let known: Option<Vec<String>> = group.iter().map(|at| of(*at)).collect();
+        let known = known.filter(|known| known.iter().any(|own| *own != known[0]));
+        for (at, own) in group.iter().zip(known.into_iter().flatten()) {
+            below(&mut names[*at], &own);
+        }
+    }
+}
+
+/// As short as it tells them apart, without the port that goes without saying.
+fn address(draft: &Draft) -> Option<String> {
+    let url = draft.asked.url.as_deref()?;
+    let short = url.trim_start_matches("http://").trim_end_matches('/');
+    Some(short.replacen(":80/", "/", 1).trim_end_matches(":80").to_owned())
+}
+
+/// What is left alike but for the command: flags are a case; of what is no load, the words that
 /// differ are whose output it is.
 fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
     for group in alike(names, cases) {
-        let words: Vec<Option<Vec<&str>>> = group
-            .iter()
-            .map(|at| drafts[*at].command.as_deref().or(drafts[*at].typed.as_deref()).map(asked))
-            .collect();
-        let Some(words) = words.into_iter().collect::<Option<Vec<_>>>() else { continue };
-        let is_load = group.iter().all(|at| drafts[*at].command.is_some());
-        for (at, own) in group.iter().zip(&words) {
-            let is_shared = |word: &&str| words.iter().all(|other| other.contains(word));
+        let typed = |at: &usize| {
+            let Draft { command, typed, .. } = &drafts[*at];
+            Some(words(command.as_ref().or(typed.as_ref().map(|typed| &typed.text))?))
+        };
+        let Some(all) = group.iter().map(typed).collect::<Option<Vec<_>>>() else { continue };
+        if all.iter().all(|own| *own == all[0]) {
+            continue;
+        }
+        for (at, own) in group.iter().zip(&all) {
+            let is_shared = |word: &&str| all.iter().all(|other| other.contains(word));
             let rest: Vec<&str> = own.iter().copied().filter(|word| !is_shared(word)).collect();
-            if rest.is_empty() {
-                continue;
-            }
             // Another address is another server; qperf's other words are its tests.
+            let is_load = drafts[*at].command.is_some() || drafts[*at].tool == Tool::Qperf;
             let (hosts, flags): (Vec<&str>, Vec<&str>) =
                 rest.iter().partition(|word| !is_load || word.split('.').count() == 4);
-            let flags = if drafts[*at].tool == Tool::Qperf { Vec::new() } else { flags };
-            if !flags.is_empty() {
+            if !flags.is_empty() && drafts[*at].tool != Tool::Qperf {
                 cases[*at] = join(&cases[*at], &flags.join(" "));
             }
             if !hosts.is_empty() {
-                let name = names[*at].take().unwrap_or_default();
-                names[*at] = Some(join(&name, &hosts.join(" ")));
+                below(&mut names[*at], &hosts.join(" "));
             }
         }
     }
 }
 
 /// A command's words, but for its address and where its output went.
-fn asked(command: &str) -> Vec<&str> {
+fn words(command: &str) -> Vec<&str> {
     let words = command.split_whitespace();
-    let is_end = |word: &&str| word.starts_with(['>', '|', '#', ';']) || word.starts_with("2>");
+    let is_end =
+        |word: &&str| word.starts_with(['>', '|', '#', ';', '&']) || word.starts_with("2>");
     // A prompt ends with a mark of its own.
     let own = words.enumerate().take_while(|(at, word)| *at < 3 || !is_end(word));
     own.map(|(_, word)| word).filter(|word| !word.contains("://") && !word.contains('@')).collect()
 }
 
-/// What is left alike but for the address that it was of.
-fn by_addresses(drafts: &[Draft], cases: &[String], names: &mut [Option<String>]) {
-    // As short as it tells them apart, without the port that goes without saying.
-    let address = |at: &usize| {
-        let url = drafts[*at].asked.url.as_deref()?;
-        let short = url.trim_start_matches("http://").trim_end_matches('/');
-        Some(short.replacen(":80/", "/", 1).trim_end_matches(":80").to_owned())
+/// Those of outputs that are alike of which nothing shows that they are repetitions of the first:
+/// neither "Run 2", nor a command or prompt of their own with nothing else in between, nor a loop
+/// that does the same again. Beside each, the first of those that it is a repetition of. Where they
+/// are nameless, none of several stands for all.
+fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize, usize)> {
+    let mut outputs_of: BTreeMap<u32, usize> = BTreeMap::new();
+    for typed in group.iter().filter_map(|at| drafts[*at].typed.as_ref()) {
+        *outputs_of.entry(typed.line).or_default() += 1;
+    }
+    let mut under: BTreeMap<&[(u8, String)], usize> = BTreeMap::new();
+    group.iter().for_each(|at| *under.entry(&drafts[*at].headings).or_default() += 1);
+    // Two outputs below one "Run 1" are not both the first run.
+    let is_counted = |at: usize| {
+        let headings = &drafts[at].headings;
+        under[&headings[..]] == 1 && headings.iter().any(|(_, text)| without_count(text) != *text)
     };
-    for group in alike(names, cases) {
-        let known: BTreeSet<String> = group.iter().filter_map(address).collect();
-        if known.len() < 2 {
-            continue;
-        }
-        for at in &group {
-            let Some(address) = address(at) else { continue };
-            let name = names[*at].take().unwrap_or_default();
-            names[*at] = Some(join(&name, &address));
-        }
+    let has_own = |at: usize| {
+        let typed = drafts[at].typed.as_ref();
+        typed.is_some_and(|typed| outputs_of[&typed.line] == 1 || repeats(&typed.text))
+    };
+    let first_of = |at: usize| {
+        let is_like =
+            |other: &&usize| drafts[**other].passage == drafts[at].passage && has_own(**other);
+        group.iter().find(is_like).copied().filter(|_| has_own(at)).unwrap_or(at)
+    };
+    let mut all = group.iter().copied();
+    let first = all.clone().find(|at| is_counted(*at)).or_else(|| all.find(|at| has_own(*at)));
+    let others = || group.iter().copied().filter(|at| !is_counted(*at));
+    let others = others().map(|at| (at, first_of(at)));
+    let apart: Vec<(usize, usize)> =
+        others.clone().filter(|(_, like)| Some(*like) != first).collect();
+    match is_nameless && !apart.is_empty() {
+        true => others.collect(),
+        false => apart,
     }
 }
 
-/// What is left alike, of a sentence that lists several: by its names where it has as many, else by
-/// their order. So are the turns of a loop in the shell, and what was pasted twice.
-fn by_lists(
-    drafts: &[Draft],
-    cases: &mut [String],
-    names: &mut [Option<String>],
-    by_text: &mut [bool],
-) {
-    // Those that addresses have told apart get the list's names as well.
-    let is_listed = |at: usize| drafts[at].list.len() > 1;
-    let mut assigned: BTreeSet<usize> = BTreeSet::new();
-    type Place<'a> = (Option<String>, String, &'a [String]);
-    let mut lists: BTreeMap<Place<'_>, Vec<usize>> = BTreeMap::new();
-    for at in (0..drafts.len()).filter(|at| is_listed(*at)) {
-        let place = (drafts[at].lead.clone(), cases[at].clone(), drafts[at].list.as_slice());
-        lists.entry(place).or_default().push(at);
-    }
-    for ((.., list), group) in lists {
-        // "three times main, then three times the branch"
-        let turns = group.len() / list.len().max(1);
-        let is_counted = drafts[group[0]].is_list_counted;
-        let chunk = |nth: usize| &group[nth * turns..(nth + 1) * turns];
-        let url = |at: &usize| drafts[*at].asked.url.as_deref();
-        let is_one = |at: &[usize]| at.iter().all(|own| url(own) == url(&at[0]));
-        if group.len() % list.len() != 0
-            || (turns > 1 && !(is_counted && (0..list.len()).all(|nth| is_one(chunk(nth)))))
-        {
-            continue;
-        }
-        for (nth, at) in group.iter().enumerate() {
-            (names[*at], by_text[*at]) = (Some(list[nth / turns].clone()), true);
-            assigned.insert(*at);
-        }
-    }
-    // The same names, listed for two loads.
-    for group in alike(names, cases) {
-        let is_one = group.iter().all(|at| drafts[*at].lead == drafts[group[0]].lead);
-        for at in group.iter().filter(|at| !is_one && assigned.contains(at)) {
-            cases[*at] = join(&cases[*at], drafts[*at].lead.as_deref().unwrap_or_default());
-        }
-    }
-    for group in alike(names, cases) {
-        let is_loop = |at: &usize| {
-            drafts[*at].command.as_deref().or(drafts[*at].typed.as_deref()).is_some_and(is_loop)
-        };
-        let is_open =
-            |at: &usize| !assigned.contains(at) && (is_listed(*at) || drafts[*at].lists_several);
-        let listed = group.iter().all(|at| is_open(at) || is_loop(at));
-        for (nth, at) in group.iter().enumerate().skip(1) {
-            if listed {
-                cases[*at] = join(&cases[*at], &format!("no. {}", nth + 1));
-                by_text[*at] = true;
-            } else if group[..nth].iter().any(|other| is_copy(&drafts[*at], &drafts[*other])) {
-                cases[*at] = join(&cases[*at], "pasted again");
-            }
-        }
-    }
-}
-
-/// "for i in 22 23; do qperf 10.20.0.$i": a loop over what is measured.
-fn is_loop(command: &str) -> bool {
-    command.contains('$') && (command.contains("for ") || command.contains("; do "))
-}
-
-/// The same requests in the same time, and yet another number: one measurement, in which a digit
-/// was changed. One that was not changed is a finding of its own.
-fn is_copy(draft: &Draft, other: &Draft) -> bool {
-    let of = |draft: &Draft| draft.seen.requests.zip(draft.seen.seconds);
-    let is_many = draft.seen.requests.is_some_and(|n| n > 1000);
-    let is_one = is_many && of(draft).is_some() && of(draft) == of(other);
-    is_one && draft.asked == other.asked && draft.values != other.values
-}
-
-fn found(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
-    let by_heading = by_heading(drafts, cases);
-    let urls: Vec<Option<String>> = drafts.iter().map(|draft| draft.asked.url.clone()).collect();
-    let differ = |all: &[Option<String>]| all.iter().any(|one| *one != all[0]);
-    let leads: Vec<Option<String>> = drafts.iter().map(|draft| draft.lead.clone()).collect();
-    // One heading over several addresses names the study, not its variants.
-    match differ(&urls) && !differ(&by_heading) && !differ(&leads) {
-        true => urls,
-        false => by_heading,
-    }
+/// "for i in 1 2 3; do wrk http://h/; done", where what is done does not depend on the turn.
+fn repeats(command: &str) -> bool {
+    let body = command.split_once("do ").map(|(_, rest)| rest.split("done").next().unwrap_or(rest));
+    command.contains("for ") && body.is_some_and(|body| !body.contains('$'))
 }
 
 /// fortio names what nobody has named by address and host: that tells no variants apart.
@@ -349,8 +335,7 @@ fn by_levels(
 ) -> Vec<Option<String>> {
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
-        own.map(|(_, text)| without_count(text))
-            .filter(|text| !text.is_empty() && lead::is_name(text))
+        own.map(|(_, text)| without_count(text)).filter(|text| !is_anybodys(text))
     };
     let levels: BTreeSet<u8> = drafts.iter().flat_map(|d| &d.headings).map(|(l, _)| *l).collect();
     let levels = levels.into_iter().filter(|level| counts(*level));
@@ -368,27 +353,27 @@ fn by_levels(
     }
     let joined = |at: usize| {
         let parts: Vec<String> = columns.iter().filter_map(|column| column[at].clone()).collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
+        (!parts.is_empty()).then(|| parts.join(" / "))
     };
     (0..drafts.len()).map(joined).collect()
 }
 
-/// "Host run 2" is Host again, and "Run 2" nobody.
+/// "Host run 2" is Host again, and "Run 2" and "Second run" nobody.
 fn without_count(text: &str) -> String {
     const COUNTED: [&str; 8] =
-        ["run", "test", "try", "trial", "iteration", "attempt", "repeat", "repetition"];
-    let mut words: Vec<&str> = text.split_whitespace().collect();
-    let number = |word: &&str| {
-        let digits = word.trim_start_matches(['#', '(']).trim_end_matches([')', ':']);
+        ["run", "round", "try", "trial", "iteration", "attempt", "repeat", "repetition"];
+    const NTH: [&str; 10] =
+        ["first", "second", "third", "fourth", "fifth", "1st", "2nd", "3rd", "4th", "5th"];
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let number = |word: &str| {
+        let digits = bare(word);
         !digits.is_empty() && digits.len() <= 3 && digits.chars().all(|c| c.is_ascii_digit())
     };
-    let counted = |word: &&str| {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        COUNTED.contains(&word.as_str())
-    };
-    if words.len() >= 2 && words.last().is_some_and(number) && counted(&words[words.len() - 2]) {
-        words.truncate(words.len() - 2);
-        return words.join(" ").trim_end_matches([',', '-', ':', '(', ' ']).to_owned();
+    let counted = |word: &str| COUNTED.contains(&bare(word).as_str());
+    let [rest @ .., a, b] = words.as_slice() else { return text.to_owned() };
+    if (counted(a) && number(b)) || (NTH.contains(&bare(a).as_str()) && counted(b)) {
+        return rest.join(" ").trim_end_matches([',', '-', ':', '(', ' ']).to_owned();
     }
     text.to_owned()
 }
@@ -406,7 +391,7 @@ fn is_the_case(column: &[Option<String>], cases: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Tool;
+    use crate::sample::Typed;
 
     fn draft(headings: &[(u8, &str)], rate: Option<f64>) -> Draft {
         let mut draft = Draft::new(Tool::Wrk);
@@ -454,28 +439,50 @@ mod tests {
         assert_eq!(without_count("Host run 2"), "Host");
         assert_eq!(without_count("Host (run #2)"), "Host");
         assert_eq!(without_count("Run 10"), "");
+        assert_eq!(without_count("Second run"), "");
         assert_eq!(without_count("nginx 2"), "nginx 2");
+        assert_eq!(without_count("Test 2"), "Test 2");
         let at = |host: &str, run: &str| draft(&[(2, host), (3, run)], None);
         let all = [at("Host", "Run 1"), at("Host", "Run 2"), at("VM", "Run 1"), at("VM", "Run 2")];
         assert_eq!(names(&all), ["Host|", "Host|", "VM|", "VM|"]);
     }
 
     #[test]
-    fn one_heading_over_two_addresses_names_neither() {
-        let mut all = [draft(&[(1, "Study")], None), draft(&[(1, "Study")], None)];
-        all[0].asked.url = Some("http://h:1/".into());
-        all[1].asked.url = Some("http://h:2/".into());
-        assert_eq!(names(&all), ["http://h:1/|", "http://h:2/|"]);
+    fn only_what_is_shown_to_be_repeated_is_pooled() {
+        let typed = |line: u32, text: &str, output: u32| {
+            let mut draft = draft(&[(2, "Host")], None);
+            draft.typed = Some(Typed { line, text: text.into(), host: None });
+            draft.source.first_line = output;
+            draft
+        };
+        let apart = ["wrk at line 5|", "wrk at line 15|"];
+        let wrk = "wrk http://h/";
+        assert_eq!(names(&[typed(4, wrk, 5), typed(14, wrk, 15)]), ["Host|", "Host|"]);
+        assert_eq!(names(&[typed(4, wrk, 5), typed(4, wrk, 15)]), apart);
+        let repeated = "for i in 1 2; do wrk http://h/; done";
+        assert_eq!(names(&[typed(4, repeated, 5), typed(4, repeated, 15)]), ["Host|", "Host|"]);
+        let other = "for i in 1 2; do wrk http://h$i/; done";
+        assert_eq!(names(&[typed(4, other, 5), typed(4, other, 15)]), apart);
+        let mut none = [typed(0, "", 5), typed(0, "", 15)];
+        none.iter_mut().for_each(|draft| draft.typed = None);
+        assert_eq!(names(&none), apart);
+        // Who names them says that they are one variant's.
+        assert!(of_file(&none, "file", Some("mine")).iter().all(|name| name.variant == "mine"));
     }
 
     #[test]
-    fn without_headings_the_address_or_the_file_names() {
+    fn without_headings_the_address_or_the_line_names() {
         let mut all = [draft(&[], None), draft(&[], None)];
-        assert_eq!(names(&all), ["file|", "file|"]);
+        (all[0].source.first_line, all[1].source.first_line) = (3, 9);
+        assert_eq!(names(&all[..1]), ["file|"]);
+        assert_eq!(names(&all), ["wrk at line 3|", "wrk at line 9|"]);
         all[0].asked.url = Some("http://h:1/".into());
         all[1].asked.url = Some("http://h:2/".into());
-        assert_eq!(names(&all), ["http://h:1/|", "http://h:2/|"]);
+        assert_eq!(names(&all), ["h:1|", "h:2|"]);
         let given = of_file(&all, "file", Some("mine"));
-        assert_eq!(given[1].variant, "mine: http://h:2/");
+        assert_eq!(given[1].variant, "mine: h:2");
+        // One heading over two addresses names the study, not its variants.
+        all.iter_mut().for_each(|draft| draft.headings.push((1, "Study".into())));
+        assert_eq!(names(&all), ["h:1|", "h:2|"]);
     }
 }

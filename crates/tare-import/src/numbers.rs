@@ -103,6 +103,15 @@ pub fn binary_bytes(text: &str) -> Option<f64> {
     Some(number * 1024f64.powi(power))
 }
 
+/// What the last digit of such bytes is worth: of "49.63GB", 0.01 GB.
+pub fn binary_step(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let (digits, unit) = text.split_at(end);
+    let decimals = digits.split_once('.').map_or(0, |(_, digits)| digits.len().min(12));
+    Some(binary_bytes(&format!("1{unit}"))? * 10f64.powi(-(decimals as i32)))
+}
+
 /// qperf's rates, by 1,000, of bits or bytes: "1.36 MB/sec", "10.9 Gb/sec"; in bytes a second.
 pub fn qperf_rate(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
@@ -173,6 +182,7 @@ mod tests {
         assert_eq!(binary_bytes("49.63GB"), Some(49.63 * 1024f64.powi(3)));
         assert_eq!(binary_bytes("4.02MB/s"), Some(4.02 * 1024f64.powi(2)));
         assert_eq!(binary_bytes("12"), None);
+        assert_eq!(binary_step("49.63GB"), Some(1024f64.powi(3) * 0.01));
         assert_eq!(
             (count("17.80k"), count("121.22"), count("1q")),
             (Some(17_800.0), Some(121.22), None)

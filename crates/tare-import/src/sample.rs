@@ -71,6 +71,9 @@ pub struct Sample {
     pub headings: Vec<String>,
     /// The command line that seems to have made it.
     pub command: Option<String>,
+    /// It stands right above; else it is the last one above that may have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_commands_own: bool,
     pub asked: SampleLoad,
     pub seen: SampleResult,
     /// By metric's key: what the tool says, in tare's units.
@@ -82,9 +85,15 @@ pub struct Sample {
     /// By metric's key: what is left of repetitions, where the output holds no more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub moments: BTreeMap<String, Moments>,
-    /// Its variant is the words of the text above it, where headings do not tell it from others.
+    /// What headings and labels call it: what tells apart those they call alike is not in it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub under: String,
+    /// Nothing shows whose it is, or that it is a repetition: its line is in its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub named_by_text: bool,
+    pub by_line: bool,
+    /// Where the outputs began that were added up to this: of processes that ran at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<u32>,
 }
 
 /// A mean, its standard deviation, and of how many.
@@ -131,6 +140,9 @@ pub struct SampleResult {
     pub seconds: Option<f64>,
     pub requests: Option<u64>,
     pub bytes: Option<f64>,
+    /// The last digit of `bytes` as they are printed, where that is coarse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_step: Option<f64>,
     /// `bytes` are of bodies alone; else of whole replies.
     pub bytes_are_bodies: bool,
     /// By the tool's own word.
@@ -170,18 +182,15 @@ pub struct Draft {
     pub own_name: Option<String>,
     /// What it says of its case.
     pub own_case: Option<String>,
+    /// By level, outermost first: headings, labels, comments in a fence.
     pub headings: Vec<(u8, String)>,
-    /// What the prose above it names.
-    pub lead: Option<String>,
-    /// Names, where that prose lists them for several outputs: "Envoy, then HAProxy".
-    pub list: Vec<String>,
-    /// It says that they are several, and how often each was run.
-    pub lists_several: bool,
-    pub is_list_counted: bool,
-    /// Whose prompt its command was typed at.
-    pub host: Option<String>,
-    /// The last line that was typed.
-    pub typed: Option<String>,
+    /// The same in outputs between which nothing stands but commands.
+    pub passage: u32,
+    /// The last line that was typed under these.
+    pub typed: Option<Typed>,
+    /// Nothing but that stands between what was typed and this.
+    pub is_first_of_typed: bool,
+    /// The command line that seems to have made it.
     pub command: Option<String>,
     pub asked: SampleLoad,
     pub seen: SampleResult,
@@ -193,7 +202,18 @@ pub struct Draft {
     pub steps: BTreeMap<String, f64>,
     /// What it says of itself and others.
     pub against: Vec<Against>,
+    /// Where the outputs began that were added up to this.
+    pub added: Vec<u32>,
     pub source: Source,
+}
+
+/// A line that somebody typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Typed {
+    pub line: u32,
+    pub text: String,
+    /// Whose prompt it was typed at.
+    pub host: Option<String>,
 }
 
 /// What a file holds.
@@ -202,6 +222,10 @@ pub struct Found {
     pub drafts: Vec<Draft>,
     pub unread: Vec<Unread>,
     pub claims: Vec<Claim>,
+    /// Lines that state a difference which nothing beside it gives.
+    pub unchecked: Vec<u32>,
+    /// Rows and columns of tables that are compared with nothing.
+    pub left_out: Vec<Unread>,
 }
 
 /// Something that looked like an output and could not be read.
@@ -223,12 +247,9 @@ impl Draft {
             own_name: None,
             own_case: None,
             headings: Vec::new(),
-            lead: None,
-            list: Vec::new(),
-            lists_several: false,
-            is_list_counted: false,
-            host: None,
+            passage: 0,
             typed: None,
+            is_first_of_typed: false,
             command: None,
             // But for multiplexing, a connection has one request at a time.
             asked: SampleLoad { at_once: Some(1), ..SampleLoad::default() },
@@ -239,6 +260,7 @@ impl Draft {
             moments: BTreeMap::new(),
             steps: BTreeMap::new(),
             against: Vec::new(),
+            added: Vec::new(),
             source: Source::default(),
         }
     }

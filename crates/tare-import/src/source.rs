@@ -54,7 +54,11 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
         text::read(text, file)
     };
     keep_some(&mut found.drafts);
-    found.claims.extend(claim::against(&found.drafts));
+    let (claims, unchecked) = claim::against(&found.drafts);
+    found.claims.extend(claims);
+    found.unchecked.extend(unchecked);
+    found.unchecked.sort_unstable();
+    found.unchecked.dedup();
     if found.drafts.is_empty() {
         return Err(match found.unread.into_iter().next() {
             Some(Unread { line, why, .. }) => Trouble { line, why },
@@ -67,7 +71,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
 /// What begins like JSON and is none may still be text that holds outputs.
 fn json(text: &str, file: &str) -> Result<Found, Trouble> {
     match formats::json::read(text, file, 1) {
-        Ok(drafts) => Ok(Found { drafts, ..Found::default() }),
+        Ok(found) => Ok(found),
         Err(trouble) => {
             let found = text::read(text, file);
             if found.drafts.is_empty() { Err(trouble) } else { Ok(found) }

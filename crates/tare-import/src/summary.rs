@@ -3,8 +3,8 @@
 
 use tare_model::Metric;
 
-use crate::claim::Against;
-use crate::lead;
+use crate::claim::{Against, Change, Claim, Says};
+use crate::context::is_name;
 use crate::numbers::{self, whole};
 use crate::sample::{Draft, Tool};
 use crate::table::{Kind, KindOfUnit, meaning, unit};
@@ -52,6 +52,10 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
                 step,
             });
         } else if let Some(found) = value(line) {
+            // Two of a kind are of two things.
+            if spreads.is_empty() && has(&draft, found.kind) {
+                return None;
+            }
             enter(&mut draft, &found);
             spreads.extend(found.spread.map(|spread| (found.kind, found.value, spread)));
         }
@@ -72,13 +76,42 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
     Some(Summary { draft, length: taken })
 }
 
+/// "Baseline mean: 1.117 ms", "Variant mean: 1.247 ms", "Overhead vs baseline: 11.6%": two values of a
+/// kind, and what is stated of them; and how many lines that takes.
+pub fn compared(lines: &[&str], first: usize) -> Option<(Claim, usize)> {
+    let (from, to) = (value(lines.first()?)?, value(lines.get(1)?)?);
+    let (key, text) = pair(lines.get(2)?)?;
+    let (percent, step) = percent(key, text).filter(|_| from.kind == to.kind)?;
+    let names = [lines[0], lines[1]].map(|line| pair(line).map_or("", |(key, _)| key).to_owned());
+    let change = Change {
+        percent,
+        step,
+        from: from.value,
+        to: to.value,
+        slack: Change::slack((from.value, from.step), (to.value, to.step)),
+        names,
+        ..Change::default()
+    };
+    let says = Says::Change(Some(change).filter(Change::is_possible)?);
+    let (file, line, text) = (String::new(), (first + 2) as u32, lines[2].trim().to_owned());
+    Some((Claim { file, line, text, says }, 3))
+}
+
+fn has(draft: &Draft, kind: Kind) -> bool {
+    match kind {
+        Kind::Of(metric) => draft.values.contains_key(metric.key()),
+        Kind::Percentile(percent) => draft.percentiles.iter().any(|p| p.percent == percent),
+        _ => false,
+    }
+}
+
 /// "Nginx without module:", and nothing behind it.
 fn name(line: &str) -> Option<&str> {
     let text = line.trim().trim_matches(['*', '#', '-', '=', ' ']);
     let name = text.strip_suffix(':')?.trim_matches(['*', ' ']);
     let is_short = (1..=80).contains(&name.len()) && !name.contains(':');
     // "Results:" is nobody's.
-    (is_short && lead::is_name(name)).then_some(name)
+    (is_short && is_name(name, 12)).then_some(name)
 }
 
 /// A name that is underlined.
@@ -198,6 +231,20 @@ mod tests {
         let [against] = found.draft.against.as_slice() else { panic!("{:?}", found.draft) };
         assert_eq!((against.line, against.percent), (11, 11.66));
         assert_eq!(against.other, "no module");
+    }
+
+    #[test]
+    fn two_values_and_what_is_stated_of_them() {
+        let lines =
+            ["Baseline mean: 1.117 ms", "Variant mean:  1.942 ms", "Overhead vs baseline: 42.5%"];
+        assert!(found(&lines, 1).is_none());
+        let (Claim { line: 3, says: Says::Change(change), .. }, 3) = compared(&lines, 1).unwrap()
+        else {
+            panic!("{lines:?}")
+        };
+        assert!(!change.holds() && change.is_of_second(), "{change:?}");
+        let other = ["Baseline mean: 1.117 ms", "Variant p99:  1.942 ms", "Overhead: 42.5%"];
+        assert!(compared(&other, 1).is_none());
     }
 
     #[test]

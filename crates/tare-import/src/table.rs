@@ -22,6 +22,10 @@ pub use meaning::{Quantity as Kind, Unit as KindOfUnit, meaning, unit};
 pub struct Told {
     pub drafts: Vec<Draft>,
     pub claims: Vec<Claim>,
+    /// Rows, counted from the head, that state differences which nothing in the table gives.
+    pub unchecked: Vec<usize>,
+    /// What of it is compared with nothing.
+    pub left_out: Option<String>,
 }
 
 /// Rows that are kept of one result.
@@ -81,9 +85,15 @@ pub fn read(grid: &Grid, first: usize, above: &str) -> Told {
     told.drafts.retain(|draft| !draft.values.is_empty() || !draft.percentiles.is_empty());
     // One number is a remark.
     if told.drafts.len() < 2 {
-        return Told::default();
+        let is_change = |head: &meaning::Meaning| head.quantity == Some(Quantity::Change);
+        let is_of_changes = table.heads.iter().any(is_change);
+        // A table of other things may be full of percentages.
+        let unchecked = if is_of_changes { table.unchecked(&[], first) } else { Vec::new() };
+        return Told { unchecked, ..Told::default() };
     }
     told.claims = table.changes(&values, first);
+    told.unchecked = table.unchecked(&told.claims, first);
+    told.left_out = table.left_out(&values);
     told
 }
 
@@ -222,7 +232,16 @@ impl<'a> Table<'a> {
             let counts: Vec<String> = counts.iter().map(count).collect();
             let connections = loads.first().and_then(|at| whole(&self.label(row, *at)));
             let known = found.len();
+            // "static lookup (ns)" is no rate, whatever the head says.
+            let in_time = labels
+                .iter()
+                .any(|at| matches!(meaning(&self.label(row, *at)).unit, Some(Unit::Time(_))));
             for column in columns {
+                let is_rate =
+                    self.heads[*column].quantity == Some(Quantity::Of(Metric::Throughput));
+                if in_time && is_rate {
+                    continue;
+                }
                 let (mut names, mut case) = (words.clone(), counts.clone());
                 if shares(*column) {
                     let rest = &self.heads[*column].rest;
@@ -330,14 +349,17 @@ impl<'a> Table<'a> {
         let mut claims = Vec::new();
         for column in (1..self.heads.len()).filter(|at| self.numeric[*at]) {
             let is_change = self.heads[column].quantity == Some(Quantity::Change);
-            let percents = |row: usize| {
-                let of = |n: &Number| match is_change {
-                    true if n.unit == "%" || self.heads[column].unit == Some(Unit::Percent) => {
-                        Some((n.value, n.step))
+            let stated = |row: usize| {
+                let of = |n: &Number| match unit(&n.unit).or(self.heads[column].unit) {
+                    Some(Unit::Percent) if is_change => Some((n.value, n.step, false)),
+                    Some(Unit::Times) => Some((n.value, n.step, true)),
+                    _ if is_change && n.unit.is_empty() && self.is_of_times(column) => {
+                        Some((n.value, n.step, true))
                     }
-                    true => None,
-                    false if n.label.is_empty() => n.percent,
-                    false => None,
+                    _ if !is_change && n.label.is_empty() => {
+                        n.percent.map(|(value, step)| (value, step, false))
+                    }
+                    _ => None,
                 };
                 self.cells(row, column).iter().find_map(of)
             };
@@ -345,8 +367,10 @@ impl<'a> Table<'a> {
             let to = (!is_change).then_some(column);
             let rows = 0..self.grid.rows.len();
             let told: Vec<_> = rows
-                .filter_map(|row| percents(row).map(|(value, step)| (row, value, step)))
-                .map(|(row, value, step)| (row, (value, step, candidates(values, row, to))))
+                .filter_map(|row| stated(row).map(|stated| (row, stated)))
+                .map(|(row, (value, step, is_times))| {
+                    (row, (value, step, candidates(values, row, to, is_times)))
+                })
                 .collect();
             let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
             let fitted = fitted(&all);
@@ -354,6 +378,12 @@ impl<'a> Table<'a> {
             if !is_change && !fitted.iter().flatten().any(Change::holds) {
                 continue;
             }
+            // One of many may fit by chance: the others then are of something else.
+            let fit = fitted.iter().flatten().filter(|change| change.holds()).count();
+            let is_of_these = fit * 2 >= told.len() || told.len() < 3;
+            let fitted = fitted
+                .into_iter()
+                .map(|change| change.filter(|change| is_of_these || change.holds()));
             claims.extend(told.iter().zip(fitted).filter_map(|((row, _), change)| {
                 let (at, cells) = &self.grid.rows[*row];
                 let (line, text) = ((first + at) as u32, cells.join(" | "));
@@ -362,6 +392,59 @@ impl<'a> Table<'a> {
         }
         claims
     }
+
+    /// "Speedup" and "×" over numbers without a unit.
+    fn is_of_times(&self, column: usize) -> bool {
+        let head = self.grid.head[column].to_lowercase();
+        ["speedup", "speed-up", "slowdown", "factor", "×"].iter().any(|word| head.contains(word))
+    }
+
+    fn unchecked(&self, claims: &[Claim], first: usize) -> Vec<usize> {
+        let claimed =
+            |row: usize| claims.iter().filter(|claim| claim.line as usize == first + row).count();
+        let states = |(at, cell): &(usize, &String)| {
+            let is_other = self.heads.get(*at).is_some_and(|head| {
+                matches!(head.quantity, Some(Quantity::Other | Quantity::Errors))
+            });
+            !is_other && states_a_difference(cell)
+        };
+        let stated = |cells: &[String]| cells.iter().enumerate().filter(states).count();
+        let rows = self.grid.rows.iter().filter(|(row, cells)| stated(cells) > claimed(*row));
+        rows.map(|(row, _)| *row).collect()
+    }
+
+    /// Rows and columns of numbers of which none is a value that is compared.
+    fn left_out(&self, values: &[Value]) -> Option<String> {
+        const SHOWN: usize = 8;
+        let is_number = |row: usize, column: usize| !self.cells(row, column).is_empty();
+        let columns = 0..self.heads.len();
+        let has_numbers = |row: &usize| columns.clone().skip(1).any(|at| is_number(*row, at));
+        let is_change = |at: &usize| self.heads[*at].quantity == Some(Quantity::Change);
+        let rows = (0..self.grid.rows.len())
+            .filter(|row| values.iter().all(|value| value.row != *row))
+            .filter(has_numbers)
+            .map(|row| format!("row '{}'", self.label(row, 0)));
+        let first = values.iter().map(|value| value.column).min().unwrap_or(0);
+        let of_columns = (first..self.heads.len())
+            .filter(|at| values.iter().all(|value| value.column != *at) && !is_change(at))
+            .filter(|at| (0..self.grid.rows.len()).any(|row| is_number(row, *at)))
+            .map(|at| format!("column '{}'", self.grid.head[at]));
+        let all: Vec<String> = rows.chain(of_columns).collect();
+        let more = match all.len() {
+            n if n > SHOWN => format!(" and {} more", n - SHOWN),
+            _ => String::new(),
+        };
+        let shown: Vec<&str> = all.iter().take(SHOWN).map(String::as_str).collect();
+        (!all.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
+    }
+}
+
+/// "12 %", "1.8x", "30–50×".
+fn states_a_difference(cell: &str) -> bool {
+    cell.match_indices(['%', '×', 'x']).any(|(at, mark)| {
+        let ends = !cell[at + mark.len()..].starts_with(char::is_alphanumeric);
+        ends && cell[..at].trim_end().ends_with(|c: char| c.is_ascii_digit())
+    })
 }
 
 fn is_connections(head: &str) -> bool {
@@ -383,7 +466,9 @@ fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f6
         _ => false,
     };
     match (said.quantity, unit) {
-        (Some(Quantity::Change | Quantity::Other), _) | (_, Some(Unit::Percent)) => None,
+        (Some(Quantity::Change | Quantity::Other), _) | (_, Some(Unit::Percent | Unit::Times)) => {
+            None
+        }
         (Some(quantity), Some(Unit::Time(ns))) if is_latency(quantity) => Some((quantity, ns)),
         // Seconds may be any time; shorter ones are latencies.
         (None | Some(Quantity::Of(_)), Some(Unit::Time(ns))) if ns < 1e9 => {
@@ -410,13 +495,19 @@ fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f6
 
 /// Pairs of values that a change in this row may be of: two of the row, or one of another row and
 /// the row's own. The key is the same for the same pair of other rows.
-fn candidates(values: &[Value], row: usize, to: Option<usize>) -> Vec<(String, Change)> {
+fn candidates(
+    values: &[Value],
+    row: usize,
+    to: Option<usize>,
+    is_times: bool,
+) -> Vec<(String, Change)> {
     const MOST: usize = 400;
     let mut found = Vec::new();
     let is_own =
         |value: &&Value| value.row == row && to.is_none_or(|column| column == value.column);
     let own: Vec<&Value> = values.iter().filter(is_own).collect();
     let change = |from: &Value, to: &Value| Change {
+        is_times,
         from: from.value,
         to: to.value,
         slack: Change::slack((from.value, from.step), (to.value, to.step)),
@@ -527,6 +618,38 @@ mod tests {
             .map(|claim| matches!(&claim.says, Says::Change(change) if change.holds()))
             .collect();
         assert_eq!(changes, [true, false], "{:?}", told.claims);
+    }
+
+    #[test]
+    fn factors_are_computed_again_and_the_rest_is_told() {
+        let told = told(
+            "| server | req/s | speedup | CPU (%) |\n|---|---|---|---|\n| a | 1000 | | 50 |\n\
+             | b | 1800 | 1.8x | 60 |\n| c | 3000 | 2.5x | 70 |\n| d | 4000 | 30–50x | 70 |\n",
+        );
+        let holds: Vec<bool> = told
+            .claims
+            .iter()
+            .map(|claim| matches!(&claim.says, Says::Change(change) if change.holds()))
+            .collect();
+        assert_eq!(holds, [true, false], "{:?}", told.claims);
+        assert_eq!(told.unchecked, [5], "a range is not checked");
+        assert_eq!(told.left_out.as_deref(), Some("column 'CPU (%)'"));
+    }
+
+    #[test]
+    fn rows_that_are_compared_with_nothing_are_told() {
+        let told = told(
+            "| | a | b |\n|---|---|---|\n| QPS | 100 | 90 |\n| Slowest | 12 ms | 14 ms |\n\
+             | 99 th percentile | 3 ms | 4 ms |\n| 97th percentile | 2 ms | 3 ms |\n",
+        );
+        assert_eq!(
+            values(&told),
+            [
+                "a||latency_ns_p99=3000000 throughput_per_s=100",
+                "b||latency_ns_p99=4000000 throughput_per_s=90"
+            ]
+        );
+        assert_eq!(told.left_out.as_deref(), Some("row 'Slowest', row '97th percentile'"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::block::{Block, fence_mark, is_heading, is_value};
 use crate::claim::Claim;
 use crate::command::Command;
-use crate::context::{Context, html_heading, label};
+use crate::context::{Context, bold, html_heading};
 use crate::sample::{Draft, Found, Unread};
 use crate::trouble::{Trouble, too_long};
 use crate::{claim_text, formats, html, summary, table};
@@ -58,7 +58,10 @@ impl Reader<'_> {
     fn step(&mut self, lines: &mut [&str], at: usize) -> usize {
         if let Some(mark) = fence_mark(lines[at]) {
             self.fence = match self.fence.take() {
-                Some(open) if mark.starts_with(&open) => None,
+                Some(open) if mark.starts_with(&open) => {
+                    self.context.end_fence();
+                    None
+                }
                 Some(open) => Some(open),
                 None => Some(mark.to_owned()),
             };
@@ -72,7 +75,10 @@ impl Reader<'_> {
         self.unglue(lines, at, in_fence);
         if let Some((length, read)) = self.json(lines, at).or_else(|| output(lines, at)) {
             match read {
-                Ok(drafts) => self.add(drafts, at, &lines[at..at + length]),
+                Ok(Found { drafts, unread, .. }) => {
+                    self.add(drafts, at, &lines[at..at + length]);
+                    self.found.unread.extend(unread);
+                }
                 Err(Trouble { line, why }) => {
                     self.found.unread.push(Unread { file: self.file.to_owned(), line, why });
                 }
@@ -86,18 +92,37 @@ impl Reader<'_> {
         {
             return length;
         }
-        if let Some((command, length)) = Command::found(&lines[at..], in_fence) {
-            self.context.prompt(lines[at]);
+        let begins =
+            |at: usize| Command::found(&lines[at..], true).is_some() || output(lines, at).is_some();
+        let is_code = in_fence || is_indented_command(lines[at]);
+        if let Some((command, length)) = Command::found(&lines[at..], is_code) {
             if command.in_prose {
-                self.context.see(lines, at, in_fence);
+                self.context.see(lines, at, in_fence, begins);
+                self.told(lines[at], at);
             }
-            self.context.command(command);
+            self.context.command(command, lines[at], at);
             return length;
         }
+        let taken = self.context.see(lines, at, in_fence, begins);
         if !in_fence && may_be_told {
-            self.claims(claim_text::of_line(lines[at], at + 1));
+            self.told(lines[at], at);
         }
-        self.context.see(lines, at, in_fence)
+        taken
+    }
+
+    /// What prose says of differences.
+    fn told(&mut self, line: &str, at: usize) {
+        for sentence in claim_text::sentences(line) {
+            let told = claim_text::of_line(sentence, at + 1);
+            self.claims(told.claims);
+            self.unchecked(at, told.is_unchecked);
+        }
+    }
+
+    fn unchecked(&mut self, at: usize, is_unchecked: bool) {
+        if is_unchecked && self.found.unchecked.last() != Some(&((at + 1) as u32)) {
+            self.found.unchecked.push((at + 1) as u32);
+        }
     }
 
     fn add(&mut self, drafts: Vec<Draft>, at: usize, lines: &[&str]) {
@@ -105,6 +130,7 @@ impl Reader<'_> {
             let draft = self.context.complete(draft, self.file, at, lines);
             self.found.drafts.push(draft);
         }
+        self.context.end_output();
     }
 
     fn claims(&mut self, claims: Vec<Claim>) {
@@ -130,8 +156,7 @@ impl Reader<'_> {
             lines[at] = line;
             return;
         }
-        self.context.prompt(line);
-        self.context.command(command);
+        self.context.command(command, line, at);
     }
 
     fn json(&mut self, lines: &[&str], at: usize) -> Option<Read> {
@@ -150,21 +175,28 @@ impl Reader<'_> {
         let grid = table::found(&lines[at..])?;
         self.tries += grid.length;
         let told = table::read(&grid, at + 1, &self.context.words());
+        told.unchecked.iter().for_each(|row| self.unchecked(at + row, true));
+        self.context.interrupt();
         if told.drafts.is_empty() {
             return None;
         }
         let room = OUTPUTS_MAX.saturating_sub(self.found.drafts.len());
-        let title = self.context.title();
         for draft in told.drafts.into_iter().take(room) {
-            let mut draft = self.context.complete(draft, self.file, at, &[]);
-            draft.lead = title.clone();
+            let draft = self.context.complete(draft, self.file, at, &[]);
             self.found.drafts.push(draft);
         }
         self.claims(told.claims);
+        let (file, line) = (self.file.to_owned(), (at + 1) as u32);
+        self.found.left_out.extend(told.left_out.map(|why| Unread { file, line, why }));
         Some(grid.length)
     }
 
     fn summary(&mut self, lines: &[&str], at: usize) -> Option<usize> {
+        if let Some((claim, length)) = summary::compared(&lines[at..], at + 1) {
+            self.claims(vec![claim]);
+            self.context.interrupt();
+            return Some(length);
+        }
         let summary = summary::found(&lines[at..], at + 1)?;
         let length = summary.length;
         self.add(vec![summary.draft], at, &lines[at..at + length]);
@@ -205,7 +237,15 @@ fn is_service(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain)
 }
 
-type Read = (usize, Result<Vec<Draft>, Trouble>);
+/// A command of indented code, where lists and paragraphs may be indented, too.
+fn is_indented_command(line: &str) -> bool {
+    const FIRST: [&str; 8] = ["$", "for", "numactl", "seq", "sudo", "taskset", "time", "while"];
+    let is_indented = line.starts_with("    ") || line.starts_with('\t');
+    let first = line.split_whitespace().next().filter(|_| is_indented);
+    first.is_some_and(|first| FIRST.contains(&first) || Command::is_tool(first))
+}
+
+type Read = (usize, Result<Found, Trouble>);
 
 /// An output that begins here.
 fn output(lines: &[&str], at: usize) -> Option<Read> {
@@ -220,13 +260,14 @@ fn output(lines: &[&str], at: usize) -> Option<Read> {
     let most = (1..rest.len()).find(|from| is_other(*from)).unwrap_or(rest.len());
     let length = (format.length)(&rest[..most]).clamp(1, most);
     let block = Block { first: at + 1, lines: &rest[..length] };
-    Some((length, (format.read)(&block)))
+    let found = |drafts| Found { drafts, ..Found::default() };
+    Some((length, (format.read)(&block).map(found)))
 }
 
 /// After the end of a fence, a heading, or a label in bold an output does not go on.
 fn ends_all(line: &str) -> bool {
-    let is_bold = label(line.trim(), false).is_some() && line.trim_start().starts_with(['*', '<']);
-    fence_mark(line).is_some() || is_bold || is_heading(line) || html_heading(line).is_some()
+    let is_label = bold(line.trim()).is_some() || html_heading(line).is_some();
+    fence_mark(line).is_some() || is_label || is_heading(line)
 }
 
 /// JSON that may begin here: a value on a line of its own, or in code to the end of its fence or
@@ -247,7 +288,7 @@ fn json(lines: &[&str], at: usize, in_fence: bool) -> Option<String> {
     Some(lines[at..at + length].join("\n"))
 }
 
-fn read_json(text: &str, file: &str, first: usize) -> Result<Vec<Draft>, Trouble> {
+fn read_json(text: &str, file: &str, first: usize) -> Result<Found, Trouble> {
     match text.len() > formats::json::BYTES_MAX {
         true => Err(too_long(text.as_bytes(), first, formats::json::BYTES_MAX, "JSON")),
         false => formats::json::read(text, file, first),

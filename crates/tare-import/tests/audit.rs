@@ -122,12 +122,12 @@ fn replies_that_differ() {
 #[test]
 fn loads_that_differ() {
     let other = |from: &str, to: &str| two(&wrk(URL, &[]), &wrk(URL, &[(from, to)]));
-    one(&other("2 threads", "4 threads"), "unequal-load", Severity::Warn, "threads 4, 2 in a");
+    one(&other("2 threads", "4 threads"), "unequal-load", Severity::Warn, "threads 4, but 2 in a");
     one(
         &other("Running 10s", "Running 60s"),
         "unequal-load",
         Severity::Warn,
-        "seconds 60, 10 in a",
+        "seconds 60, but 10 in a",
     );
     one(&other("Running 10s", "Running 60s"), "cut-short", Severity::Warn, "ran for 10.00 of 60 s");
 }
@@ -351,7 +351,12 @@ fn tails_beyond_the_sample() {
         )
     };
     assert!(of(&import(&hey(1000)), "few-samples").is_empty());
-    one(&import(&hey(500)), "few-samples", Severity::Note, "p99 of 500 requests rests on 5.0");
+    one(
+        &import(&hey(500)),
+        "few-samples",
+        Severity::Note,
+        "p99 of 500 requests rests on some 5 of them",
+    );
 }
 
 #[test]
@@ -369,7 +374,7 @@ fn files_of_one_name_are_repetitions_and_connections_a_sweep() {
     assert!(of(&swept, "unequal-load").is_empty());
     let one_file = files(&[("a.txt", &wrk(URL, &[])), ("b.txt", &at("20"))]);
     assert_eq!((one_file.cases(), one_file.variants()), (vec![""], vec!["a", "b"]));
-    one(&one_file, "unequal-load", Severity::Warn, "connections 20, 10 in a");
+    one(&one_file, "unequal-load", Severity::Warn, "connections 20, but 10 in a");
 }
 
 /// Whatever is cut away, there is an answer, and never a panic.

@@ -1,8 +1,8 @@
-//! Twenty notes in the manner of engineers, with what is in them, written by people who had not
-//! seen the code: how much of that is found, named, and kept apart?
+//! Notes in the manner of engineers, with what is in them, written by people who had not seen the
+//! code: how much of that is found, named, pooled and kept apart?
 //!
 //! `notes/truth.json` has for each output its line, its variant as a reader would call it, one of
-//! its values, and the outputs that are repetitions of it.
+//! its values, the outputs that are repetitions of it, and what shows that they are.
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
@@ -24,6 +24,8 @@ struct Block {
     line: u32,
     variant: String,
     same_as: Vec<usize>,
+    /// "own command", "Run N", "loop", "at once", "nothing"; the older notes do not say.
+    shown: Option<String>,
     metric: Option<String>,
     value: Option<f64>,
 }
@@ -32,27 +34,59 @@ struct Block {
 struct Tally {
     outputs: usize,
     found: usize,
-    right: usize,
+    named: usize,
+    /// By their line: nothing but a sentence says whose they are.
+    by_line: usize,
     told: Vec<String>,
 }
 
 #[test]
-fn notes_are_read_as_a_reader_would() {
+fn notes_are_read_and_nothing_is_guessed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/notes");
     let truth = std::fs::read_to_string(folder.join("truth.json")).unwrap();
     let notes: BTreeMap<String, Note> = serde_json::from_str(&truth).unwrap();
-    assert_eq!(notes.len(), 20);
+    assert_eq!(notes.len(), 32);
     let mut tally = Tally::default();
     for (name, note) in &notes {
         let text = std::fs::read(folder.join(name)).unwrap();
         let found = read(name, text.as_slice()).unwrap();
         let file = FileDrafts { file: name.clone(), found, ..FileDrafts::default() };
-        compare(name, note, &assemble(name, vec![file]), &mut tally);
+        let import = assemble(name, vec![file]);
+        let text = String::from_utf8(text).unwrap();
+        for sample in &import.samples {
+            let Sample { variant, headings, source, .. } = sample;
+            assert!(
+                is_of_facts(sample, &text),
+                "{name}:{}: '{variant}' {headings:?}",
+                source.first_line
+            );
+        }
+        compare(name, note, &import, &mut tally);
     }
-    let Tally { outputs, found, right, told } = tally;
-    println!("{}\n{found} of {outputs} found, {right} right in all", told.join("\n"));
-    assert!(outputs > 300 && found * 100 >= outputs * 98, "{found} of {outputs} found");
-    assert!(right * 100 >= outputs * 90, "{right} of {outputs} right");
+    let Tally { outputs, found, named, by_line, told } = tally;
+    println!("{}\n{found} of {outputs} found, {named} named, {by_line} by line", told.join("\n"));
+    assert!(outputs > 390 && found * 100 >= outputs * 98, "{found} of {outputs} found");
+    // The rest has names that the notes have, and a reader would not have chosen: of a test, or an
+    // address.
+    let otherwise = found - named - by_line;
+    assert!(otherwise * 100 <= outputs * 17, "{otherwise} of {outputs} have another name");
+}
+
+/// Whether a name is of what headings, labels, commands, prompts and addresses say, and of nothing else.
+fn is_of_facts(sample: &Sample, text: &str) -> bool {
+    let Sample { tool, headings, command, asked, .. } = sample;
+    use Tool::{Ab, H2load, Hey, Iperf3, Netperf, Oha, Qperf, Wrk, Wrk2};
+    let names_itself =
+        !matches!(tool, Ab | H2load | Hey | Iperf3 | Netperf | Oha | Qperf | Wrk | Wrk2);
+    let url = asked.url.clone().unwrap_or_default();
+    let said = format!("{} {} {url}", headings.join(" "), command.clone().unwrap_or_default());
+    let is_prompt = |line: &&str| ["$ ", "# ", ":~"].iter().any(|mark| line.contains(mark));
+    let is_typed = |part: &str| text.lines().filter(is_prompt).any(|line| line.contains(part));
+    let is_said = |part: &str| part.split(' ').all(|word| said.contains(word)) || is_typed(part);
+    let is_line = |part: &str| part.starts_with(&format!("{} at line ", tool.name()));
+    names_itself
+        || sample.variant == sample.source.file.rsplit_once('.').map_or("", |(stem, _)| stem)
+        || sample.variant.split(" / ").all(|part| is_said(part) || is_line(part))
 }
 
 fn compare(name: &str, note: &Note, import: &Import, tally: &mut Tally) {
@@ -61,35 +95,38 @@ fn compare(name: &str, note: &Note, import: &Import, tally: &mut Tally) {
     for (at, (block, own)) in note.blocks.iter().zip(&matched).enumerate() {
         tally.outputs += 1;
         // An output that was cut before its result is told as such.
-        let is_told = import.unread.iter().any(|unread| unread.line == block.line);
+        let is_told = import.unread.iter().any(|unread| unread.line.abs_diff(block.line) < 40);
         let Some(own) = own else {
-            let is_empty = block.value.is_none() && is_told;
-            tally.found += usize::from(is_empty);
-            tally.right += usize::from(is_empty);
-            tally.told.extend((!is_empty).then(|| format!("{name}:{}: not found", block.line)));
+            tally.found += usize::from(is_told);
+            tally.by_line += usize::from(is_told);
+            tally.told.extend((!is_told).then(|| format!("{name}:{}: not found", block.line)));
             continue;
         };
         tally.found += 1;
-        let mut is_right = true;
+        let shows = |block: &Block| block.shown.as_deref().is_none_or(|shown| shown != "nothing");
         for (other, theirs) in note.blocks.iter().zip(&matched).enumerate().take(at) {
             let (other, (of, Some(theirs))) = (other, theirs) else { continue };
+            let is_same = block.same_as.contains(&other) || of.same_as.contains(&at);
+            let is_shown = is_same && shows(block) && shows(of);
             if std::ptr::eq(*theirs, *own) {
+                let is_told = own.added.is_empty() || is_same;
+                assert!(is_told, "{name}:{} and {}: added up", of.line, block.line);
                 continue;
             }
-            let is_same = block.same_as.contains(&other) || of.same_as.contains(&at);
             let is_pooled = place(theirs) == place(own);
-            assert!(is_same || !is_pooled, "{name}:{} and {}: pooled", of.line, block.line);
-            if is_same && !is_pooled && is_right {
-                is_right = false;
+            assert!(is_shown || !is_pooled, "{name}:{} and {}: pooled", of.line, block.line);
+            if is_shown && !is_pooled && block.shown.is_some() {
                 tally.told.push(format!("{name}:{}: kept apart from {}", block.line, of.line));
             }
         }
-        if !is_named(&block.variant, own) {
-            is_right = false;
-            let Block { line, variant, .. } = block;
+        let Block { line, variant, .. } = block;
+        if is_named(variant, own) {
+            tally.named += 1;
+        } else if own.by_line {
+            tally.by_line += 1;
+        } else {
             tally.told.push(format!("{name}:{line}: '{}' is '{variant}'", own.variant));
         }
-        tally.right += usize::from(is_right);
     }
 }
 
@@ -101,7 +138,10 @@ fn nearest<'a>(block: &Block, import: &'a Import) -> Option<&'a Sample> {
     };
     let off = |sample: &Sample| {
         let value = block.metric.as_ref().and_then(|metric| sample.values.get(metric));
-        let off = value.zip(block.value).map_or(9.0, |(own, told)| (own / told - 1.0).abs());
+        let off = match sample.added.contains(&block.line) {
+            true => 0.0,
+            false => value.zip(block.value).map_or(9.0, |(own, told)| (own / told - 1.0).abs()),
+        };
         (off, sample.source.first_line.abs_diff(block.line))
     };
     let near = import.samples.iter().filter(is_near);

@@ -66,17 +66,17 @@ fn text_that_begins_with_a_bracket_is_text() {
 }
 
 #[test]
-fn prose_between_blocks_tells_them_apart() {
+fn labels_between_blocks_tell_them_apart() {
     let text = format!(
-        "## System calls\n\nresults on TDX VM\n\n    {}\nresults on regular VM\n\n    {}\n\
-         on bare metal:\n\n    {}",
+        "## System calls\n\nTDX VM\n\n    {}\nregular VM:\n\n    {}\n\
+         **on bare metal**\n\n    {}",
         unixbench(0),
         unixbench(1),
         unixbench(2)
     );
     let apart = import(&text);
     let names: Vec<&str> = apart.variants();
-    assert_eq!(names, ["TDX VM", "regular VM", "bare metal"]);
+    assert_eq!(names, ["TDX VM", "regular VM", "on bare metal"]);
     assert!(
         audit(&apart).iter().all(|finding| finding.code != "sequential"),
         "{:?}",
@@ -92,23 +92,101 @@ fn a_doubt_keeps_them_apart_and_asks() {
     );
     let apart = import(&text);
     assert_eq!(apart.variants().len(), 2, "{:?}", places(&apart));
-    let asked = one(&apart, "kept-apart", "under 'Proxy'");
-    assert!(asked.means.contains("--as FILE:LINE=NAME"), "{asked:?}");
+    let asked = one(&apart, "kept-apart", "2 outputs (lines 4, 16) are named by their lines");
+    assert!(asked.means.contains("--as 'x.md:4=NAME' --as 'x.md:16=NAME'"), "{asked:?}");
 }
 
 #[test]
-fn what_only_says_again_is_a_repetition() {
-    for again in
-        ["Again:", "second run", "Once more, to be sure.", "Run 2:", "noch einmal:", "第二次测试"]
-    {
+fn no_sentence_names_an_output() {
+    for sentence in [
+        "This represents the best case:",
+        "The columns generated are: requests per second, latency stats, total requests sent",
+        "on the VM we got:",
+        "Now the same with TLS.",
+        "压测结果如下，其中传输的是：",
+        "Voici ce que donne le proxy :",
+    ] {
+        let (a, b) = (wrk(URL, 10_000.0), wrk(URL, 8_000.0));
+        let text = format!("# Study\n\n**Host**\n\n```\n{a}```\n\n{sentence}\n\n```\n{b}```\n");
+        let apart = import(&text);
+        let names = apart.variants();
+        assert!(names[0] == "Host" && names[1].starts_with("wrk at line"), "{sentence}: {names:?}");
+    }
+}
+
+/// Four processes share the load: each has a quarter of it, and of the next server's as well.
+#[test]
+fn outputs_of_processes_that_ran_at_once_are_added_up() {
+    let four = |port: u32, per_s: f64| -> String {
+        (0..4).map(|n| wrk(&format!("http://h:{port}/"), per_s + f64::from(n))).collect()
+    };
+    for command in [
+        "for i in 0 1 2 3; do taskset -c $i wrk -t1 -c10 -d10s http://h:$PORT/ & done; wait",
+        "for i in 0 1 2 3; do\n  taskset -c $i wrk -t1 -c10 -d10s http://h:$PORT/ &\ndone",
+    ] {
         let text = format!(
-            "## Host\n\n```\n{}```\n\n{again}\n\n```\n{}```\n",
-            wrk(URL, 10_000.0),
-            wrk(URL, 9_900.0)
+            "# Study\n\n```\n{command}\n```\n\n**a**\n\n```\n{}```\n\n**b**\n\n```\n{}```\n",
+            four(1, 10_000.0),
+            four(2, 8_000.0)
         );
-        let pooled = import(&text);
-        assert_eq!(pooled.variants(), ["Host"], "{again}: {:?}", places(&pooled));
-        assert_eq!(pooled.cases().len(), 1, "{again}");
+        let found = import(&text);
+        assert_eq!(found.variants(), ["a", "b"], "{:?}", places(&found));
+        let [a, b] = found.samples.as_slice() else { panic!("{:?}", places(&found)) };
+        assert_eq!(a.value(Metric::Throughput), Some(40_006.0));
+        assert_eq!((b.asked.connections, b.seen.requests), (Some(40), Some(320_060)));
+        assert!(a.percentiles.is_empty() && a.added.len() == 4, "{a:?}");
+        assert_eq!(of(&found, "pooled").len(), 2, "{:?}", of(&found, "pooled"));
+        let compared = compare(&found, &audit(&found));
+        assert!(compared.iter().all(|c| c.interval.is_none()), "{compared:?}");
+    }
+    // What is said in between may be of another load.
+    let command = "$ for i in 0 1 2 3; do wrk -t1 -c10 -d10s http://h:1/ & done";
+    let said = format!(
+        "# a\n```\n{command}\n{0}```\n\nAnd on the VM:\n\n```\n{0}```\n",
+        four(1, 10_000.0)
+    );
+    let added: Vec<usize> = import(&said).samples.iter().map(|s| s.added.len()).collect();
+    assert_eq!(added, [4, 4]);
+    // Without a word of that, nobody knows what they are.
+    let text = format!("# a\n```\n{}```\n", four(1, 10_000.0));
+    assert_eq!(import(&text).variants().len(), 4);
+}
+
+#[test]
+fn only_what_is_shown_to_be_a_repetition_is_pooled() {
+    let two = |first: &str, second: &str| {
+        let (a, b) = (wrk(URL, 10_000.0), wrk(URL, 9_900.0));
+        import(&format!("## Host\n\n{first}{a}```\n\n{second}{b}```\n"))
+    };
+    for (first, second) in [
+        ("Run 1:\n\n```\n", "Run 2:\n\n```\n"),
+        ("**First run**\n\n```\n", "**Second run**\n\n```\n"),
+        ("```\n# run 1\n", "```\n# run 2\n"),
+        ("```\n$ wrk -c10 http://h:1/\n", "```\n$ wrk -c10 http://h:1/\n"),
+        ("```\n$ ./bench.sh\n", "```\n$ ./bench.sh\n"),
+    ] {
+        let pooled = two(first, second);
+        assert_eq!(pooled.variants(), ["Host"], "{first}: {:?}", places(&pooled));
+        assert_eq!(pooled.cases().len(), 1, "{first}");
+        let told = one(&pooled, "pooled", "2 runs are pooled (lines ");
+        assert_eq!(told.variant.as_deref(), Some("Host"));
+    }
+    for (first, second) in [
+        ("```\n", "Again:\n\n```\n"),
+        ("```\n$ wrk -c10 http://h:1/\n", "Once more, to be sure.\n\n```\n"),
+        // What was typed in between may have made it another.
+        (
+            "```\n$ wrk -c10 http://h:1/\n",
+            "```\n$ kubectl apply -f istio.yaml\n$ wrk -c10 http://h:1/\n",
+        ),
+        ("```\n$ wrk -c10 http://h:1/\n", "```\nnow with TLS\n$ wrk -c10 http://h:1/\n"),
+        ("**Run 1**\n\n```\n", "**Run 1**\n\n```\n"),
+        // The same command, and the prose in between may say what is another.
+        ("```\n$ wrk -c10 http://h:1/\n", "Now with TLS.\n\n```\n$ wrk -c10 http://h:1/\n"),
+    ] {
+        let apart = two(first, second);
+        assert_eq!(apart.variants().len(), 2, "{first}: {:?}", places(&apart));
+        one(&apart, "kept-apart", "are named by their lines");
     }
 }
 
@@ -159,7 +237,8 @@ fn results_of_different_tools_are_different_cases() {
     let ab = "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   2.0 seconds\n\
               Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n";
     let section = |per_s: f64| {
-        format!("```\n{}```\nAnd ab, twice:\n```\n{ab}```\n```\n{ab}```\n", wrk(URL, per_s))
+        let ab = format!("```\n$ ab -c 10 http://h:1/\n{ab}```\n");
+        format!("```\n{}```\nAnd ab, twice:\n{ab}{ab}", wrk(URL, per_s))
     };
     let text = format!("## Host\n{}## VM\n{}", section(10_000.0), section(8_000.0));
     let found = import(&text);
@@ -223,7 +302,7 @@ fn printed_summaries_are_results() {
     assert_eq!(found.variants(), ["Nginx without module", "Nginx with WebAssembly"]);
     let compared = compare(&found, &audit(&found));
     assert!(compared[0].interval.is_some() && compared[0].repetitions == [20, 20], "{compared:?}");
-    one(&found, "other-base", "states 12.5 %, which is relative to the second");
+    one(&found, "other-base", "12.5 % is relative to the second of");
 }
 
 #[test]
@@ -281,7 +360,9 @@ fn percentages_are_computed_again() {
 fn few_repetitions_have_no_interval() {
     let runs = |n: usize| {
         let one = |name: &str, per_s: f64| {
-            let of = |at: usize| format!("```\n{}```\n", wrk(URL, per_s + at as f64));
+            let of = |at: usize| {
+                format!("```\n$ wrk -t2 -c10 {URL}\n{}```\n", wrk(URL, per_s + at as f64))
+            };
             format!("## {name}\n{}", (0..n).map(of).collect::<String>())
         };
         import(&(one("a", 10_000.0) + &one("b", 8_000.0)))
@@ -290,7 +371,10 @@ fn few_repetitions_have_no_interval() {
         let found = runs(n);
         let compared = compare(&found, &audit(&found));
         assert!(compared.iter().all(|c| c.interval.is_none() && c.verdict.is_none()));
-        assert_eq!(compared[0].why, Some(format!("{n} repetitions: no interval")));
+        assert_eq!(
+            compared[0].why,
+            Some(format!("{n} repetitions are too few for an interval (5 are needed)"))
+        );
     }
     let five = runs(5);
     assert!(compare(&five, &audit(&five))[0].interval.is_some());

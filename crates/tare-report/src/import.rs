@@ -3,21 +3,23 @@
 
 use serde::Serialize;
 use tare_import::audit::{Finding, audit};
-use tare_import::compare::{Compared, compare, runs, values};
+use tare_import::compare::{Compared, Interval, compare, runs, values};
 use tare_import::{Group, Import, Sample, Tool};
 use tare_model::Metric;
+use tare_model::metric::Phrase;
 use tare_stats::estimate::mean;
 use tare_stats::{Severity, Verdict};
 
 use crate::form::{Document, Form};
 use crate::html;
-use crate::run::words::{Table, noun, number, signed};
+use crate::run::Bounds;
+use crate::run::words::{Table, noun, number, overhead_of, point_of};
 use crate::units::bytes;
 
 mod csv;
 mod text;
 
-pub(crate) use text::about;
+pub(crate) use text::about_all;
 
 /// An import with its audit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -153,17 +155,23 @@ fn cell(samples: &[&Sample], metric: Metric) -> String {
 }
 
 pub(crate) fn overhead(compared: &Compared) -> String {
-    let point = signed(compared.overhead_percent);
-    match compared.interval {
-        None => format!("{point} %"),
-        Some(interval) => {
-            format!("{point} % ({} to {})", signed(interval.lower), signed(interval.upper))
-        }
-    }
+    let (metric, point) = (compared.metric, compared.overhead_percent);
+    let told = match compared.interval {
+        None => point_of(metric, point),
+        Some(Interval { lower, upper, .. }) => overhead_of(metric, &Bounds { point, lower, upper }),
+    };
+    // Where no verdict says it: "3.30×" is worse, "3.30× faster" better.
+    let worse = match metric.row().phrase {
+        Phrase::Slower | Phrase::SlowerIn => "slower",
+        Phrase::Carries => "less",
+        Phrase::Costs => "more",
+    };
+    let is_better = told.contains("× ") && !told.contains("× (");
+    if is_better { told } else { told.replace('×', &format!("× {worse}")) }
 }
 
 pub(crate) fn verdict(compared: &Compared) -> String {
-    compared.verdict.map_or("none possible".into(), |verdict| verdict.word().to_owned())
+    compared.verdict.map_or("no verdict".into(), |verdict| verdict.word().to_owned())
 }
 
 /// What may be said of each variant, one sentence each.
@@ -174,8 +182,14 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
             (false, 2..) => format!(" ({})", compared.case),
             _ => String::new(),
         };
+        // A sign alone may be read as that of the values.
+        let sense = match compared.interval.is_some() || overhead(compared).contains('×') {
+            true => "",
+            false if compared.overhead_percent < 0.0 => ", which is better",
+            false => ", which is worse",
+        };
         let head = format!(
-            "{} against {} in {}{case}: {}",
+            "{} against {}, overhead in {}{case}: {}{sense}",
             compared.variant,
             compared.baseline,
             noun(compared.metric),
@@ -235,8 +249,12 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
     files.sort_unstable();
     files.dedup();
     let outputs = import.samples.len();
+    let baseline = match import.variants().len() {
+        0 | 1 => String::new(),
+        _ => format!("compared with '{}'; with another: --baseline NAME\n", import.baseline),
+    };
     format!(
-        "{outputs} output{} of {} in {}; imported, not measured by tare",
+        "{baseline}{outputs} output{} of {} in {}; imported, not measured by tare",
         if outputs == 1 { "" } else { "s" },
         tools.join(", "),
         match files.as_slice() {

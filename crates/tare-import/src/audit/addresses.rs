@@ -1,7 +1,7 @@
 //! Whose numbers they are: addresses that fit neither their command, nor their heading, nor the
 //! other outputs of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_guards::{Code, Severity};
 
@@ -10,20 +10,43 @@ use crate::command::Command;
 use crate::import::Import;
 use crate::sample::Sample;
 
-/// The output's own address is not the command's.
-pub fn other_address(sample: &Sample) -> Option<Finding> {
-    let command = sample.command.as_deref().and_then(Command::url_in)?;
-    let own = sample.asked.url.as_deref()?;
-    let same = trimmed(&command) == trimmed(own);
-    // "HOST" and "$URL" stand for what was typed.
-    let is_symbol =
-        command.contains(['$', '<', '{']) || host(&command).chars().any(|c| c.is_ascii_uppercase());
-    if same || is_symbol {
+/// The output is of another load than the command above it asks for.
+pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
+    // What stands further up may be of another output.
+    if !sample.is_commands_own {
         return None;
     }
-    let text = format!("the command above asks {command}, the output is of {own}");
-    let means =
-        "the output does not belong to the command, or to the heading, that it stands under";
+    let asked = Command::asked_by(sample.command.as_deref()?)?;
+    let mut told = Vec::new();
+    if let (Some(command), Some(own)) = (&asked.url, &sample.asked.url) {
+        // "HOST" and "$URL" stand for what was typed.
+        let is_symbol = command.contains(['$', '<', '{'])
+            || host(command).chars().any(|c| c.is_ascii_uppercase());
+        if trimmed(command) != trimmed(own) && !is_symbol {
+            told.push(format!("asks {command}, the output is of {own}"));
+        }
+    }
+    let own = &sample.asked;
+    for (what, asked, own) in [
+        ("threads", asked.threads, own.threads),
+        ("connections", asked.connections, own.connections),
+        ("requests", asked.requests, own.requests),
+    ] {
+        // Of processes that ran at once, the output is the sum.
+        if let Some((asked, own)) =
+            asked.zip(own).filter(|(a, b)| a != b && sample.added.is_empty())
+        {
+            told.push(format!("asks for {what} {asked}, the output says {own}"));
+        }
+    }
+    let seconds = asked.seconds.zip(own.seconds).filter(|(a, b)| (a - b).abs() > 0.5);
+    told.extend(seconds.map(|(a, b)| format!("asks for {a} s, the output says {b} s")));
+    if told.is_empty() {
+        return None;
+    }
+    let text = format!("the command above {}", told.join("; "));
+    let means = "either the output is not of this command, or the command was changed after it \
+                 had run: it is not known which settings were used";
     Some(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample))
 }
 
@@ -48,48 +71,51 @@ fn port(url: &str) -> Option<u16> {
     host(url).rsplit_once(':')?.1.parse().ok()
 }
 
-/// An address or a name that belongs to another heading.
+/// An address, a port or a script that belongs to another heading. What an output is called by its
+/// address is not looked at: only what stands above it.
 pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let with_url: Vec<(&Sample, &str)> =
         import.samples.iter().filter_map(|s| Some((s, s.asked.url.as_deref()?))).collect();
-    let (usual, names) = (usual_hosts(&with_url), Names::of(import));
-    let owners: BTreeMap<&str, &str> =
-        usual.iter().rev().map(|(variant, host)| (*host, *variant)).collect();
+    let (hosts, names) = (Hosts::of(&with_url), Names::of(import));
     let mut found = Vec::new();
+    let mut add = |sample: &Sample, text: String| {
+        let means = "either the output stands under the wrong heading, or that variant was tested \
+                     at the wrong address: it is not known whose numbers these are";
+        found.push(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample));
+    };
+    for sample in &import.samples {
+        let script = sample.command.as_deref().and_then(Command::script_in);
+        if let Some((script, other)) = script.and_then(|s| Some((s, names.in_text(sample, s)?))) {
+            add(sample, format!("its script {script} bears the name of '{other}'"));
+        }
+    }
     for (sample, url) in &with_url {
-        let mut add = |text: String| {
-            let means = "the output is under the wrong heading, or that variant was tested at the \
-                         wrong address: it is not known whose numbers these are";
-            found.push(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample));
-        };
-        let words = format!("{} {}", sample.headings.join(" "), sample.variant);
+        let words = format!("{} {}", sample.headings.join(" "), sample.under);
         let said = said_ports(&words);
         if let (Some(port), Some(first)) = (port(url), said.first())
             && !said.contains(&port)
         {
-            add(format!("its heading says port {first}, its address port {port}"));
+            add(sample, format!("its heading says port {first}, its address port {port}"));
             continue;
         }
-        let named = names.in_host(sample, url).filter(|other| usual.get(other) != Some(&host(url)));
-        if let Some(other) = named {
-            add(format!("its address {url} bears the name of '{other}'"));
+        let named = names.in_text(sample, host(url));
+        if let Some(other) = named.filter(|other| hosts.usual(other) != Some(host(url))) {
+            add(sample, format!("its address {url} bears the name of '{other}'"));
             continue;
         }
-        let own = usual.get(sample.variant.as_str());
-        let owner = owners.get(host(url)).filter(|other| **other != sample.variant);
-        match (own, owner) {
-            (Some(own), Some(other)) if *own != host(url) => add(format!(
-                "it was asked at {}, as '{other}' is; the other outputs of its heading at {own}",
-                host(url)
-            )),
-            (Some(own), None) if *own != host(url) => add(format!(
-                "it was asked at {}, the other outputs of its heading at {own}",
-                host(url)
-            )),
-            _ => {}
+        if let Some((own, other)) = hosts.of_another(sample, host(url)) {
+            add(
+                sample,
+                format!(
+                    "it stands under '{}', and its address {} is that of '{other}'; that of its \
+                     own heading is {own}",
+                    sample.under,
+                    host(url)
+                ),
+            );
         }
     }
-    found.extend(shared_addresses(import, &usual));
+    found.extend(shared_addresses(import, &hosts));
     found
 }
 
@@ -108,20 +134,39 @@ fn said_ports(words: &str) -> Vec<u16> {
     found
 }
 
-/// The address of most outputs of each variant.
-fn usual_hosts<'a>(all: &[(&'a Sample, &'a str)]) -> BTreeMap<&'a str, &'a str> {
-    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for (sample, url) in all {
-        *counts.entry((sample.variant.as_str(), host(url))).or_default() += 1;
-    }
-    let mut usual: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
-    for ((variant, host), n) in counts {
-        let known = usual.entry(variant).or_insert((host, n));
-        if n > known.1 {
-            *known = (host, n);
+/// How many outputs under each heading were asked at each address.
+struct Hosts<'a>(BTreeMap<&'a str, BTreeMap<&'a str, usize>>);
+
+impl<'a> Hosts<'a> {
+    fn of(all: &[(&'a Sample, &'a str)]) -> Self {
+        let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+        for (sample, url) in all {
+            *counts.entry(&sample.under).or_default().entry(host(url)).or_default() += 1;
         }
+        Self(counts)
     }
-    usual.into_iter().map(|(variant, (host, _))| (variant, host)).collect()
+
+    /// The address of most outputs under a heading; none where two have as many.
+    fn usual(&self, under: &str) -> Option<&'a str> {
+        let counts = self.0.get(under)?;
+        let most = counts.values().max()?;
+        let mut usual = counts.iter().filter(|(_, n)| *n == most);
+        usual.next().filter(|_| usual.next().is_none()).map(|(host, _)| *host)
+    }
+
+    /// One address among others of its heading's, at which all of another heading are: its heading's
+    /// own, and the other heading.
+    fn of_another(&self, sample: &Sample, host: &str) -> Option<(&'a str, &'a str)> {
+        let own = self.usual(&sample.under).filter(|own| *own != host)?;
+        // "Kata, tuned" may be at the address of "Kata".
+        let words = telling(&sample.under);
+        let is_like = |other: &str| telling(other).iter().any(|word| words.contains(word));
+        let is_all_there =
+            |counts: &BTreeMap<&str, usize>| counts.len() == 1 && counts.contains_key(host);
+        let mut others = self.0.iter().filter(|(under, _)| **under != sample.under);
+        let (other, _) = others.find(|(under, counts)| is_all_there(counts) && !is_like(under))?;
+        Some((own, other))
+    }
 }
 
 /// Words that tell variants apart, of each.
@@ -129,26 +174,41 @@ struct Names<'a>(Vec<(&'a str, Vec<String>)>);
 
 impl<'a> Names<'a> {
     fn of(import: &'a Import) -> Self {
-        Self(import.variants().into_iter().map(|name| (name, telling(name))).collect())
+        let all: BTreeSet<&str> = import.samples.iter().map(|s| s.under.as_str()).collect();
+        Self(all.into_iter().map(|name| (name, telling(name))).collect())
     }
 
-    /// The variant whose name the address's host bears, where it is not the output's own.
-    fn in_host(&self, sample: &Sample, url: &str) -> Option<&'a str> {
-        let (in_url, own) = (telling(host(url)), telling(&sample.variant));
-        if in_url.is_empty() || own.iter().any(|word| in_url.contains(word)) {
+    /// The heading whose name a text bears, where it is not the output's own.
+    fn in_text(&self, sample: &Sample, text: &str) -> Option<&'a str> {
+        let (said, own) = (telling(text), telling(&sample.under));
+        if said.is_empty() || own.iter().any(|word| said.contains(word)) {
             return None;
         }
+        // "cache-a" bears the name of "cache", and not that of "TLS, cold cache".
         let bears = |words: &[String]| {
-            words.iter().any(|word| !own.contains(word) && in_url.contains(word))
+            !words.is_empty() && words.iter().all(|word| !own.contains(word) && said.contains(word))
         };
-        let mut others = self.0.iter().filter(|(name, _)| *name != sample.variant);
+        let mut others = self.0.iter().filter(|(name, _)| *name != sample.under);
         others.find(|(_, words)| bears(words)).map(|(name, _)| *name)
     }
 }
 
 /// Words of a name that are not everybody's.
 fn telling(text: &str) -> Vec<String> {
-    const COMMON: [&str; 6] = ["localhost", "host", "http", "https", "local", "the"];
+    const COMMON: [&str; 12] = [
+        "localhost",
+        "host",
+        "http",
+        "https",
+        "local",
+        "the",
+        "lua",
+        "script",
+        "scripts",
+        "test",
+        "wrk",
+        "with",
+    ];
     let text = text.to_lowercase();
     let words = text.split(|c: char| !c.is_alphanumeric());
     let words = words.filter(|word| word.len() >= 3 && word.chars().any(char::is_alphabetic));
@@ -156,11 +216,13 @@ fn telling(text: &str) -> Vec<String> {
 }
 
 /// Two variants at one address, where all others have their own.
-fn shared_addresses(import: &Import, usual: &BTreeMap<&str, &str>) -> Vec<Finding> {
+fn shared_addresses(import: &Import, hosts: &Hosts<'_>) -> Vec<Finding> {
     let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for variant in import.variants() {
-        if let Some(host) = usual.get(variant) {
-            by_host.entry(host).or_default().push(variant);
+    let mut seen = BTreeSet::new();
+    let unders = import.samples.iter().map(|sample| sample.under.as_str());
+    for under in unders.filter(|under| seen.insert(*under)) {
+        if let Some(host) = hosts.usual(under) {
+            by_host.entry(host).or_default().push(under);
         }
     }
     // Every machine has a loopback of its own.

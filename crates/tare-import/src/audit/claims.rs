@@ -6,8 +6,8 @@ use tare_guards::{Code, Severity};
 
 use super::Finding;
 use crate::claim::{Change, Claim, Says, Told};
-use crate::import::{Import, is_same};
-use crate::sample::{Sample, Tool};
+use crate::import::{Import, Unchecked, is_same};
+use crate::sample::{Sample, Tool, Unread};
 
 /// Of a line that is quoted.
 const QUOTED: usize = 120;
@@ -35,6 +35,14 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     if change.holds() {
         return None;
     }
+    let unit = if change.is_times { "times" } else { "%" };
+    let given = match change.is_times {
+        true => format!("{:.3}", change.times()),
+        false if change.of_either => {
+            format!("{:.1} or {:.1}", change.of_first(), change.of_second())
+        }
+        false => format!("{:.1}", change.of_first()),
+    };
     let whose = match &change.names {
         [from, to] if !from.is_empty() && !to.is_empty() && from != to => {
             format!("'{from}' and '{to}'")
@@ -43,24 +51,22 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     };
     if change.is_of_second() {
         let text = format!(
-            "states {} %, which is relative to the second of {whose}; relative to the first it is \
-             {:.1} %: {}",
+            "{}: {} % is relative to the second of {whose}; relative to the first it is {:.1} %",
+            quoted(claim),
             change.percent,
-            change.of_first(),
-            quoted(claim)
+            change.of_first()
         );
         let means = "a change in percent is relative to the value that it starts from: relative to \
-                     the other one, the same change looks larger or smaller";
+                     the other value, the same change looks larger or smaller";
         return Some(Finding::new(Code::OtherBase, Severity::Warn, text, means));
     }
     let text = format!(
-        "states {} % where {whose} give {:.1} %: {}",
-        change.percent,
-        change.of_first(),
-        quoted(claim)
+        "{}: states {} {unit} where {whose} give {given} {unit}",
+        quoted(claim),
+        change.percent
     );
-    let means = "the percentage does not follow from the values that it is given for: one of the \
-                 three is wrong";
+    let means = "it does not follow from the two values that it seems to be of: one of the three is \
+                 wrong, or it is of others";
     Some(Finding::new(Code::WrongChange, Severity::Warn, text, means))
 }
 
@@ -108,33 +114,66 @@ fn selected(claim: &Claim) -> Finding {
     Finding::new(Code::Selected, Severity::Warn, text, means)
 }
 
-/// Outputs under one heading that only the text between them tells apart.
+/// Outputs that nothing but their lines tells apart, and what to type where they are repetitions.
 pub fn kept_apart(import: &Import) -> Vec<Finding> {
+    const SHOWN: usize = 4;
     let mut by_file: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
-    for sample in import.samples.iter().filter(|sample| sample.named_by_text) {
+    for sample in import.samples.iter().filter(|sample| sample.by_line) {
         by_file.entry(&sample.source.file).or_default().push(sample);
     }
     let of = |(file, samples): (&str, Vec<&Sample>)| {
-        let mut names: Vec<&str> = samples.iter().map(|sample| sample.variant.as_str()).collect();
-        let mut seen = std::collections::BTreeSet::new();
-        names.retain(|name| seen.insert(*name));
-        let mut headings: Vec<&String> = samples.iter().filter_map(|s| s.headings.last()).collect();
-        headings.dedup();
-        let heading = if let [one] = headings.as_slice() { one.as_str() } else { "" };
-        const SHOWN: usize = 6;
-        let more = if names.len() > SHOWN { ", …" } else { "" };
-        let under = if heading.is_empty() { String::new() } else { format!(" under '{heading}'") };
+        let lines: Vec<u32> = samples.iter().map(|sample| sample.source.first_line).collect();
+        let all: Vec<String> = lines.iter().map(u32::to_string).collect();
+        let outputs = match all.as_slice() {
+            [line] => format!("1 output (line {line}) is named by its line"),
+            _ => {
+                format!("{} outputs (lines {}) are named by their lines", all.len(), all.join(", "))
+            }
+        };
         let text = format!(
-            "{} outputs{under} are told apart by the text between them only: {}{more}",
-            samples.len(),
-            names.iter().take(SHOWN).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+            "{outputs}: nothing that is read (headings, labels, comments, own commands, \"run 2\") tells \
+             whose it is, or that it is a repetition"
         );
-        let means = "if some of them are runs of one variant, or a name is not what was meant, say \
-                     whose they are: --as FILE:LINE=NAME";
-        let finding = Finding::new(Code::KeptApart, Severity::Note, text, means);
+        let shown: Vec<String> =
+            lines.iter().take(SHOWN).map(|line| format!("--as '{file}:{line}=NAME'")).collect();
+        let more = if lines.len() > SHOWN { " …" } else { "" };
+        let means =
+            format!("name them; those with the same name are pooled: {}{more}", shown.join(" "));
+        let finding = Finding::new(Code::KeptApart, Severity::Note, text, &means);
         Finding { place: Some(file.to_owned()), ..finding }
     };
     by_file.into_iter().map(of).collect()
+}
+
+/// Differences that are stated without the values that they are of.
+pub fn unchecked(import: &Import) -> Vec<Finding> {
+    const SHOWN: usize = 20;
+    let of = |Unchecked { file, lines }: &Unchecked| {
+        let all: Vec<String> = lines.iter().take(SHOWN).map(u32::to_string).collect();
+        let more = if lines.len() > SHOWN { ", …" } else { "" };
+        let word = if lines.len() == 1 { "line" } else { "lines" };
+        let text = format!(
+            "percentages or factors in {} {word} were not checked ({word} {}{more})",
+            lines.len(),
+            all.join(", ")
+        );
+        let means = "no pair of values beside them gives what they state: they are neither confirmed nor \
+                     refuted";
+        let finding = Finding::new(Code::Unchecked, Severity::Note, text, means);
+        Finding { place: Some(file.clone()), ..finding }
+    };
+    import.unchecked.iter().map(of).collect()
+}
+
+/// Of tables, what is compared with nothing.
+pub fn not_compared(import: &Import) -> Vec<Finding> {
+    let of = |Unread { file, line, why }: &Unread| {
+        let means = "no head, row or unit says that these are requests/s, bandwidth, latency or a percentile";
+        let text = format!("left out of the table: {why}");
+        let finding = Finding::new(Code::NotCompared, Severity::Note, text, means);
+        Finding { place: Some(format!("{file}:{line}")), ..finding }
+    };
+    import.left_out.iter().map(of).collect()
 }
 
 /// Values of which nothing but themselves is known.
@@ -149,7 +188,7 @@ pub fn without_a_sample(import: &Import) -> Vec<Finding> {
         true => "of a table",
         false => "of a printed summary",
     };
-    let text = format!("values {what} match no output in the document");
+    let text = format!("values {what} match no load generator's output in the document");
     let means = "the number of runs behind them, their length, errors and reply sizes cannot be \
                  checked";
     let finding = Finding::new(Code::NoSample, Severity::Warn, text, means);

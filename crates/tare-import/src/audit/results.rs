@@ -33,28 +33,44 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     if total == 0 {
         return None;
     }
-    let share =
-        total as f64 / sample.seen.requests.unwrap_or(0).saturating_add(total).max(1) as f64;
+    // k6 drops iterations, of which one may be several requests.
+    let dropped = errors.get("dropped iterations").copied().filter(|_| errors.len() == 1);
+    let done = match dropped.and(sample.seen.other.get("iterations")) {
+        Some(iterations) => *iterations as u64,
+        None => sample.seen.requests.unwrap_or(0),
+    };
+    // ab counts those that failed among its requests.
+    let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
+    let share = total as f64 / all.max(1) as f64;
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
     let severity = if measured { Severity::Warn } else { severity_of_errors(share) };
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
     let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
     let means = match sample.tool {
-        Tool::Wrk | Tool::Wrk2 if errors.contains_key("timeout") => {
-            "no percentile of the tool shows how long timed-out requests really took: the tail is \
-             cut off"
+        Tool::Wrk2 if errors.contains_key("timeout") => {
+            "wrk2 counts connections that it finds waiting, not replies; a reply that never came is in no \
+             percentile"
+        }
+        Tool::Wrk if errors.contains_key("timeout") => {
+            "a reply that never came, or came too late, is in no percentile: the tail is longer"
+        }
+        Tool::Hey => "hey counts requests that failed in its rate, and not in its latencies",
+        Tool::Ab => {
+            "ab counts failed requests in its throughput and latencies; without -l, a reply of another length \
+             than the first counts as failed"
         }
         Tool::Fortio => {
             "fortio counts calls that failed in its rate and its latencies: a failure is usually \
              faster than an answer"
         }
         Tool::K6 if errors.contains_key("dropped iterations") => {
-            "requests that were due were never sent: the latencies leave out what was slowest"
+            "iterations that were due were never begun: either the server was too slow for the \
+             rate, or there were too few VUs; latencies are of those that were begun"
         }
         _ => {
-            "failed requests are missing from throughput and latencies: the variants did not do \
-              the same work"
+            "failed requests are in neither throughput nor latencies: the variants did not do the \
+             same work"
         }
     };
     Some(Finding::new(Code::Errors, severity, text, means).of(sample))
@@ -118,15 +134,17 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
     {
         return None;
     }
-    // Short runs are mostly beginning and end.
-    if sample.seen.seconds.is_none_or(|seconds| seconds < 1.0) {
+    // Means leave out replies that never came, for which all others may have waited; short runs are
+    // mostly beginning and end.
+    let failed: u64 = sample.seen.errors.values().fold(0, |sum, n| sum.saturating_add(*n));
+    if failed > 0 || sample.seen.seconds.is_none_or(|seconds| seconds < 1.0) {
         return None;
     }
     let text = format!(
         "throughput × mean latency is {at_once:.1} requests at once, of {connections} connections"
     );
-    let means = "the other connections waited for the load generator, or were being opened: the \
-                 client may be what was measured";
+    let means = "the other connections waited for the load generator, which then is what was measured, or \
+                 they were being opened, or a rate was set that needs no more";
     Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
 }
 
@@ -140,6 +158,12 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
     let means = "the server closed connections that should be kept (nginx does after 1,000 \
                  requests, keepalive_requests); opening them again is in the numbers";
     Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).of(sample))
+}
+
+/// By how much half of the last digit may change a sample's bytes.
+fn rounding(sample: &Sample) -> f64 {
+    let of = sample.seen.bytes_step.zip(sample.seen.bytes.filter(|bytes| *bytes > 0.0));
+    of.map_or(0.0, |(step, bytes)| step / 2.0 / bytes)
 }
 
 /// Bytes of a reply, against the baseline's of the same case.
@@ -157,15 +181,25 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
                 continue;
             }
             let ratio = (own / expected).max(expected / own);
-            if ratio < REPLY_WARN {
+            // As little as the printed digits allow.
+            let rounding = (1.0 + rounding(base)) * (1.0 + rounding(sample));
+            if ratio / rounding < REPLY_WARN {
                 continue;
             }
-            let severity = if ratio >= REPLY_VOID { Severity::Void } else { Severity::Warn };
+            let severity =
+                if ratio / rounding >= REPLY_VOID { Severity::Void } else { Severity::Warn };
             let times = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
             let text =
                 format!("{own:.0} bytes per reply, {expected:.0} in {}{times}", import.baseline);
-            let means = "the variants did not answer the same: another page, an error page, or \
-                         other headers; their throughputs do not compare";
+            let means = match severity {
+                Severity::Void => {
+                    "the replies are not the same: another page, an error page, compression, or other \
+                     headers; their throughputs do not compare"
+                }
+                _ => {
+                    "the replies are not quite the same, perhaps by a header: throughputs may not compare"
+                }
+            };
             found.push(Finding::new(Code::UnequalReply, severity, text, means).of(sample));
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tare_guards::{Code, Severity};
 use tare_model::Metric;
 
-use super::Finding;
+use super::{Finding, LATENCIES};
 use crate::compare::runs;
 use crate::import::Import;
 use crate::sample::{Sample, Tool};
@@ -29,6 +29,65 @@ pub fn unread(import: &Import) -> Vec<Finding> {
     import.unread.iter().map(of).collect()
 }
 
+/// Percentiles that fall, and a slowest below a mean.
+pub fn impossible(sample: &Sample) -> Option<Finding> {
+    let ms = |ns: f64| ns / 1e6;
+    let mut sorted: Vec<_> = sample.percentiles.iter().collect();
+    sorted.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+    let fall = sorted.windows(2).find(|two| two[0].ns > two[1].ns);
+    let falls = fall.map(|two| {
+        let [a, b] = [two[0], two[1]];
+        format!("p{} ({:.3} ms) is above p{} ({:.3} ms)", a.percent, ms(a.ns), b.percent, ms(b.ns))
+    });
+    let mean = sample.value(Metric::LatencyMean).unwrap_or(0.0);
+    let step = sample.seen.step_ns.unwrap_or(0.0);
+    let slowest = sample.seen.latency_max_ns.filter(|max| *max > 0.0 && max + step < mean * 0.999);
+    let below = slowest.map(|max| {
+        format!("the slowest ({:.3} ms) is below the mean ({:.3} ms)", ms(max), ms(mean))
+    });
+    let text = falls.or(below)?;
+    let means = "no measurement gives that: a number was mistyped, or the lines are of two outputs";
+    Some(Finding::new(Code::Impossible, Severity::Void, text, means).only(&LATENCIES).of(sample))
+}
+
+/// Whatever is pooled, and whatever was added up.
+pub fn pooled(import: &Import) -> Vec<Finding> {
+    let lines = |lines: Vec<u32>| {
+        let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
+        lines.join(", ")
+    };
+    let mut found = Vec::new();
+    for group in import.groups().iter().filter(|group| group.samples.len() > 1) {
+        let runs = group.samples.len();
+        let file = &group.samples[0].source.file;
+        let at = match group.samples.iter().all(|sample| sample.source.file == *file) {
+            true => format!(
+                "lines {}",
+                lines(group.samples.iter().map(|s| s.source.first_line).collect())
+            ),
+            false => group.samples.iter().map(|s| s.place()).collect::<Vec<_>>().join(", "),
+        };
+        let means = "they are taken as repetitions of one variant; if they are not, name them apart: \
+                     --as FILE:LINE=NAME";
+        let text = format!("{runs} runs are pooled ({at})");
+        let mut finding =
+            Finding::new(Code::Pooled, Severity::Note, text, means).of(group.samples[0]);
+        finding.place = Some(file.clone());
+        found.push(finding);
+    }
+    for sample in import.samples.iter().filter(|sample| !sample.added.is_empty()) {
+        let text = format!(
+            "{} outputs of processes that ran at once are added up (lines {})",
+            sample.added.len(),
+            lines(sample.added.clone())
+        );
+        let means = "rates and counts are their sum, the mean is of all requests; percentiles of \
+                     several processes cannot be put together";
+        found.push(Finding::new(Code::Pooled, Severity::Note, text, means).of(sample));
+    }
+    found
+}
+
 pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
     let requests = sample.seen.requests.filter(|n| *n > 0)? as f64;
     let lacking = |percent: f64| requests * (1.0 - percent / 100.0) < BEYOND_MIN - 1e-6;
@@ -38,7 +97,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "p{lowest} of {requests} requests rests on {:.1} of them",
+        "p{lowest} of {requests} requests rests on some {:.0} of them",
         requests * (1.0 - lowest / 100.0)
     );
     let means = "from that percentile on, the tail is a handful of requests: run longer, or leave \
@@ -137,14 +196,16 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
     if single.is_empty() {
         return Vec::new();
     }
-    let whom = match single.len() == import.variants().len() {
-        true => "every variant".to_owned(),
-        false => single.join(", "),
+    const SHOWN: usize = 8;
+    let more = if single.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<String> = single.iter().take(SHOWN).map(|name| format!("'{name}'")).collect();
+    let text = match single.len() {
+        n if n == import.variants().len() => "one run of every variant is shown".to_owned(),
+        1 => format!("one run of {} is shown", shown[0]),
+        n => format!("one run is shown of each of {n} variants: {}{more}", shown.join(", ")),
     };
-    let text = format!("{whom} was run once");
-    let means = "runs of the same server differ, by several percent from one start of it to the \
-                 next; from one run nobody can say by how much, so there is no interval and no \
-                 verdict";
+    let means = "a restart alone often moves results by several percent, and one run cannot show by \
+                 how much: there is no interval and no verdict";
     vec![Finding::new(Code::SingleRun, Severity::Warn, text, means)]
 }
 
@@ -155,9 +216,9 @@ pub fn one_after_another(import: &Import) -> Vec<Finding> {
     if !repeated || import.variants().len() < 2 {
         return Vec::new();
     }
-    let text = "the runs of a variant are taken as independent of each other and of the others'";
-    let means = "nothing says that they took turns: what drifted between them is in the \
-                 differences and not in the intervals, which are too narrow by that";
+    let text = "the runs are taken as independent";
+    let means = "nothing says that variants took turns: drift between their runs would look like a \
+                 difference between them";
     vec![Finding::new(Code::Sequential, Severity::Note, text.into(), means)]
 }
 
@@ -212,7 +273,10 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
         _ => String::new(),
     };
     let shown: Vec<&str> = told.iter().take(SHOWN).map(String::as_str).collect();
-    let text = format!("without anything to compare with: {}{more}", shown.join("; "));
-    let means = "the variants were not asked the same points";
+    let shown = shown.join("; ");
+    let text =
+        format!("not compared, since the baseline or any other was not asked that: {shown}{more}");
+    let means = "a rate, a number of connections, a message size or a table's row makes these a case of \
+                 their own";
     vec![Finding::new(Code::NoPartner, Severity::Warn, text, means)]
 }

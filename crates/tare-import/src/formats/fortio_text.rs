@@ -31,7 +31,7 @@ fn part(line: &str) -> Option<usize> {
         line.starts_with("Fortio ") && line.contains(" running at "),
         line.starts_with("Starting at ") && line.contains(" thread(s) "),
         line.starts_with("Ended after ") && line.contains(" calls. qps="),
-        line.starts_with("# target ") && line.contains("% "),
+        is_connecting(line) || (line.starts_with("# target ") && line.contains("% ")),
         line.starts_with("All done ") && line.ends_with(" qps"),
     ];
     parts.iter().position(|is| *is)
@@ -118,22 +118,34 @@ fn after(text: &str, word: &str) -> Option<f64> {
     text.split_whitespace().skip_while(|own| *own != word).nth(1).and_then(plain)
 }
 
-/// Of the first histogram of replies: others follow, of errors and of connecting.
+/// Another histogram than the one of replies.
+fn is_connecting(line: &str) -> bool {
+    line.starts_with("Connection time") && line.contains(" : count ")
+}
+
+/// Of the histogram of replies; others follow, of errors and of connecting. Of a tail alone, from its
+/// first line, unless it says that it is of something else.
 fn percentiles(block: &Block<'_>, draft: &mut Draft) {
-    let starts = |line: &&&str| line.trim_start().starts_with("Aggregated Function Time :");
-    // Of a tail alone, from its first line.
-    let has_head = block.lines.iter().any(|line| starts(&line));
-    let skipped = usize::from(has_head);
-    let lines = block.lines.iter().skip_while(|line| has_head && !starts(line)).skip(skipped);
+    let is_replies = |line: &str| line.starts_with("Aggregated Function Time :");
+    let has_head = block.lines.iter().any(|line| is_replies(line.trim_start()));
+    let mut is_inside = !has_head;
     let mut buckets = Vec::new();
-    for line in lines.map(|line| line.trim()) {
-        if let Some((percent, s)) = line.strip_prefix("# target ").and_then(|l| l.split_once("% "))
+    for line in block.lines.iter().map(|line| line.trim()) {
+        // "[0]   1 socket used"; "[...]" is what somebody left out.
+        let is_socket =
+            line.strip_prefix('[').is_some_and(|l| l.starts_with(|c: char| c.is_ascii_digit()));
+        if is_socket || line.starts_with(char::is_alphabetic) {
+            if is_inside && (has_head || !draft.percentiles.is_empty()) {
+                break;
+            }
+            is_inside = is_replies(line) || (is_inside && !is_connecting(line));
+        } else if !is_inside {
+        } else if let Some((percent, s)) =
+            line.strip_prefix("# target ").and_then(|l| l.split_once("% "))
         {
             if let (Some(percent), Some(s)) = (plain(percent), plain(s.trim())) {
                 draft.put_percentile(percent, s * 1e9);
             }
-        } else if line.starts_with(|c: char| c.is_alphabetic() || c == '[') {
-            break;
         } else {
             buckets.extend(bucket(line));
         }

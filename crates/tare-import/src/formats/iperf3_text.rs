@@ -31,7 +31,9 @@ fn part(line: &str) -> Option<u8> {
     if line.starts_with("Connecting to host ") && line.contains(", port ") {
         return Some(0);
     }
-    let is_table = line.starts_with("[ ID]") && line.contains("Interval") && line.contains("rate");
+    let is_table = line.starts_with("[ ID]")
+        && line.contains("Interval")
+        && (line.contains("rate") || line.contains("Bandwidth"));
     is_table.then_some(1)
 }
 

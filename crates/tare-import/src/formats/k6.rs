@@ -90,6 +90,8 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     draft.seen.bad_status = of("http_req_failed", &["passes", "matches"]).map(|n| n as u64);
     let dropped = of("dropped_iterations", &["count"]).map(|n| n as u64);
     draft.seen.errors.extend(dropped.map(|n| ("dropped iterations".to_owned(), n)));
+    let iterations = of("iterations", &["count"]);
+    draft.seen.other.extend(iterations.map(|n| ("iterations".to_owned(), n)));
     draft.seen.left_out_ns = of("http_req_blocked", &["avg"]).map(|ms| ms * 1e6);
     Ok(draft)
 }

@@ -59,7 +59,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             ("vus_max", [n, ..]) => {
                 whole(n).into_iter().for_each(|n| metrics.put(name, "value", n as f64));
             }
-            ("dropped_iterations", [n, ..]) => {
+            ("dropped_iterations" | "iterations", [n, ..]) => {
                 whole(n).into_iter().for_each(|n| metrics.put(name, "count", n as f64));
             }
             _ => {}

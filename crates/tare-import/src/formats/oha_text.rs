@@ -5,7 +5,7 @@ use tare_model::Metric;
 use super::oha::forgive_the_deadline;
 use super::{TextFormat, hey, needed};
 use crate::block::Block;
-use crate::numbers::{binary_bytes, duration_ns, rate};
+use crate::numbers::{binary_bytes, binary_step, duration_ns, rate};
 use crate::sample::{Draft, Tool};
 use crate::trouble::Trouble;
 
@@ -33,6 +33,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let unit = word("Average:").and_then(|text| text.split_whitespace().nth(1));
     draft.seen.step_ns = unit.and_then(|unit| duration_ns(&format!("0.0001 {unit}")));
     draft.seen.bytes = word("Total data:").and_then(binary_bytes);
+    draft.seen.bytes_step = word("Total data:").and_then(binary_step);
     draft.seen.bytes_are_bodies = true;
     let per_s = word("Size/sec:").and_then(binary_bytes);
     per_s.into_iter().for_each(|bytes| draft.put(Metric::Bandwidth, bytes));

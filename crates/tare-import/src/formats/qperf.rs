@@ -1,6 +1,7 @@
 //! qperf: a block a test, in it a line a number. Its latency is the mean of half a round trip.
 
 use tare_model::Metric;
+use tare_stats::estimate::mean;
 
 use super::TextFormat;
 use crate::block::Block;
@@ -57,13 +58,21 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             let value: String = value.chars().take(40).collect();
             return Err(Trouble::at(at, format!("'{value}' is not a number for qperf's '{key}'")));
         };
-        draft.put(metric, number);
+        // Several in one output are runs of it.
+        draft.repeats.entry(metric.key().to_owned()).or_default().push(number);
         any = true;
     }
     if !any {
         let why = format!("qperf's {name} begins here and has neither 'latency' nor 'bw'");
         return Err(Trouble::at(block.first, why));
     }
+    for metric in [Metric::LatencyMean, Metric::Bandwidth] {
+        let values = draft.repeats.get(metric.key()).cloned().unwrap_or_default();
+        if !values.is_empty() {
+            draft.put(metric, mean(&values));
+        }
+    }
+    draft.repeats.retain(|_, values| values.len() > 1);
     draft.own_case = Some(case.join(", "));
     Ok(draft)
 }
@@ -95,6 +104,10 @@ mod tests {
         let draft = read(&Block { first: 1, lines: &bw }).unwrap();
         assert_eq!(draft.values["bandwidth_bytes_per_s"], 1.36e6);
         assert_eq!(draft.own_case.as_deref(), Some("tcp_bw, 1 B"));
+        let five = ["tcp_bw:", "    bw  =  423 MB/sec", "    bw  =  406 MB/sec"];
+        let draft = read(&Block { first: 1, lines: &five }).unwrap();
+        assert_eq!(draft.repeats["bandwidth_bytes_per_s"], [423e6, 406e6]);
+        assert_eq!(draft.values["bandwidth_bytes_per_s"], 414.5e6);
         let broken = ["tcp_bw:", "    bw        =  fast"];
         let trouble = read(&Block { first: 5, lines: &broken }).unwrap_err();
         assert_eq!(trouble, Trouble::at(6, "'fast' is not a number for qperf's 'bw'"));

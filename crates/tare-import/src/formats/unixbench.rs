@@ -91,6 +91,9 @@ fn read(block: &Block<'_>) -> Result<Vec<Draft>, Trouble> {
         // Copying is counted in kilobytes.
         match raw(line).map(|(_, _, unit, _)| unit) {
             Some("KBps") => drafts[at].put(Metric::Bandwidth, value * 1024.0),
+            // Scripts are counted by minutes, and instructions by millions.
+            Some("lpm") => drafts[at].put(Metric::Throughput, value / 60.0),
+            Some("MWIPS") => drafts[at].put(Metric::Throughput, value * 1e6),
             _ if drafts[at].values.is_empty() => drafts[at].put(Metric::Throughput, value),
             _ => {}
         }

@@ -4,7 +4,7 @@ use tare_model::Metric;
 
 use super::{TextFormat, needed, through};
 use crate::block::Block;
-use crate::numbers::{binary_bytes, count, duration_ns, plain, rate, whole};
+use crate::numbers::{binary_bytes, binary_step, count, duration_ns, plain, rate, whole};
 use crate::sample::{Draft, Tool};
 use crate::trouble::Trouble;
 
@@ -128,7 +128,10 @@ fn totals(draft: &mut Draft, requests: &str, rest: &[&str]) {
     let mut rest = rest.iter();
     let time = rest.next().and_then(|word| duration_ns(word.trim_end_matches(',')));
     draft.seen.seconds = time.map(|ns| ns / 1e9);
-    draft.seen.bytes = rest.next().and_then(|word| binary_bytes(word));
+    if let Some(word) = rest.next() {
+        draft.seen.bytes = binary_bytes(word);
+        draft.seen.bytes_step = binary_step(word);
+    }
 }
 
 /// "connect 0, read 12, write 0, timeout 377"
@@ -191,6 +194,7 @@ Transfer/sec:      1.65GB";
         assert_eq!(draft.values["throughput_per_s"], 162_588.64);
         assert_eq!(draft.seen.requests, Some(4_879_138));
         assert_eq!(draft.seen.bytes, Some(49.63 * 1024f64.powi(3)));
+        assert_eq!(draft.seen.bytes_step, Some(1024f64.powi(3) * 0.01));
         assert_eq!(draft.seen.latency_max_ns, Some(120e9));
         let errors: Vec<_> = draft.seen.errors.iter().collect();
         assert_eq!(errors, [(&"read".to_owned(), &12), (&"timeout".to_owned(), &377)]);

@@ -2,8 +2,6 @@
 
 use tare_model::Metric;
 
-use crate::lead;
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
     Of(Metric),
@@ -26,6 +24,8 @@ pub enum Unit {
     /// Of things a second.
     Count(f64),
     Percent,
+    /// So many times another.
+    Times,
 }
 
 /// What words say: the quantity, the unit, and what remains of them.
@@ -45,6 +45,7 @@ pub fn unit(text: &str) -> Option<Unit> {
         "ms" | "msec" | "msecs" | "milliseconds" | "毫秒" => Some(1e6),
         "s" | "sec" | "secs" | "seconds" | "sekunden" | "秒" => Some(1e9),
         "%" => return Some(Unit::Percent),
+        "x" | "×" | "times" => return Some(Unit::Times),
         _ => None,
     };
     if let Some(factor) = time {
@@ -97,14 +98,15 @@ use Quantity::{Change, Errors, Index, Of, Other, Percentile};
 const WORDS: [(Quantity, &str); 17] = [
     (
         Change,
-        "overhead improvement diff difference delta Δ change reduction gain speedup speed-up \
+        "overhead improvement factor diff difference delta Δ change reduction gain speedup speed-up \
          degradation slowdown vs verbesserung mehraufwand unterschied abweichung \
          differenz 提升 开销 差异 下降 损耗 变化 変化 surcoût écart diferencia mejora perda ganho \
          diferença melhoria",
     ),
     (
         Other,
-        "stdev stddev sd std σ deviation max min maximum minimum cpu memory mem rss duration time(s) \
+        "stdev stddev sd std σ deviation max min maximum minimum slowest fastest longest \
+         shortest cpu memory mem rss duration time(s) \
          runs iterations n loss ratio relative share delay",
     ),
     (Percentile(99.99), "p99.99 p9999 99.99%"),
@@ -138,7 +140,8 @@ const WORDS: [(Quantity, &str); 17] = [
 ];
 
 pub fn meaning(text: &str) -> Meaning {
-    let mut rest = text.to_owned();
+    // "99 <sup>th</sup> percentile", "99th pct".
+    let mut rest = text.replace(" th ", "th ").replace("th pct", "th percentile");
     let mut found = None;
     // In parentheses, brackets, or at the end.
     for (open, close) in [('(', ')'), ('[', ']')] {
@@ -163,6 +166,13 @@ pub fn meaning(text: &str) -> Meaning {
     let known = WORDS.iter().find_map(|(quantity, words)| {
         words.split(' ').find(|word| at_word(&lower, word).is_some()).map(|word| (*quantity, word))
     });
+    // A percentile that is none of these is no mean.
+    let is_quantile =
+        ["percentile", "perzentil", "quantil", "centile"].iter().any(|w| lower.contains(w));
+    let known = match known {
+        Some((Of(Metric::LatencyMean), _)) | None if is_quantile => Some((Other, "percentile")),
+        known => known,
+    };
     // "Requests" alone are a count, and no rate.
     let known = known.map(|(quantity, word)| match quantity {
         Of(Metric::Throughput) if !is_rate(word) && !is_per_second(&text.to_lowercase()) => {
@@ -184,9 +194,13 @@ pub fn meaning(text: &str) -> Meaning {
             words.push(word);
         }
     }
-    let rest = words.join(" ");
-    let rest = lead::name(&rest).unwrap_or(rest);
-    Meaning { quantity: Some(quantity), unit: found, rest }
+    // "Requests per second", "mean of p99": what is left joins words that are gone.
+    const JOINTS: [&str; 10] =
+        ["of", "per", "in", "the", "for", "second", "seconds", "time", "rate", "percentile"];
+    let is_joint = |word: &&str| JOINTS.contains(&word.to_lowercase().as_str());
+    let from = words.iter().position(|word| !is_joint(word)).unwrap_or(words.len());
+    let to = words.iter().rposition(|word| !is_joint(word)).map_or(from, |last| last + 1);
+    Meaning { quantity: Some(quantity), unit: found, rest: words[from..to].join(" ") }
 }
 
 /// Whether a word for throughput is of a time by itself.

@@ -2,6 +2,7 @@
 //! lines they were read from.
 
 use tare_import::Sample;
+use tare_import::audit::{Finding, by_kind};
 use tare_import::compare::Compared;
 use tare_model::Metric;
 use tare_stats::{Severity, Verdict};
@@ -10,7 +11,7 @@ use super::about::badge;
 use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
-use crate::import::{ImportDocument, about, ending, footnote, sentences, table as numbers};
+use crate::import::{ImportDocument, about_all, ending, footnote, sentences, table as numbers};
 use crate::run::Bounds;
 
 pub fn render(document: &ImportDocument) -> String {
@@ -68,16 +69,18 @@ fn findings(document: &ImportDocument) -> String {
     if document.findings.is_empty() {
         return paragraph("The audit found nothing.");
     }
-    let items = document.findings.iter().map(|finding| {
+    let kinds = by_kind(&document.findings);
+    let items = kinds.iter().map(|kind| {
+        let Finding { severity, code, means, .. } = kind[0];
         format!(
             "{} <code>{}</code> {} <span class=\"note\">{}</span>",
-            badge(finding.severity),
-            escape(finding.code.word()),
-            escape(&about(finding)),
-            escape(&finding.means)
+            badge(*severity),
+            escape(code.word()),
+            escape(&about_all(kind)),
+            escape(means)
         )
     });
-    let grave = document.findings.iter().filter(|f| f.severity == Severity::Void).count();
+    let grave = kinds.iter().filter(|kind| kind[0].severity == Severity::Void).count();
     let told = match grave {
         0 => String::new(),
         n => paragraph(&format!("{n} of these forbid a verdict on what they concern.")),

@@ -1,6 +1,8 @@
 //! An import for a terminal, and for pull requests.
 
-use tare_import::audit::Finding;
+use std::collections::BTreeSet;
+
+use tare_import::audit::{Finding, by_kind};
 
 use super::{ImportDocument, ending, footnote, sentences, table};
 use crate::run::markdown::{escape, escaped};
@@ -23,22 +25,53 @@ pub fn text(document: &ImportDocument) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Each finding, and under those of a kind what they mean.
+/// Each kind of finding, and under it what it means.
 fn findings_lines(document: &ImportDocument) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut all = document.findings.iter().peekable();
-    while let Some(finding) = all.next() {
-        let word = finding.severity.word();
-        lines.push(format!("  {word} {}: {}", finding.code, about(finding)));
-        let is_same = |next: &&Finding| next.code == finding.code && next.means == finding.means;
-        if all.peek().is_none_or(|next| !is_same(next)) {
-            lines.push(format!("      {}", finding.means));
-        }
+    for kind in by_kind(&document.findings) {
+        let Finding { severity, code, means, .. } = kind[0];
+        lines.push(format!("  {} {code}: {}", severity.word(), about_all(&kind)));
+        lines.push(format!("      {means}"));
     }
     lines
 }
 
-pub fn about(finding: &Finding) -> String {
+/// One line for all findings of a kind: the first, and where the others are.
+pub fn about_all(kind: &[&Finding]) -> String {
+    const SHOWN: usize = 20;
+    let first = about(kind[0]);
+    let others = &kind[1..];
+    if others.is_empty() {
+        return first;
+    }
+    let lines: BTreeSet<u32> = kind.iter().filter_map(|finding| finding.line()).collect();
+    // Of a file that is one value, lines tell nothing.
+    let (word, mut told): (&str, Vec<String>) = match lines.len() == kind.len() {
+        true => {
+            let word = if others.len() == 1 { "line" } else { "lines" };
+            (word, others.iter().filter_map(|other| Some(other.line()?.to_string())).collect())
+        }
+        false => {
+            let names: BTreeSet<&String> =
+                others.iter().filter_map(|other| other.variant.as_ref()).collect();
+            let lines = || lines.iter().map(u32::to_string).collect();
+            match names.is_empty() {
+                true => ("lines", lines()),
+                false => ("", names.iter().map(|name| format!("'{name}'")).collect()),
+            }
+        }
+    };
+    let more = if told.len() > SHOWN { ", …" } else { "" };
+    told.truncate(SHOWN);
+    let places = match (word, told.is_empty()) {
+        (_, true) => String::new(),
+        ("", _) => format!(": {}{more}", told.join(", ")),
+        (word, _) => format!(" at {word} {}{more}", told.join(", ")),
+    };
+    format!("{first}; {} more like it{places}", others.len())
+}
+
+fn about(finding: &Finding) -> String {
     let mut whom = finding.variant.clone().unwrap_or_default();
     if let Some(case) = finding.case.as_ref().filter(|case| !case.is_empty()) {
         whom.push_str(&format!(" [{case}]"));
@@ -67,14 +100,10 @@ pub fn markdown(document: &ImportDocument) -> String {
         text.push_str(&format!("- {}\n", escape(&sentence)));
     }
     text.push('\n');
-    for finding in &document.findings {
-        text.push_str(&format!(
-            "- {} `{}`: {}. *{}*\n",
-            finding.severity.word(),
-            finding.code,
-            escape(&about(finding)),
-            escape(&finding.means)
-        ));
+    for kind in by_kind(&document.findings) {
+        let Finding { severity, code, means, .. } = kind[0];
+        let (word, about) = (severity.word(), escape(&about_all(&kind)));
+        text.push_str(&format!("- {word} `{code}`: {about}. *{}*\n", escape(means)));
     }
     text.push_str(&format!("\n{}; tare {}\n", escape(&ending(document)), document.tare_version));
     text

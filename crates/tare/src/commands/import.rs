@@ -19,8 +19,8 @@ use crate::run::places::store_path;
 /// Read other tools' results, audit them, and store them
 ///
 /// Reads the outputs of wrk, wrk2, qperf, h2load, ab, hey, oha, fortio, k6, iperf3, netperf and
-/// UnixBench, as files or pasted into Markdown or any text (headings, labels, prose and command
-/// lines around them name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx
+/// UnixBench, as files or pasted into Markdown or any text (headings, labels and comments above them
+/// name the variants); JSON of fortio, k6, oha, iperf3 and bpftime's nginx
 /// benchmark; CSV of k6; tables (Markdown, HTML, tabs) and printed summaries of results. Each is
 /// audited, and differences stated in the text are recomputed; where runs were repeated,
 /// differences get intervals.
@@ -37,7 +37,7 @@ pub struct Import {
     /// Variant name: once for all files, or once for each; files with the same name are
     /// repetitions; if headings name several variants in a file, it becomes their prefix.
     /// FILE:LINE=NAME names the output that begins at that line.
-    /// Default: headings, the text above, or the name of the file
+    /// Default: headings and labels above, or the name of the file
     #[arg(long = "as", value_name = "NAME")]
     names: Vec<String>,
     /// Name of the import; default: the names of the files

@@ -119,7 +119,7 @@ fn what_is_kept_is_reported_again_to_the_byte() {
     let runs = desk.tare(&["runs", "erim"]).success().stdout;
     assert!(runs.contains("imported") && runs.contains("filters"), "{runs}");
     let other = desk.tare(&["report", "1", "--baseline", "wasm"]).success().stdout;
-    assert!(other.contains("no_module against wasm in throughput"), "{other}");
+    assert!(other.contains("no_module against wasm, overhead in throughput"), "{other}");
     desk.tare(&["report", "1", "--baseline", "x"]).fails(2, "--baseline x: there are: no_module");
     desk.tare(&["report", "1", "--fail-if", "p99 > 5%"]).fails(2, "run 1 was imported");
     desk.tare(&["report", "1", "1"]).fails(2, "run 1 was imported: it has no rounds to compare");

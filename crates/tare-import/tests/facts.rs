@@ -1,0 +1,339 @@
+//! Findings state what is seen, and do not accuse: each in a document with the fault that was once
+//! missed, or once seen where there was none.
+
+#![allow(clippy::unwrap_used)] // In a test a panic is the message.
+
+use tare_import::audit::{Finding, audit, by_kind};
+use tare_import::{FileDrafts, Import, assemble, read};
+use tare_model::Metric;
+use tare_stats::Severity;
+
+fn import(text: &str) -> Import {
+    let found = read("x.md", text.as_bytes()).unwrap();
+    assemble("x", vec![FileDrafts { file: "x.md".into(), found, ..FileDrafts::default() }])
+}
+
+fn of(import: &Import, code: &str) -> Vec<Finding> {
+    audit(import).into_iter().filter(|finding| finding.code == code).collect()
+}
+
+#[track_caller]
+fn one(import: &Import, code: &str, text: &str) -> Finding {
+    let found = of(import, code);
+    let [finding] = found.as_slice() else { panic!("{code}: {found:#?}\n{:#?}", audit(import)) };
+    assert!(finding.text.contains(text), "{finding:?}");
+    finding.clone()
+}
+
+/// 10,000 requests/s of 500 bytes at 1 ms on 10 connections, for 10 s.
+fn wrk(port: u16, changes: &[(&str, &str)]) -> String {
+    let mut text = format!(
+        "Running 10s test @ http://h:{port}/\n  2 threads and 10 connections\n  \
+         Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+         Latency     0.99ms    0.10ms   9.00ms   99.00%\n  Latency Distribution\n     \
+         50%    0.90ms\n     90%    1.10ms\n     99%    2.00ms\n  \
+         100000 requests in 10.00s, 47.68MB read\nRequests/sec:  10000.00\n\
+         Transfer/sec:      4.77MB\n"
+    );
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+fn section(heading: &str, command: &str, output: &str) -> String {
+    let command = if command.is_empty() { String::new() } else { format!("$ {command}\n") };
+    format!("## {heading}\n\n```\n{command}{output}```\n\n")
+}
+
+#[test]
+fn a_histogram_of_connecting_is_none_of_replies() {
+    let connecting = "Connection time histogram (s) : count 8 avg 4.7e-05 +/- 0 min 4e-05 max 0.0002 \
+                      sum 0.0004\n# range, mid point, percentile, count\n\
+                      >= 4e-05 <= 0.0002 , 0.0001 , 100.00, 8\n# target 50% 0.000137\n";
+    let replies = "Aggregated Function Time : count 40 avg 0.002 +/- 0.001 min 0.001 max 0.004 sum 0.08\n\
+                   # range, mid point, percentile, count\n>= 0.001 <= 0.004 , 0.0025 , 100.00, 40\n\
+                   # target 50% 0.0025\n";
+    let end = "Sockets used: 8\nCode 200 : 40 (100.0 %)\nAll done 40 calls (plus 8 warmup) 2.000 ms avg, 99.0 qps\n";
+    let ended = "Ended after 1s : 40 calls. qps=99\n";
+    let both = import(&format!("{ended}{replies}{connecting}{end}"));
+    let tail = import(&format!("{connecting}{end}"));
+    for found in [&both, &tail] {
+        assert_eq!(found.samples.len(), 1);
+        assert_eq!(found.samples[0].value(Metric::LatencyMean), Some(2e6), "{:?}", found.samples);
+    }
+    assert_eq!(both.samples[0].value(Metric::LatencyP50), Some(2.5e6));
+    assert_eq!(tail.samples[0].value(Metric::LatencyP50), None);
+}
+
+#[test]
+fn an_output_under_a_heading_that_is_not_its_own() {
+    let run = |n: u32, port: u16| {
+        format!(
+            "### Run {n}\n\n```\n{}```\n\n",
+            wrk(port, &[("10000.00", &format!("{}.5", 9000 + n))])
+        )
+    };
+    let right =
+        format!("## plain\n\n{}{}## filter\n\n{}{}", run(1, 1), run(2, 1), run(3, 2), run(4, 2));
+    assert!(of(&import(&right), "wrong-heading").is_empty());
+    let wrong = format!(
+        "## plain\n\n{}{}{}## filter\n\n{}{}",
+        run(1, 1),
+        run(2, 1),
+        run(3, 2),
+        run(4, 2),
+        run(5, 2)
+    );
+    let found = import(&wrong);
+    let finding = one(
+        &found,
+        "wrong-heading",
+        "it stands under 'plain', and its address h:2 is that of 'filter'",
+    );
+    assert!(finding.text.ends_with("that of its own heading is h:1"), "{finding:?}");
+    assert!(finding.means.starts_with("either the output stands under the wrong heading, or"));
+    // It is not among the runs of its heading.
+    let plain: Vec<usize> = found.groups().iter().map(|group| group.samples.len()).collect();
+    assert_eq!(plain, [2, 1, 2], "{:?}", found.variants());
+    // Headings of tools have the same two servers.
+    let tools = format!("## first\n\n{}{}## second\n\n{}", run(1, 1), run(2, 2), run(3, 1));
+    assert!(of(&import(&tools), "wrong-heading").is_empty());
+}
+
+#[test]
+fn a_script_that_bears_the_name_of_another_heading() {
+    let text = |script: &str| {
+        section("GET", "wrk -t2 -c10 -d10s -s get.lua http://h:1/", &wrk(1, &[]))
+            + &section(
+                "POST",
+                &format!("wrk -t2 -c10 -d10s -s {script} http://h:1/"),
+                &wrk(1, &[("10000.00", "9000.00")]),
+            )
+    };
+    assert!(of(&import(&text("post.lua")), "wrong-heading").is_empty());
+    one(&import(&text("get.lua")), "wrong-heading", "its script get.lua bears the name of 'GET'");
+}
+
+#[test]
+fn outputs_that_are_not_of_the_command_above_them() {
+    let ab = "Server Software: x\nConcurrency Level:      1\nTime taken for tests:   2.0 seconds\n\
+              Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n";
+    let other = import(&section("a", "ab -n 2000 -c 100 http://h:1/", ab));
+    one(&other, "wrong-heading", "asks for connections 100, the output says 1");
+    let other = import(&section("a", "wrk -t4 -c10 -d10s http://h:1/", &wrk(1, &[])));
+    one(&other, "wrong-heading", "asks for threads 4, the output says 2");
+    let other = import(&section("a", "wrk -t2 -c10 -d30s http://h:1/", &wrk(1, &[])));
+    one(&other, "wrong-heading", "asks for 30 s, the output says 10 s");
+    let minutes = [("Running 10s", "Running 2m"), ("in 10.00s", "in 90.00s")];
+    for (command, changes) in [
+        ("wrk -t2 -c10 -d10 http://h:1/", &[][..]),
+        ("for i in 1 2; do wrk -t2 -c10 -d10s http://h:1/; done", &[]),
+        // wrk prints whole minutes.
+        ("wrk -t2 -c10 -d90s http://h:1/", &minutes),
+    ] {
+        let own = import(&section("a", command, &wrk(1, changes)));
+        assert!(of(&own, "wrong-heading").is_empty(), "{:#?}", audit(&own));
+        assert!(of(&own, "cut-short").is_empty(), "{:#?}", audit(&own));
+    }
+    // A command further up is of what stands below it, and perhaps of no more.
+    let below = section("a", "wrk -t2 -c10 -d10s http://h:1/", &wrk(1, &[]))
+        + "With 400 connections:\n\n```\n"
+        + &wrk(1, &[("10 connections", "400 connections")])
+        + "```\n";
+    assert!(of(&import(&below), "wrong-heading").is_empty());
+}
+
+#[test]
+fn numbers_that_no_measurement_gives() {
+    let found = import(&section("a", "", &wrk(1, &[("90%    1.10ms", "90%    2.10ms")])));
+    let finding = one(&found, "impossible", "p90 (2.100 ms) is above p99 (2.000 ms)");
+    assert!(finding.severity == Severity::Void && !finding.metrics.contains(&Metric::Throughput));
+    let hey = "Summary:\n  Total:\t1.0 secs\n  Slowest:\t0.0010 secs\n  Average:\t0.0050 secs\n  \
+               Requests/sec:\t200.0\n";
+    one(&import(hey), "impossible", "the slowest (1.000 ms) is below the mean (5.000 ms)");
+    assert!(of(&import(&section("a", "", &wrk(1, &[]))), "impossible").is_empty());
+}
+
+#[test]
+fn runs_that_are_too_short_or_not_alike() {
+    let h2load = "finished in 240.00ms, 4000.00 req/s, 1.00MB/s\n\
+                  requests: 960 total, 960 started, 960 done, 960 succeeded, 0 failed, 0 errored, 0 timeout\n";
+    one(&import(h2load), "short-run", "ran for 0.24 s");
+    let pair = |command: &str, changes: &[(&str, &str)]| {
+        import(
+            &(section("a", "wrk -t2 -c10 -d10s http://h:1/", &wrk(1, &[]))
+                + &section("b", command, &wrk(1, changes))),
+        )
+    };
+    let longer =
+        [("Running 10s", "Running 15s"), ("in 10.00s", "in 15.00s"), ("10000.00", "9990.00")];
+    one(
+        &pair("wrk -t2 -c10 -d15s http://h:1/", &longer),
+        "unequal-load",
+        "seconds 15, but 10 in a",
+    );
+    let script = pair("wrk -t2 -c10 -d10s -s x.lua http://h:1/", &[("10000.00", "9990.00")]);
+    assert!(of(&script, "unequal-load").is_empty(), "one has no script that is known");
+    let ab = |n: u32| {
+        format!(
+            "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   2.0 seconds\n\
+             Complete requests:      {n}\nRequests per second:    {}.00 [#/sec] (mean)\n",
+            n / 2
+        )
+    };
+    let of_n = |n: u32| format!("ab -n {n} -c 10 http://h:1/");
+    let counts = section("a", &of_n(10_000), &ab(10_000)) + &section("b", &of_n(1000), &ab(1000));
+    one(&import(&counts), "unequal-load", "requests 1000, but 10000 in a");
+}
+
+#[test]
+fn what_timed_out_is_no_fault_of_the_client() {
+    // 5 of 10 connections got replies; the others timed out.
+    let starving = [
+        ("0.99ms ", "0.50ms "),
+        ("Requests/sec", "Socket errors: connect 0, read 0, write 0, timeout 35\nRequests/sec"),
+    ];
+    let found = import(&section("a", "", &wrk(1, &starving)));
+    assert!(of(&found, "client-bound").is_empty(), "{:#?}", audit(&found));
+    let errors = one(&found, "errors", "timeout 35");
+    assert!(!errors.means.contains("client"), "{errors:?}");
+    let idle = import(&section("a", "", &wrk(1, &[("0.99ms ", "0.50ms ")])));
+    let told = one(&idle, "client-bound", "5.0 requests at once, of 10 connections");
+    assert!(told.means.contains(", or they were being opened, or a rate was set"), "{told:?}");
+    let missed = "Running 10s test @ http://h:1/\n  2 threads and 10 connections\n  \
+                  Thread calibration: mean lat.: 1.2ms, rate sampling interval: 10ms\n  \
+                  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
+                  Latency     1.00ms    0.10ms   9.00ms   99.00%\n  9000 requests in 10.00s, 4.77MB read\n  \
+                  Socket errors: connect 0, read 0, write 0, timeout 377\nRequests/sec:    900.00\n\
+                  Transfer/sec:      0.48MB\n";
+    let missed = import(&section("a", "wrk2 -t2 -c10 -d10s -R1000 http://h:1/", missed));
+    let told = one(&missed, "rate-missed", "reached 900 of 1000 requests/s");
+    assert!(told.means.contains("replies that never came"), "{told:?}");
+    assert!(!told.means.contains("queue"), "{told:?}");
+}
+
+#[test]
+fn shares_are_of_what_they_are_counted_in() {
+    let k6 = "     dropped_iterations.............: 7450   124/s\n     \
+              http_req_duration..............: avg=2ms min=1ms med=2ms max=9ms p(90)=3ms p(95)=4ms\n     \
+              http_reqs......................: 257550 4292/s\n     \
+              iterations.....................: 2550   42/s\n";
+    one(&import(k6), "errors", "dropped iterations 7450 (74.50 % of all)");
+    let ab = "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   2.0 seconds\n\
+              Complete requests:      2000\nFailed requests:        1000\n   \
+              (Connect: 0, Receive: 0, Length: 1000, Exceptions: 0)\n\
+              Requests per second:    1000.00 [#/sec] (mean)\n";
+    let told = one(&import(ab), "errors", "length 1000 (50.00 % of all)");
+    assert!(told.means.starts_with("ab counts failed requests in its throughput"), "{told:?}");
+}
+
+#[test]
+fn replies_are_known_as_well_as_their_bytes_are_printed() {
+    let pair = |size: &str| {
+        let other = [("47.68MB", size), ("10000.00", "9990.00")];
+        import(&(section("a", "", &wrk(1, &[])) + &section("b", "", &wrk(1, &other))))
+    };
+    assert!(of(&pair("0.05GB"), "unequal-reply").is_empty(), "50 MB to ± 5 MB");
+    one(&pair("0.10GB"), "unequal-reply", "1074 bytes per reply, 500 in a");
+}
+
+#[test]
+fn endpoints_that_are_what_is_compared_are_no_mistake() {
+    let at = |name: &str, path: &str, per_s: &str| {
+        section(name, "", &wrk(1, &[("h:1/", &format!("h:1/{path}")), ("10000.00", per_s)]))
+    };
+    let design = import(&(at("a", "text", "10000.00") + &at("b", "json", "9000.00")));
+    assert!(of(&design, "unequal-load").is_empty(), "{:#?}", audit(&design));
+    let mixed =
+        at("a", "text", "10000.00") + &at("b", "text", "9000.00") + &at("c", "json", "8000.00");
+    one(&import(&mixed), "unequal-load", "path /json, but /text in a");
+}
+
+#[test]
+fn findings_of_a_kind_are_told_once() {
+    let text: String = ["a", "b", "c", "d"]
+        .iter()
+        .enumerate()
+        .map(|(n, name)| {
+            section(name, "", &wrk(1, &[("100000 requests", &format!("90{n} requests"))]))
+        })
+        .collect();
+    let found = audit(&import(&text));
+    let few: Vec<&Finding> = found.iter().filter(|finding| finding.code == "few-samples").collect();
+    assert_eq!(few.len(), 4);
+    let kinds = by_kind(&found);
+    let kind = kinds.iter().find(|kind| kind[0].code == "few-samples").unwrap();
+    assert_eq!(kind.len(), 4);
+    assert_eq!(kind[3].line(), Some(few[3].line().unwrap()));
+    assert_eq!(kinds.iter().map(Vec::len).sum::<usize>(), found.len());
+}
+
+#[test]
+fn differences_that_nothing_gives_are_counted() {
+    let text = format!(
+        "# Study\n\nIt is 30–50× faster than before.\n\n{}About 12 % slower, 12500 times the old one.\n\n\
+         | | req/s | overhead |\n|---|---|---|\n| a | 100 | |\n| b | 80 | 20 % |\n| c | – | 33 % |\n\n\
+         The median run from the last three is shown.\n",
+        section("a", "", &wrk(1, &[]))
+    );
+    let found = import(&text);
+    one(
+        &found,
+        "unchecked",
+        "percentages or factors in 3 lines were not checked (lines 3, 21, 27)",
+    );
+    assert!(of(&found, "wrong-change").is_empty());
+    one(&found, "selected", "The median run from the last three is shown.");
+}
+
+#[test]
+fn overheads_of_printed_summaries_are_computed_again() {
+    let text = |percent: &str| {
+        format!(
+            "{}\n== compare.py a.txt b.txt ==\nBaseline mean: 1.117 ms\nVariant mean:  1.247 ms\n\
+             Overhead vs baseline: {percent}%\n",
+            section("a", "", &wrk(1, &[]))
+        )
+    };
+    assert!(of(&import(&text("11.6")), "wrong-change").is_empty());
+    one(
+        &import(&text("16.1")),
+        "wrong-change",
+        "where 'Baseline mean' and 'Variant mean' give 11.6 %",
+    );
+    assert_eq!(import(&text("11.6")).samples.len(), 1, "it is no output of its own");
+}
+
+#[test]
+fn what_a_table_has_and_is_not_compared_is_told() {
+    let text = "| | a, with TLS | b, with TLS |\n|---|---|---|\n| QPS | 100 | 90 |\n| Total | 10 s | 11 s |\n\
+                | Slowest | 12 ms | 14 ms |\n| 99 <sup>th</sup> percentile | 3 ms | 4 ms |\n";
+    let found = import(text);
+    one(&found, "not-compared", "left out of the table: row 'Total', row 'Slowest'");
+    assert_eq!(found.cases(), [""]);
+    assert_eq!(found.samples[0].value(Metric::LatencyP99), Some(3e6));
+    assert_eq!(found.samples[0].value(Metric::LatencyMean), None);
+}
+
+#[test]
+fn one_bad_element_of_a_file_is_told_with_its_place() {
+    let one = |label: &str, qps: u32| {
+        format!(
+            "  {{\"Labels\": \"{label}\", \"ActualQPS\": {qps}, \"DurationHistogram\": {{\"Avg\": 0.001, \
+             \"Count\": 1000}}}}"
+        )
+    };
+    let text = format!(
+        "[\n{},\n{},\n{},\n]\n",
+        one("a", 100),
+        one("b", 90).replace("}}", ""),
+        one("c", 80)
+    );
+    let found = import(&text);
+    assert_eq!(found.variants(), ["a", "c"]);
+    let unread = &found.unread;
+    assert!(unread.len() == 1 && unread[0].line == 3, "{unread:?}");
+    assert!(unread[0].why.contains("(element 2 of 3)"), "{unread:?}");
+}
