@@ -261,10 +261,10 @@ fn words(command: &str) -> Vec<&str> {
     own.map(|(_, word)| word).filter(|word| !word.contains("://") && !word.contains('@')).collect()
 }
 
-/// Those of outputs that are alike of which nothing shows that they are repetitions of the first:
-/// neither "Run 2", nor a command or prompt of their own with nothing else in between, nor a loop
-/// that does the same again. Beside each, the first of those that it is a repetition of. Where they
-/// are nameless, none of several stands for all.
+/// Of outputs that are alike, those that nothing shows to be repetitions of the first: no "Run 2", no
+/// command or prompt of their own with nothing else in between, no loop that does the same again.
+/// Each comes with the output that it does repeat, or with itself. Where they are nameless and not
+/// all alike, all of them are listed: none may bear the name of the whole.
 fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize, usize)> {
     let mut outputs_of: BTreeMap<u32, usize> = BTreeMap::new();
     for typed in group.iter().filter_map(|at| drafts[*at].typed.as_ref()) {

@@ -355,7 +355,7 @@ fn tails_beyond_the_sample() {
         &import(&hey(500)),
         "few-samples",
         Severity::Note,
-        "p99 of 500 requests rests on some 5 of them",
+        "p99 of 500 requests rests on about 5 of them",
     );
 }
 

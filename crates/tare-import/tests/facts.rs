@@ -3,27 +3,13 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
+mod common;
+
 use tare_import::audit::{Finding, audit, by_kind};
-use tare_import::{FileDrafts, Import, assemble, read};
 use tare_model::Metric;
 use tare_stats::Severity;
 
-fn import(text: &str) -> Import {
-    let found = read("x.md", text.as_bytes()).unwrap();
-    assemble("x", vec![FileDrafts { file: "x.md".into(), found, ..FileDrafts::default() }])
-}
-
-fn of(import: &Import, code: &str) -> Vec<Finding> {
-    audit(import).into_iter().filter(|finding| finding.code == code).collect()
-}
-
-#[track_caller]
-fn one(import: &Import, code: &str, text: &str) -> Finding {
-    let found = of(import, code);
-    let [finding] = found.as_slice() else { panic!("{code}: {found:#?}\n{:#?}", audit(import)) };
-    assert!(finding.text.contains(text), "{finding:?}");
-    finding.clone()
-}
+use common::{import, of, one};
 
 /// 10,000 requests/s of 500 bytes at 1 ms on 10 connections, for 10 s.
 fn wrk(port: u16, changes: &[(&str, &str)]) -> String {

@@ -66,6 +66,17 @@ fn notes_are_read_and_nothing_is_guessed() {
     let Tally { outputs, found, named, by_line, told } = tally;
     println!("{}\n{found} of {outputs} found, {named} named, {by_line} by line", told.join("\n"));
     assert!(outputs > 390 && found * 100 >= outputs * 98, "{found} of {outputs} found");
+    // The page says what is so.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = |what: &str, n: usize| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {what}"))).unwrap();
+        assert_eq!(row.split('|').nth(2).unwrap().trim(), n.to_string(), "{row}");
+    };
+    row("found ", found);
+    row("named with a word", named);
+    row("named by its line", by_line);
+    row("named by an address", found - named - by_line);
     // The rest has names that the notes have, and a reader would not have chosen: of a test, or an
     // address.
     let otherwise = found - named - by_line;

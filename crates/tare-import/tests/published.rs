@@ -3,33 +3,20 @@
 
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
-use tare_import::audit::{Finding, audit};
+mod common;
+
+use tare_import::audit::audit;
 use tare_import::compare::compare;
-use tare_import::{FileDrafts, Import, assemble, read};
+use tare_import::{Import, read};
 use tare_model::Metric;
 use tare_stats::Severity;
 
-fn import(text: &str) -> Import {
-    let found = read("x.md", text.as_bytes()).unwrap();
-    assemble("x", vec![FileDrafts { file: "x.md".into(), found, ..FileDrafts::default() }])
-}
+use common::{import, of, one};
 
 /// "variant|case|line", in order.
 fn places(import: &Import) -> Vec<String> {
     let of = |s: &tare_import::Sample| format!("{}|{}|{}", s.variant, s.case, s.source.first_line);
     import.samples.iter().map(of).collect()
-}
-
-fn of(import: &Import, code: &str) -> Vec<Finding> {
-    audit(import).into_iter().filter(|finding| finding.code == code).collect()
-}
-
-#[track_caller]
-fn one(import: &Import, code: &str, text: &str) -> Finding {
-    let found = of(import, code);
-    let [finding] = found.as_slice() else { panic!("{code}: {found:#?}\n{:#?}", audit(import)) };
-    assert!(finding.text.contains(text), "{finding:?}");
-    finding.clone()
 }
 
 /// 10,000 requests/s at 1 ms on 10 connections, but for the rate.

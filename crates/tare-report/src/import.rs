@@ -251,7 +251,7 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
     let outputs = import.samples.len();
     let baseline = match import.variants().len() {
         0 | 1 => String::new(),
-        _ => format!("compared with '{}'; with another: --baseline NAME\n", import.baseline),
+        _ => format!("baseline: '{}' (--baseline NAME chooses another)\n", import.baseline),
     };
     format!(
         "{baseline}{outputs} output{} of {} in {}; imported, not measured by tare",

@@ -97,7 +97,7 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "p{lowest} of {requests} requests rests on some {:.0} of them",
+        "p{lowest} of {requests} requests rests on about {:.0} of them",
         requests * (1.0 - lowest / 100.0)
     );
     let means = "from that percentile on, the tail is a handful of requests: run longer, or leave \
@@ -274,9 +274,8 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
     };
     let shown: Vec<&str> = told.iter().take(SHOWN).map(String::as_str).collect();
     let shown = shown.join("; ");
-    let text =
-        format!("not compared, since the baseline or any other was not asked that: {shown}{more}");
-    let means = "a rate, a number of connections, a message size or a table's row makes these a case of \
-                 their own";
+    let text = format!("not compared: {shown}{more}");
+    let means = "the baseline, or every other variant, has no output for that rate, number of \
+                 connections, message size or row";
     vec![Finding::new(Code::NoPartner, Severity::Warn, text, means)]
 }
