@@ -67,6 +67,7 @@ codes! {
         OtherServer "other-server"
         CutShort "cut-short"
         ShortRun "short-run"
+        OtherCommand "other-command"
         WrongHeading "wrong-heading"
         SameOutput "same-output"
         NoPartner "no-partner"

@@ -101,7 +101,7 @@ pub fn by_kind(findings: &[Finding]) -> Vec<Vec<&Finding>> {
 }
 
 /// Everything that latencies are compared by.
-const LATENCIES: [Metric; 5] = [
+pub(crate) const LATENCIES: [Metric; 5] = [
     Metric::LatencyMean,
     Metric::LatencyP50,
     Metric::LatencyP90,

@@ -6,7 +6,7 @@
 
 use crate::claim::{Change, Claim, Says};
 use crate::numbers;
-use crate::table::{KindOfUnit, unit};
+use crate::table::{Kind, KindOfUnit, meaning, states_a_difference, unit};
 
 /// What a line of prose says.
 #[derive(Default)]
@@ -35,11 +35,15 @@ pub fn of_line(text: &str, line: usize) -> Line {
     let found = said(text);
     let stated: Vec<&Said> = found.iter().filter(|one| is_of_a_change(text, one)).collect();
     let change = changed(text, &found, &stated);
+    let changes: Vec<Change> = match change {
+        Some(change) => vec![change],
+        None => stated.iter().filter_map(|one| right(one, &found)).collect(),
+    };
     // Of several of which one is checked, the others are not.
-    let is_unchecked = stated.len() > usize::from(change.is_some());
+    let is_unchecked = stated.len() > changes.len();
     let chosen = is_selected(text).then_some(Says::Selected);
-    let claims = chosen.into_iter().chain(change.map(Says::Change)).map(claim).collect();
-    Line { claims, is_unchecked }
+    let says = chosen.into_iter().chain(changes.into_iter().map(Says::Change));
+    Line { claims: says.map(claim).collect(), is_unchecked }
 }
 
 /// A number of prose: what it is of, and in which unit of tare's.
@@ -49,6 +53,8 @@ struct Said {
     value: f64,
     step: f64,
     unit: Option<KindOfUnit>,
+    /// Its unit says so, or that it is joined to another.
+    is_value: bool,
 }
 
 /// How two values are joined.
@@ -64,8 +70,9 @@ enum Joined {
 
 /// Two values of one unit that are joined, and the one difference behind or before them.
 fn changed(text: &str, said: &[Said], stated: &[&Said]) -> Option<Change> {
-    let pairs = said.windows(2).filter_map(|pair| {
-        let [from, to] = pair else { return None };
+    let values: Vec<&Said> = said.iter().filter(|one| one.is_value).collect();
+    let pairs = values.windows(2).filter_map(|pair| {
+        let [from, to] = [pair[0], pair[1]];
         let joined = joined(text, from, to)?;
         // "312 → 165 ms": the unit is both's.
         let unit = from.unit.or(to.unit);
@@ -77,6 +84,31 @@ fn changed(text: &str, said: &[Said], stated: &[&Said]) -> Option<Change> {
     let ([stated], [(from, to, joined)]) = (stated, pairs.as_slice()) else { return None };
     let change = change(stated, from, to, *joined);
     (change.is_possible() && !is_hedged(text, stated)).then_some(change)
+}
+
+/// Two values of the line that give it: nobody is accused by that, so that words do not matter.
+fn right(stated: &Said, said: &[Said]) -> Option<Change> {
+    said.iter().enumerate().find_map(|(at, from)| {
+        said[at + 1..].iter().find_map(|to| {
+            // "312 → 165 ms": the unit is both's.
+            let unit = from.unit.or(to.unit);
+            let is_pair = match unit {
+                None => is_bare(from) && is_bare(to),
+                Some(_) => is_pair(&Said { unit, ..*from }, to),
+            };
+            let change = change(stated, &Said { unit, ..*from }, to, Joined::Either);
+            let is_right = change.is_possible() && change.slack < SLACK_MAX && change.holds();
+            (is_pair && is_right).then_some(change)
+        })
+    })
+}
+
+/// Values that are rounded more give any percentage.
+const SLACK_MAX: f64 = 3.0;
+
+/// A number of three digits or more without a unit.
+fn is_bare(one: &Said) -> bool {
+    one.unit.is_none() && one.value >= one.step * 100.0
 }
 
 /// "more than 40 %", "almost twice": not what the two values give.
@@ -124,25 +156,71 @@ fn is_of_a_change(text: &str, said: &Said) -> bool {
         "perzentil",
         "availab",
     ];
-    // "ran three times": what is repeated is no difference.
-    const THAN: [&str; 11] = [
-        "as", "better", "faster", "fewer", "higher", "larger", "less", "lower", "more", "slower",
-        "worse",
-    ];
     let behind = text[said.place.1..].trim_start().to_lowercase();
-    let next = |unit: &str| behind.trim_start_matches(unit).trim_start().to_owned();
+    let rest = behind.trim_start_matches('-');
     match said.unit {
-        Some(KindOfUnit::Percent) => !OTHERS.iter().any(|word| next("%").starts_with(word)),
-        Some(KindOfUnit::Times) if behind.starts_with("times") => {
-            said.value >= 50.0 || THAN.iter().any(|word| next("times").starts_with(word))
+        // "5 % of the requests" are a share, "within 5 % of nginx" is none.
+        Some(KindOfUnit::Percent) => {
+            let before = text[..said.place.0].trim_end().to_lowercase();
+            let is_within = before.ends_with("within");
+            // "At 99 %" of requests is a percentile.
+            let is_percentile = before.split_whitespace().next_back().is_some_and(|word| {
+                ["at", "bei"].contains(&word)
+                    && [50.0, 90.0, 95.0, 99.0, 99.9].contains(&said.value)
+            });
+            let next = rest.trim_start_matches('%').trim_start();
+            // "rate=0.00%", "(100.00%) 1 scenario": as programs print shares.
+            let is_printed =
+                before.ends_with('=') || (before.ends_with('(') && next.starts_with(')'));
+            is_within
+                || !(is_printed
+                    || is_percentile
+                    || OTHERS.iter().any(|word| next.starts_with(word)))
         }
-        // "2 x Intel Xeon" is a number of things.
-        Some(KindOfUnit::Times) => {
-            text[said.place.1..].starts_with(['x', '×'])
-                || THAN.iter().any(|word| next("x").starts_with(word))
-        }
+        Some(KindOfUnit::Times) => match times(rest) {
+            // "ran three times": what is repeated is no difference.
+            Some((word, next)) if REPEATED.contains(&word) => said.value >= 50.0 || is_than(next),
+            Some(_) => true,
+            // "2 x Intel Xeon" is a number of things.
+            None => {
+                text[said.place.1..].starts_with(['x', '×'])
+                    || is_than(rest.trim_start_matches(['x', '×']))
+            }
+        },
         _ => false,
     }
+}
+
+/// Words that may also say how often something was done.
+const REPEATED: [&str; 7] = ["times", "veces", "vezes", "fois", "mal", "раза", "раз"];
+
+/// "times", "fold", "倍": the word for a factor that a text begins with, and what follows.
+fn times(text: &str) -> Option<(&'static str, &str)> {
+    const FACTORS: [&str; 3] = ["fold", "fach", "倍"];
+    let all = REPEATED.iter().chain(&FACTORS).filter_map(|word| {
+        let next = text.strip_prefix(word)?;
+        let goes_on = next.starts_with(char::is_alphabetic) && *word != "倍";
+        (!goes_on).then_some((*word, next))
+    });
+    all.into_iter().next()
+}
+
+fn is_than(next: &str) -> bool {
+    const THAN: &str = "as better faster fewer greater higher larger less lower more quicker slower \
+                        smaller worse más menos mejor mayor menor mais plus moins mieux besser \
+                        höher langsamer mehr niedriger schlechter schneller so weniger быстрее \
+                        медленнее больше меньше выше ниже";
+    let word = next.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or("");
+    THAN.split(' ').any(|than| than == word)
+}
+
+/// A line that a script printed, which states a difference or a spread: "Overhead: 30.2%", "std dev =
+/// 1.43/7.5%".
+pub fn is_stated(text: &str) -> bool {
+    const SPREADS: [&str; 5] = ["std dev", "stddev", "stdev", "deviation", "±"];
+    let key = text.split(|c: char| c.is_ascii_digit()).next().unwrap_or("").to_lowercase();
+    let is_change = meaning(&key).quantity == Some(Kind::Change);
+    states_a_difference(text) && (is_change || SPREADS.iter().any(|word| key.contains(word)))
 }
 
 fn joined(text: &str, from: &Said, to: &Said) -> Option<Joined> {
@@ -160,9 +238,11 @@ fn joined(text: &str, from: &Said, to: &Said) -> Option<Joined> {
     let last = before.split_whitespace().next_back().unwrap_or("");
     if has(&["from", "von", "de"]) && ["to", "auf", "à", "a"].contains(&last) {
         Some(Joined::ToFrom)
-    } else if has(&["→", "->", "=>", "-->", "to", "auf", "à"]) {
+    } else if has(&["→", "->", "=>", "-->", "to", "auf", "à"]) || (has(&["a"]) && last == "de") {
         Some(Joined::FromTo)
-    } else if has(&["vs", "versus", "against", "than", "instead"]) {
+    } else if has(&[
+        "vs", "versus", "against", "than", "instead", "gegen", "statt", "frente", "contra",
+    ]) {
         Some(Joined::Either)
     } else {
         None
@@ -213,10 +293,10 @@ fn said(text: &str) -> Vec<Said> {
         }
         // "p99", "HTTP/1.1", "v2", "10.0.0.1", "2024-03-22" are names; what is behind ± is no value.
         let before = text[..start].trim_end_matches(['-', '+', '−']);
-        let is_name = before
-            .chars()
-            .next_back()
-            .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | ':' | '.'));
+        let last = before.chars().next_back();
+        let is_name = last.is_some_and(|c| {
+            (c.is_alphanumeric() && !is_cjk(c)) || matches!(c, '_' | '/' | ':' | '.')
+        });
         let is_spread = before.trim_end().ends_with('±') || before.trim_end().ends_with("+/");
         let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
         let end = text[start..].find(|c| !is_part(c)).map_or(text.len(), |n| start + n);
@@ -227,21 +307,31 @@ fn said(text: &str) -> Vec<Said> {
             .take_while(|c| !c.is_whitespace() && !matches!(c, ',' | ';' | ')' | '(' | '→'))
             .take(16)
             .collect();
-        let own = unit(word.trim_end_matches(['.', ':']));
+        let rest = text[end..].trim_start();
+        let own = match rest.trim_start_matches('-') {
+            rest if rest.starts_with('%') => Some(KindOfUnit::Percent),
+            rest if times(&rest.to_lowercase()).is_some() => Some(KindOfUnit::Times),
+            _ => unit(word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '×')),
+        };
         // "100 connections" are no value; "312 → 165 ms" and "from 312 to" are.
         let follows = word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
         let is_joined = follows.is_empty()
-            || ["to", "auf", "and", "vs", "à", "against", "from"].contains(&follows.as_str());
+            || ["to", "auf", "and", "vs", "à", "against", "from", "gegen", "statt"]
+                .contains(&follows.as_str());
         let is_value = own.is_some() || is_joined;
         if let Some((value, step)) = numbers::decimal(digits)
-            && is_value
             && !(is_name || is_spread)
         {
-            found.push(Said { place: (start, end), value, step, unit: own });
+            found.push(Said { place: (start, end), value, step, unit: own, is_value });
         }
         passed = end;
     }
     found
+}
+
+/// Of a script without spaces between words.
+fn is_cjk(c: char) -> bool {
+    ('\u{2e80}'..='\u{9fff}').contains(&c) || ('\u{ac00}'..='\u{d7a3}').contains(&c)
 }
 
 /// "the median of the last three of ten runs", "best of 5", "we dropped the slowest run".
@@ -346,6 +436,13 @@ mod tests {
             "It is 3 times slower.",
             "p99 went from 312 to 165 ms, 47.1 % better, and p50 is 3 % better",
             "p99 went from 312 to 165 ms, more than 40 % better",
+            "It was to be \"within 5 % of nginx\".",
+            "\"12500 times\", they said.",
+            "unas 13 veces menos",
+            "entre 30 y 50 veces más rápidas",
+            "30- bis 50-mal schneller",
+            "nginx的性能降低约10%，尝试",
+            "大约快了 45 倍，说明",
         ] {
             assert!(of_line(text, 1).is_unchecked, "{text}");
         }
@@ -355,8 +452,23 @@ mod tests {
             "99 % latency and 1 % packet loss",
             "2x2 matrices",
             "2 x Intel Xeon",
+            "We ran it 3 times, 3 mal, 3 veces.",
+            "scenarios: (100.00%) 1 scenario, 20 max VUs",
+            "'rate<0.1' rate=0.00%",
+            "5 % of the requests",
         ] {
             assert!(!of_line(text, 1).is_unchecked, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_script_printed_of_differences_and_spreads() {
+        for text in ["Overhead: 30.2%", "Speedup a/b: 1.30x", "std dev = 1.43/7.5%"] {
+            assert!(is_stated(text), "{text}");
+        }
+        for text in ["CPU: 85 %", "    Latency  1.2ms  0.1ms  9ms  79.20%", "  50%   12", "vs 3 ms"]
+        {
+            assert!(!is_stated(text), "{text}");
         }
     }
 

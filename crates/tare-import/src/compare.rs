@@ -2,12 +2,13 @@
 //! two numbers, and why there is no verdict.
 
 use serde::{Deserialize, Serialize};
+use tare_guards::traffic::RATE_MET;
 use tare_model::Metric;
 use tare_stats::estimate::{mean, sidak};
 use tare_stats::welch::{self, Difference, corrected};
 use tare_stats::{Severity, Verdict};
 
-use crate::audit::Finding;
+use crate::audit::{Finding, LATENCIES};
 use crate::import::Import;
 use crate::sample::Sample;
 
@@ -66,6 +67,7 @@ const INTERVAL_MIN: u32 = 5;
 /// What two variants have in one metric.
 struct Pair {
     at: (String, String, Metric, bool),
+    baseline: String,
     base: Side,
     own: Side,
 }
@@ -110,13 +112,10 @@ pub fn compare(import: &Import, findings: &[Finding]) -> Vec<Compared> {
         repeated.filter(|p| p.at.3 == wanted).count()
     };
     let families = [family(false), family(true)];
-    pairs
-        .iter()
-        .map(|pair| judged(pair, import, findings, families[usize::from(pair.at.3)]))
-        .collect()
+    pairs.iter().map(|pair| judged(pair, findings, families[usize::from(pair.at.3)])).collect()
 }
 
-fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> Compared {
+fn judged(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
     let (case, variant, metric, asked) = &pair.at;
     let (base, own) = (pair.base.mean, pair.own.mean);
     let both = pair.base.moments.zip(pair.own.moments);
@@ -128,7 +127,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
         (estimate, difference.p_value())
     });
     let void = findings.iter().find(|finding| {
-        let own = finding.variant.as_deref().is_none_or(|v| v == variant || v == import.baseline);
+        let own = finding.variant.as_deref().is_none_or(|v| v == variant || v == pair.baseline);
         let here = finding.case.as_deref().is_none_or(|c| c == case);
         let of_metric = finding.metrics.is_empty() || finding.metrics.contains(metric);
         finding.severity == Severity::Void && own && here && of_metric
@@ -145,7 +144,7 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
     };
     Compared {
         case: case.clone(),
-        baseline: import.baseline.clone(),
+        baseline: pair.baseline.clone(),
         variant: variant.clone(),
         metric: *metric,
         asked: *asked,
@@ -168,36 +167,52 @@ fn judged(pair: &Pair, import: &Import, findings: &[Finding], family: usize) -> 
 fn without_interval(pair: &Pair) -> String {
     match (pair.base.n, pair.own.n) {
         (None, _) | (_, None) => "the number of runs is not stated".into(),
-        (Some(1), Some(1)) => "single runs".into(),
-        (Some(1), _) => "a single run of the baseline".into(),
-        (_, Some(1)) => "a single run".into(),
+        (Some(1), Some(1)) => "one run each".into(),
+        (Some(1), _) => "only one run of the baseline".into(),
+        (_, Some(1)) => "only one run of the variant".into(),
         (Some(a), Some(b)) => {
-            format!(
-                "{} repetitions are too few for an interval ({INTERVAL_MIN} are needed)",
-                a.min(b)
-            )
+            format!("only {} runs (an interval takes {INTERVAL_MIN} or more)", a.min(b))
         }
     }
 }
 
 fn pairs(import: &Import) -> Vec<Pair> {
     let mut found = Vec::new();
-    let baselines = import.baselines();
-    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
-        let Some(base) = baselines.get(group.case) else { continue };
-        let asked = METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some());
+    let groups = import.groups();
+    for (base_group, group) in import.pairs(&groups) {
+        let base = &base_group.samples;
+        let asked = asked(base, &group.samples);
+        // What is carried follows from how many replies there are.
+        let has_replies = Side::of(base, Metric::Throughput).is_some();
         for metric in METRICS {
-            // What is carried follows from how many replies there are.
-            let is_same = metric == Metric::Bandwidth && asked == Some(Metric::Throughput);
+            let is_same = metric == Metric::Bandwidth && has_replies;
             let sides = Side::of(base, metric).zip(Side::of(&group.samples, metric));
             if let Some((base, own)) = sides.filter(|_| !is_same) {
                 let is_asked = Some(metric) == asked;
                 let at = (group.case.to_owned(), group.variant.to_owned(), metric, is_asked);
-                found.push(Pair { at, base, own });
+                found.push(Pair { at, baseline: base_group.variant.to_owned(), base, own });
             }
         }
     }
     found
+}
+
+/// What two groups were to find out: of rates that both reached, how long replies took.
+fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
+    let all = || base.iter().chain(own);
+    // A rate that one alone says was that of both, if both have it.
+    let rate = all().find_map(|sample| sample.asked.rate_per_s);
+    let is_met = |sample: &&Sample| {
+        let rates = sample.asked.rate_per_s.or(rate).zip(sample.value(Metric::Throughput));
+        rates.is_some_and(|(asked, reached)| {
+            (RATE_MET..=1.0 / RATE_MET).contains(&(reached / asked))
+        })
+    };
+    let of_both =
+        |metric: &Metric| Side::of(base, *metric).is_some() && Side::of(own, *metric).is_some();
+    let latency = LATENCIES.into_iter().find(of_both);
+    let latency = latency.filter(|_| all().all(is_met));
+    latency.or_else(|| METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some()))
 }
 
 /// How many runs are behind a group's numbers, as far as it says.

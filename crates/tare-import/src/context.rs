@@ -78,6 +78,10 @@ impl Context {
         let is_prompt = host.is_some() || line.starts_with("$ ");
         if is_prompt {
             let text: String = line.chars().take(300).collect();
+            // A script runs commands of its own.
+            if text.contains("./") || text.contains(".sh") {
+                self.commands.clear();
+            }
             // What was done in between may make it another.
             let is_again = self.typed.as_ref().is_some_and(|typed| typed.text == text);
             self.passage += u32::from(!is_again && !line.contains("$ !"));

@@ -53,12 +53,13 @@ const DROPPED: [&str; 30] = [
 ];
 
 fn plain_line(line: &str, out: &mut String) {
+    let is_inline = line.contains("<code>") && line.contains("</code>") && !line.contains("<pre");
     let mut rest = line;
     while let Some(at) = rest.find(['<', '&']) {
         out.push_str(&rest[..at]);
         let after = &rest[at..];
         let (taken, text) = match after.as_bytes().first() {
-            Some(b'<') => tag(after).unwrap_or((1, "<")),
+            Some(b'<') => tag(after, is_inline).unwrap_or((1, "<")),
             _ => entity(after),
         };
         out.push_str(text);
@@ -68,7 +69,7 @@ fn plain_line(line: &str, out: &mut String) {
 }
 
 /// A tag's length, and what stands for it; `None` where it is kept or is none.
-fn tag(text: &str) -> Option<(usize, &'static str)> {
+fn tag(text: &str, is_inline: bool) -> Option<(usize, &'static str)> {
     const LONGEST: usize = 300;
     let end = text.bytes().take(LONGEST).position(|byte| byte == b'>')? + 1;
     let inner = text[1..end - 1].trim_end_matches('/');
@@ -77,6 +78,8 @@ fn tag(text: &str) -> Option<(usize, &'static str)> {
     // "<host>" in a command is no tag: those have no attributes and no end.
     match name.as_str() {
         "b" | "strong" => Some((end, "**")),
+        // Not what stands in lines of its own.
+        "code" if is_inline => Some((end, "`")),
         "li" => Some((end, if is_end { "" } else { "- " })),
         "!--" => None,
         name if DROPPED.contains(&name) => Some((end, "")),

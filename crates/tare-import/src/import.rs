@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::{Claim, Says, Told};
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
 use crate::trouble::printable;
-use crate::{at_once, names};
+use crate::{at_once, load, names};
 
 pub const SCHEMA: &str = "tare.import/1";
 
@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "tare.import/1";
 pub struct Import {
     pub schema: String,
     pub name: String,
-    /// The variant that others are compared with.
+    /// The variant that others are compared with, in cases that it has a part in.
     pub baseline: String,
     pub samples: Vec<Sample>,
     pub unread: Vec<Unread>,
@@ -66,9 +66,11 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     for (mut file, stem) in files.into_iter().zip(&stems) {
         let drafts = std::mem::take(&mut file.found.drafts);
         file.found.drafts = at_once::added(drafts, &file.given_at);
+        of_wrk2(&mut file.found.drafts);
         let names = names::of_file(&file.found.drafts, stem, file.given.as_deref());
         all.push((file, names));
     }
+    one_rate(&mut all);
     let shared = shared_names(&all);
     for ((FileDrafts { file, given, given_at, found }, mut names), stem) in
         all.into_iter().zip(stems)
@@ -78,6 +80,7 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
             if let Some(own) = lines.find_map(|line| given_at.get(line)) {
                 (name.variant, name.by_line) = (own.clone(), false);
                 name.under.clone_from(own);
+                name.section.clear();
             } else if given.is_none() && draft.own_name.is_none() && shared.contains(&name.variant)
             {
                 name.variant = format!("{stem}: {}", name.variant);
@@ -104,10 +107,36 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
             ..claim
         }));
     }
-    split_by_connections(&mut import.samples);
+    load::split(&mut import.samples);
     import.baseline =
         import.samples.first().map_or_else(String::new, |first| first.variant.clone());
     import
+}
+
+/// Without --latency, wrk2 prints what wrk does: beside its other outputs, one whose command is not
+/// known is its own.
+fn of_wrk2(drafts: &mut [Draft]) {
+    if drafts.iter().any(|draft| draft.tool == Tool::Wrk2) {
+        let own = drafts.iter_mut().filter(|d| d.tool == Tool::Wrk && d.command.is_none());
+        own.for_each(|draft| draft.tool = Tool::Wrk2);
+    }
+}
+
+/// One rate of all, as far as it is known, tells no cases apart.
+fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
+    let drafts = all.iter().flat_map(|(file, _)| &file.found.drafts);
+    let rates: BTreeSet<String> = drafts.filter_map(names::rate).collect();
+    if rates.len() != 1 {
+        return;
+    }
+    for (file, names) in all {
+        for (draft, name) in file.found.drafts.iter().zip(names) {
+            let rest = names::rate(draft).and_then(|rate| name.case.strip_prefix(&rate));
+            if let Some(rest) = rest.filter(|_| draft.own_case.is_none()) {
+                name.case = rest.trim_start_matches(", ").to_owned();
+            }
+        }
+    }
 }
 
 /// Names that headings of several files share: they may be of different variants.
@@ -131,12 +160,18 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     let (mut claims, mut gone) = (Vec::new(), Vec::new());
     for (at, (table, name)) in named.iter().enumerate().filter(|(_, (draft, _))| is_table(draft)) {
         let others = || named.iter().filter(|(draft, _)| !is_table(draft));
+        // A number of many digits is not the same by chance.
         let agreeing = |own: &Draft| {
-            let is_same = |(key, value): &(&String, &f64)| {
-                let step = table.steps.get(*key).copied().unwrap_or(0.0);
-                own.values.get(*key).is_some_and(|output| is_same(**value, step * 0.6, *output))
+            let weight = |(key, value): (&String, &f64)| {
+                let step = table.steps.get(key).copied().unwrap_or(0.0);
+                let same = |output: &f64| is_same(*value, step * 0.6, *output);
+                let is_long = step > 0.0 && *value >= step * 1e4;
+                own.values
+                    .get(key)
+                    .filter(|output| same(output))
+                    .map_or(0, |_| if is_long { 2 } else { 1 })
             };
-            table.values.iter().filter(is_same).count()
+            table.values.iter().map(weight).sum::<usize>()
         };
         let best = others().max_by_key(|(draft, _)| agreeing(draft));
         // One number of two may be the same by chance.
@@ -144,7 +179,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             |own: &Draft| table.values.keys().filter(|key| own.values.contains_key(*key)).count();
         let is_like = |(draft, theirs): &&(Draft, names::Name)| {
             let n = agreeing(draft);
-            let is_whose = is_within(&words(&name.variant), &words(&theirs.variant));
+            let is_whose = is_whose(theirs, &words(&name.variant));
             let load = table.asked.connections.zip(draft.asked.connections);
             load.is_none_or(|(a, b)| a == b) && n > 0 && (is_whose || n * 2 > both(draft))
         };
@@ -158,7 +193,10 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             // A table may be of the medians or the means of several runs.
             let step = table.steps.get(key).copied().unwrap_or(0.0);
             let group = others().filter(|(_, name)| {
-                name.variant == output_name.variant && name.case == output_name.case
+                let place = |name: &names::Name| {
+                    (name.variant.clone(), name.section.clone(), name.case.clone())
+                };
+                place(name) == place(output_name)
             });
             let all: Vec<f64> =
                 group.filter_map(|(draft, _)| draft.values.get(key)).copied().collect();
@@ -211,6 +249,11 @@ fn is_within(a: &[String], b: &[String]) -> bool {
     within(a, b) || within(b, a)
 }
 
+/// Whether words are of its name, or of all that headings call it.
+fn is_whose(name: &names::Name, own: &[String]) -> bool {
+    is_within(own, &words(&name.variant)) || is_within(own, &words(&name.under))
+}
+
 /// The one output of the same section and name of which the row's numbers are copies with a slip.
 fn by_name<'a>(
     others: impl Iterator<Item = &'a (Draft, names::Name)>,
@@ -232,7 +275,7 @@ fn by_name<'a>(
     };
     let mut found = others.filter(|(draft, name)| {
         let is_section = draft.headings.starts_with(&table.headings);
-        is_within(&own, &words(&name.variant)) && is_section && is_copy(draft)
+        is_whose(name, &own) && is_section && is_copy(draft)
     });
     found.next().filter(|_| found.next().is_none())
 }
@@ -279,9 +322,14 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
     seen.errors = errors.collect();
     let lines: Vec<String> = source.text.lines().map(printable).collect();
     (source.file, source.text) = (printable(&source.file), lines.join("\n"));
+    let case: Vec<&str> = [&name.section, &name.case]
+        .into_iter()
+        .filter(|own| !own.is_empty())
+        .map(String::as_str)
+        .collect();
     Sample {
         variant: printable(&name.variant),
-        case: printable(&name.case),
+        case: printable(&case.join(", ")),
         tool: draft.tool,
         source,
         headings: draft.headings.into_iter().map(|(_, text)| printable(&text)).collect(),
@@ -296,29 +344,6 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
         under: printable(&name.under),
         by_line: name.by_line,
         added: draft.added,
-    }
-}
-
-/// A variant that was asked by several numbers of connections was swept over them; one that was
-/// asked by another number than the others is a mistake, which the audit tells.
-fn split_by_connections(samples: &mut [Sample]) {
-    let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    let is_swept = samples.iter().any(|sample| {
-        let place = (sample.variant.as_str(), sample.case.as_str());
-        let own = sample.asked.connections;
-        own.is_some_and(|own| *seen.entry(place).or_insert(own) != own)
-    });
-    if !is_swept {
-        return;
-    }
-    for sample in samples {
-        if let Some(connections) = sample.asked.connections {
-            let own = format!("{connections} connections");
-            sample.case = match sample.case.is_empty() {
-                true => own,
-                false => format!("{}, {own}", sample.case),
-            };
-        }
     }
 }
 
@@ -355,10 +380,15 @@ impl Import {
         found.into_values().collect()
     }
 
-    /// The baseline's outputs of each case.
-    pub fn baselines(&self) -> BTreeMap<&str, Vec<&Sample>> {
-        let own = self.groups().into_iter().filter(|group| group.variant == self.baseline);
-        own.map(|group| (group.case, group.samples)).collect()
+    /// Each group behind the one that it is compared with: the baseline's, or the first of a case
+    /// that the baseline has no part in.
+    pub fn pairs<'a>(&self, groups: &'a [Group<'a>]) -> Vec<(&'a Group<'a>, &'a Group<'a>)> {
+        let of = |own: &'a [Group<'a>]| {
+            let base = own.iter().find(|group| group.variant == self.baseline);
+            let base = base.unwrap_or(&own[0]);
+            own.iter().filter(|group| group.variant != base.variant).map(move |own| (base, own))
+        };
+        groups.chunk_by(|a, b| a.case == b.case).flat_map(of).collect()
     }
 
     pub fn json(&self) -> String {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::context::{LABEL, is_anybodys};
+use crate::crossed::crossed;
 use crate::sample::{Draft, Tool};
 
 /// A draft's place among the variants.
@@ -12,6 +13,8 @@ use crate::sample::{Draft, Tool};
 pub struct Name {
     pub variant: String,
     pub case: String,
+    /// The case that headings tell: nobody asks it of an output.
+    pub section: String,
     /// What headings and labels call it.
     pub under: String,
     /// Nothing tells it from others but its line.
@@ -23,6 +26,7 @@ pub struct Name {
 struct Own {
     name: Option<String>,
     case: String,
+    section: String,
     under: Option<String>,
     by_line: bool,
 }
@@ -44,21 +48,22 @@ pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
         (None, Some(found)) => found,
         (None, None) => stem.to_owned(),
     };
-    let names = all.into_iter().map(|Own { name, case, under, by_line }| Name {
+    let names = all.into_iter().map(|Own { name, case, section, under, by_line }| Name {
         variant: named(name),
         under: named(under),
         case,
+        section,
         by_line,
     });
     names.collect()
 }
 
 fn case(draft: &Draft) -> String {
-    match (&draft.own_case, draft.asked.rate_per_s) {
-        (Some(case), _) => case.clone(),
-        (None, Some(rate)) => format!("rate {rate}"),
-        (None, None) => String::new(),
-    }
+    draft.own_case.clone().or_else(|| rate(draft)).unwrap_or_default()
+}
+
+pub fn rate(draft: &Draft) -> Option<String> {
+    draft.asked.rate_per_s.map(|rate| format!("rate {rate}"))
 }
 
 fn join(case: &str, more: &str) -> String {
@@ -78,7 +83,7 @@ fn below(name: &mut Option<String>, more: &str) {
 fn of_named(drafts: &[Draft]) -> Vec<Own> {
     let own = |draft: &Draft| {
         let (name, under) = (own_name(draft), own_name(draft));
-        Own { name, case: case(draft), under, by_line: false }
+        Own { name, case: case(draft), under, ..Own::default() }
     };
     let mut all: Vec<Own> = drafts.iter().map(own).collect();
     let is_table = |at: usize| drafts[at].tool == Tool::Table;
@@ -106,22 +111,23 @@ fn of_named(drafts: &[Draft]) -> Vec<Own> {
 /// Outputs that are named by what stands above them. Those that the user named are repetitions.
 fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     let mut cases: Vec<String> = drafts.iter().map(case).collect();
-    let mut names = by_heading(drafts, &cases);
+    let mut parts = by_heading(drafts, &cases);
     let tools: BTreeSet<Tool> = drafts.iter().map(|draft| draft.tool).collect();
     // Different tools' results are different cases.
     if tools.len() > 1 {
-        let mut tool_of: BTreeMap<(&Option<String>, &String), Tool> = BTreeMap::new();
+        let mut tool_of: BTreeMap<(Option<String>, &String), Tool> = BTreeMap::new();
         let is_mixed = (0..drafts.len()).any(|at| {
             let tool = drafts[at].tool;
-            *tool_of.entry((&names[at], &cases[at])).or_insert(tool) != tool
+            *tool_of.entry((joined(&parts[at]), &cases[at])).or_insert(tool) != tool
         });
         if is_mixed {
             for (case, draft) in cases.iter_mut().zip(drafts) {
                 *case = join(case, draft.tool.name());
             }
-            names = by_heading(drafts, &cases);
+            parts = by_heading(drafts, &cases);
         }
     }
+    let mut names: Vec<Option<String>> = parts.iter().map(joined).collect();
     let under = names.clone();
     // One heading over all names the study.
     if names.iter().all(|name| *name == names[0]) {
@@ -156,8 +162,23 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
             (names[at], by_line[at]) = (Some(at_line(drafts, first)), true);
         }
     }
-    let all = names.into_iter().zip(cases).zip(under.into_iter().zip(by_line));
-    all.map(|((name, case), (under, by_line))| Own { name, case, under, by_line }).collect()
+    let mut sections = vec![String::new(); drafts.len()];
+    for (at, crossed) in crossed(&parts, drafts).into_iter().flatten().enumerate() {
+        let (name, whole) = (names[at].as_deref(), under[at].as_deref());
+        let rest = name.zip(whole).and_then(|(name, whole)| name.strip_prefix(whole));
+        names[at] = rest.map(|rest| crossed.variant + rest);
+        sections[at] = crossed.section;
+    }
+    let told = names.into_iter().zip(cases).zip(sections);
+    let all = told.zip(under.into_iter().zip(by_line));
+    all.map(|(((name, case), section), (under, by_line))| Own {
+        name,
+        case,
+        section,
+        under,
+        by_line,
+    })
+    .collect()
 }
 
 /// "wrk at line 32"; of several that begin at one line, which it is.
@@ -252,7 +273,7 @@ fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<Strin
 }
 
 /// A command's words, but for its address and where its output went.
-fn words(command: &str) -> Vec<&str> {
+pub fn words(command: &str) -> Vec<&str> {
     let words = command.split_whitespace();
     let is_end =
         |word: &&str| word.starts_with(['>', '|', '#', ';', '&']) || word.starts_with("2>");
@@ -309,30 +330,35 @@ fn own_name(draft: &Draft) -> Option<String> {
     draft.own_name.clone().filter(|name| !name.contains(" , "))
 }
 
+/// Of one output, outermost first.
+type Parts = Vec<Option<String>>;
+
+fn joined(parts: &Parts) -> Option<String> {
+    let all: Vec<&str> = parts.iter().flatten().map(String::as_str).collect();
+    (!all.is_empty()).then(|| all.join(" / "))
+}
+
 /// The headings in which drafts differ, and in more than their case.
-fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Option<String>> {
+fn by_heading(drafts: &[Draft], cases: &[String]) -> Vec<Parts> {
     let without_labels = by_levels(drafts, cases, |level| level < LABEL);
-    let places = |names: &[Option<String>]| {
-        let all = names.iter().zip(cases).map(|(name, case)| (name.clone(), case));
+    let places = |names: &[Parts]| {
+        let all = names.iter().zip(cases).map(|(name, case)| (joined(name), case));
         all.collect::<BTreeSet<_>>().len()
     };
     // A label is often a remark: it names where headings alone do not tell outputs apart.
-    if without_labels.iter().all(Option::is_some) && places(&without_labels) == drafts.len() {
+    let is_none = |own: &Parts| joined(own).is_none();
+    if !without_labels.iter().any(is_none) && places(&without_labels) == drafts.len() {
         return without_labels;
     }
     let with_labels = by_levels(drafts, cases, |_| true);
-    let is_nameless = without_labels.iter().all(Option::is_none);
+    let is_nameless = without_labels.iter().all(is_none);
     match is_nameless || places(&with_labels) > places(&without_labels) {
         true => with_labels,
         false => without_labels,
     }
 }
 
-fn by_levels(
-    drafts: &[Draft],
-    cases: &[String],
-    counts: impl Fn(u8) -> bool,
-) -> Vec<Option<String>> {
+fn by_levels(drafts: &[Draft], cases: &[String], counts: impl Fn(u8) -> bool) -> Vec<Parts> {
     let at = |draft: &Draft, level: u8| {
         let own = draft.headings.iter().find(|(own, _)| *own == level);
         own.map(|(_, text)| without_count(text)).filter(|text| !is_anybodys(text))
@@ -351,11 +377,7 @@ fn by_levels(
     if columns.iter().any(|column| !is_the_case(column, cases)) {
         columns.retain(|column| !is_the_case(column, cases));
     }
-    let joined = |at: usize| {
-        let parts: Vec<String> = columns.iter().filter_map(|column| column[at].clone()).collect();
-        (!parts.is_empty()).then(|| parts.join(" / "))
-    };
-    (0..drafts.len()).map(joined).collect()
+    (0..drafts.len()).map(|at| columns.iter().map(|own| own[at].clone()).collect()).collect()
 }
 
 /// "Host run 2" is Host again, and "Run 2" and "Second run" nobody.

@@ -133,6 +133,9 @@ pub struct SampleLoad {
     pub at_once: Option<u64>,
 }
 
+/// Under which the number of a script's checks that failed is kept.
+pub const CHECKS_FAILED: &str = "checks failed";
+
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -145,6 +148,9 @@ pub struct SampleResult {
     pub bytes_step: Option<f64>,
     /// `bytes` are of bodies alone; else of whole replies.
     pub bytes_are_bodies: bool,
+    /// Of bodies alone, where the tool says both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_bytes: Option<f64>,
     /// By the tool's own word.
     pub errors: BTreeMap<String, u64>,
     pub bad_status: Option<u64>,
@@ -338,6 +344,13 @@ impl Sample {
     pub fn reply_bytes(&self) -> Option<f64> {
         let requests = self.seen.requests.filter(|n| *n > 0)?;
         self.seen.bytes.map(|bytes| bytes / requests as f64)
+    }
+
+    /// Bytes of a reply without its head, on average.
+    pub fn body_bytes(&self) -> Option<f64> {
+        let requests = self.seen.requests.filter(|n| *n > 0)?;
+        let bodies = self.seen.bytes.filter(|_| self.seen.bytes_are_bodies);
+        Some(self.seen.body_bytes.or(bodies)? / requests as f64)
     }
 
     /// Connections that really worked: wrk gives each thread the same whole number.

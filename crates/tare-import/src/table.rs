@@ -33,6 +33,26 @@ const TEXT_MAX: usize = 2000;
 /// Of a name, in what a table says of differences.
 const NAME_MAX: usize = 60;
 
+/// What tests are called by.
+const TOOLS: [&str; 16] = [
+    "ab",
+    "ping",
+    "fortio",
+    "h2load",
+    "hey",
+    "iperf",
+    "iperf3",
+    "k6",
+    "netperf",
+    "oha",
+    "qperf",
+    "sockperf",
+    "unixbench",
+    "vegeta",
+    "wrk",
+    "wrk2",
+];
+
 /// A number with its place.
 struct Value {
     row: usize,
@@ -276,6 +296,11 @@ impl<'a> Table<'a> {
         let Some(first) = (0..self.heads.len()).find(is_own) else { return Vec::new() };
         let columns: Vec<usize> = (first..self.heads.len()).filter(is_own).collect();
         let mut found = Vec::new();
+        let is_tool = |column: &usize| {
+            let head = self.grid.head[*column].to_lowercase();
+            TOOLS.contains(&head.split_whitespace().next().unwrap_or(""))
+        };
+        let of_tools = columns.iter().filter(|column| is_tool(column)).count() > 1;
         // Where some rows say what they are of, the words above are of none.
         let names_metrics = (0..self.grid.rows.len())
             .any(|row| meaning(&self.label(row, 0)).quantity.is_some_and(is_value));
@@ -306,7 +331,10 @@ impl<'a> Table<'a> {
             };
             for column in &columns {
                 let own = said.as_ref().unwrap_or(&self.caption);
-                let place = (row, *column, self.grid.head[*column].clone(), case.join(", "));
+                let (head, case) = (self.grid.head[*column].clone(), case.join(", "));
+                // Columns of tools are of tests: then a row is a variant.
+                let (name, case) = if of_tools { (case, head) } else { (head, case) };
+                let place = (row, *column, name, case);
                 if !place.2.is_empty() {
                     self.enter(&mut found, place, own);
                 }
@@ -369,7 +397,8 @@ impl<'a> Table<'a> {
             let told: Vec<_> = rows
                 .filter_map(|row| stated(row).map(|stated| (row, stated)))
                 .map(|(row, (value, step, is_times))| {
-                    (row, (value, step, candidates(values, row, to, is_times)))
+                    let bare = (0..row).rev().find(|above| stated(*above).is_none());
+                    (row, (value, step, candidates(values, (row, bare), to, is_times)))
                 })
                 .collect();
             let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
@@ -440,7 +469,7 @@ impl<'a> Table<'a> {
 }
 
 /// "12 %", "1.8x", "30–50×".
-fn states_a_difference(cell: &str) -> bool {
+pub fn states_a_difference(cell: &str) -> bool {
     cell.match_indices(['%', '×', 'x']).any(|(at, mark)| {
         let ends = !cell[at + mark.len()..].starts_with(char::is_alphanumeric);
         ends && cell[..at].trim_end().ends_with(|c: char| c.is_ascii_digit())
@@ -493,16 +522,30 @@ fn resolved(said: &meaning::Meaning, unit: Option<Unit>) -> Option<(Quantity, f6
     }
 }
 
+/// "p99", "requests/s".
+fn title(quantity: Quantity) -> String {
+    match quantity {
+        Quantity::Percentile(percent) => format!("p{percent}"),
+        Quantity::Of(Metric::LatencyMean) => "mean latency".into(),
+        Quantity::Of(metric) => metric.row().title.to_owned(),
+        Quantity::Errors => "errors".into(),
+        Quantity::Index => "index".into(),
+        Quantity::Change | Quantity::Other => String::new(),
+    }
+}
+
 /// Pairs of values that a change in this row may be of: two of the row, or one of another row and
-/// the row's own. The key is the same for the same pair of other rows.
+/// the row's own. The key is the same for the same pair of other rows. `bare` is the last row above
+/// that states no change.
 fn candidates(
     values: &[Value],
-    row: usize,
+    (row, bare): (usize, Option<usize>),
     to: Option<usize>,
     is_times: bool,
 ) -> Vec<(String, Change)> {
     const MOST: usize = 400;
-    let mut found = Vec::new();
+    let (mut found, mut first) = (Vec::new(), Vec::new());
+    let several = values.iter().any(|value| value.quantity != values[0].quantity);
     let is_own =
         |value: &&Value| value.row == row && to.is_none_or(|column| column == value.column);
     let own: Vec<&Value> = values.iter().filter(is_own).collect();
@@ -511,13 +554,19 @@ fn candidates(
         from: from.value,
         to: to.value,
         slack: Change::slack((from.value, from.step), (to.value, to.step)),
-        names: [from, to].map(|value| value.variant.chars().take(NAME_MAX).collect()),
+        names: [from, to].map(|value| {
+            let name: String = value.variant.chars().take(NAME_MAX).collect();
+            match several {
+                true => format!("{name}, {}", title(value.quantity)),
+                false => name,
+            }
+        }),
         ..Change::default()
     };
     for from in values {
         for to in own.iter().filter(|to| to.quantity == from.quantity) {
             if found.len() == MOST {
-                return found;
+                break;
             }
             let key = match (from.row == row, from.column == to.column) {
                 (true, false) => format!("columns {} {}", from.column, to.column),
@@ -525,9 +574,13 @@ fn candidates(
                 _ => continue,
             };
             found.push((key, change(from, to)));
+            // Each part of a table may have a first row of its own.
+            if Some(from.row) == bare && from.column == to.column {
+                first.push((format!("bare column {}", to.column), change(from, to)));
+            }
         }
     }
-    found
+    first.into_iter().chain(found).collect()
 }
 
 #[cfg(test)]
@@ -634,6 +687,23 @@ mod tests {
         assert_eq!(holds, [true, false], "{:?}", told.claims);
         assert_eq!(told.unchecked, [5], "a range is not checked");
         assert_eq!(told.left_out.as_deref(), Some("column 'CPU (%)'"));
+    }
+
+    #[test]
+    fn a_factor_is_of_the_last_row_that_states_none() {
+        let told = told(
+            "| test | req/s | factor |\n|---|---|---|\n| cache off | 3187.2 | |\n\
+             | cache on | 4589.7 | 1.8x |\n| v1 | 343.09 | |\n| v2 | 383.09 | 1.12x |\n",
+        );
+        let names: Vec<(String, bool)> = told
+            .claims
+            .iter()
+            .filter_map(|claim| match &claim.says {
+                Says::Change(change) => Some((change.names[0].clone(), change.holds())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(names, [("cache off".to_owned(), false), ("v1".to_owned(), true)]);
     }
 
     #[test]

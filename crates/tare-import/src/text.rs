@@ -104,8 +104,12 @@ impl Reader<'_> {
             return length;
         }
         let taken = self.context.see(lines, at, in_fence, begins);
-        if !in_fence && may_be_told {
-            self.told(lines[at], at);
+        // k6's list of checks.
+        let is_printed = lines[at].trim_start().starts_with(['↳', '✓', '✗']);
+        match in_fence || is_printed {
+            false if may_be_told => self.told(lines[at], at),
+            true => self.unchecked(at, claim_text::is_stated(lines[at])),
+            false => {}
         }
         taken
     }

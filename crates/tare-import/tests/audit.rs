@@ -70,9 +70,14 @@ fn a_clean_pair_is_only_too_few() {
 fn failures_that_count_as_work() {
     let bad =
         |n| wrk(URL, &[("Requests/sec", &format!("Non-2xx or 3xx responses: {n}\nRequests/sec"))]);
-    one(&two(&wrk(URL, &[]), &bad(90)), "errors", Severity::Warn, "90 replies (0.09 %)");
+    one(
+        &two(&wrk(URL, &[]), &bad(90)),
+        "errors",
+        Severity::Warn,
+        "90 replies have an error status (0.09 %",
+    );
     let refused = two(&wrk(URL, &[]), &bad(100_000));
-    one(&refused, "errors", Severity::Void, "100000 replies (100.00 %) have a status of failure");
+    one(&refused, "errors", Severity::Void, "100000 replies have an error status (100.00 %");
     let voided = compare(&refused, &audit(&refused));
     assert!(voided.iter().all(|c| c.verdict == Some(tare_stats::Verdict::Void)));
 }
@@ -93,7 +98,12 @@ fn more_at_once_than_connections() {
     one(&import(ab), "littles-law", Severity::Void, "8.5 requests at once on 4");
     // Fewer than connections: somebody waited for the client.
     let idle = ab.replace("1    9 ", "1    2 ");
-    one(&import(&idle), "client-bound", Severity::Warn, "2.0 requests at once, of 4");
+    one(
+        &import(&idle),
+        "client-bound",
+        Severity::Warn,
+        "only 2.0 of 4 connections had a request in flight",
+    );
 }
 
 #[test]
@@ -102,7 +112,7 @@ fn connections_that_wrk_drops() {
     let lost = wrk(URL, &[("2 threads and 10", "12 threads and 100"), ("0.99ms", "9.60ms")]);
     let found = of(&two(&lost, &lost), "connections-lost");
     assert_eq!(found.len(), 2);
-    assert_eq!(found[0].text, "100 connections on 12 threads are 96");
+    assert_eq!(found[0].text, "wrk opened 96 connections, not 100: it has 12 threads");
     assert!(of(&two(&lost, &lost), "corrected").is_empty());
 }
 
@@ -110,25 +120,25 @@ fn connections_that_wrk_drops() {
 fn replies_that_differ() {
     let other = |size: &str| two(&wrk(URL, &[]), &wrk(URL, &[("47.68MB", size)]));
     assert!(of(&other("47.70MB"), "unequal-reply").is_empty());
-    one(&other("49.00MB"), "unequal-reply", Severity::Warn, "514 bytes per reply, 500 in a");
+    one(&other("49.00MB"), "unequal-reply", Severity::Warn, "514 bytes per reply; 'a' had 500");
     one(
         &other("4.77MB"),
         "unequal-reply",
         Severity::Void,
-        "50 bytes per reply, 500 in a: 10.0 times",
+        "50 bytes per reply; 'a' had 500: 10.0 times",
     );
 }
 
 #[test]
 fn loads_that_differ() {
     let other = |from: &str, to: &str| two(&wrk(URL, &[]), &wrk(URL, &[(from, to)]));
-    one(&other("2 threads", "4 threads"), "unequal-load", Severity::Warn, "threads 4, but 2 in a");
     one(
-        &other("Running 10s", "Running 60s"),
+        &other("2 threads", "4 threads"),
         "unequal-load",
         Severity::Warn,
-        "seconds 60, but 10 in a",
+        "4 threads; 'a' had 2 threads",
     );
+    one(&other("Running 10s", "Running 60s"), "unequal-load", Severity::Warn, "60 s; 'a' had 10 s");
     one(&other("Running 10s", "Running 60s"), "cut-short", Severity::Warn, "ran for 10.00 of 60 s");
 }
 
@@ -144,7 +154,7 @@ Status code distribution:
   [200]	90000 responses
 ";
     let import = two(&wrk(URL, &[]), hey);
-    one(&import, "different-tools", Severity::Warn, "hey, wrk in a");
+    one(&import, "different-tools", Severity::Warn, "measured with hey, 'a' with wrk");
 }
 
 #[test]
@@ -163,7 +173,7 @@ $ wrk -t2 -c10 -d10s {command}
     let good = pair(text("filter", "http://h:9023/x", "http://h:9023/x"));
     assert!(of(&good, "wrong-heading").is_empty(), "{:#?}", of(&good, "wrong-heading"));
     let pasted = pair(text("filter", "http://h:9023/x", "http://h:9024/x"));
-    one(&pasted, "wrong-heading", Severity::Warn, "the command above asks http://h:9023/x");
+    one(&pasted, "other-command", Severity::Warn, "the document's command asks http://h:9023/x");
     let port = pair(text("filter (port 9023)", "http://h:9026/x", "http://h:9026/x"));
     one(
         &port,
@@ -178,9 +188,9 @@ $ wrk -t2 -c10 -d10s {command}
     let default_port = "Server Software: x\nServer Hostname: h\nServer Port: 80\nDocument Path: /\n\
                         Concurrency Level: 2\nRequests per second: 5.0 [#/sec] (mean)\n";
     let ab = import(&format!("## a\n```\n$ ab -c 2 -n 9 http://h/\n{default_port}```\n"));
-    assert!(of(&ab, "wrong-heading").is_empty(), "80 goes without saying");
+    assert!(of(&ab, "other-command").is_empty(), "80 goes without saying");
     let symbol = pair(text("filter", "http://HOST:PORT/x", "http://h:9023/x"));
-    assert!(of(&symbol, "wrong-heading").is_empty());
+    assert!(of(&symbol, "other-command").is_empty());
     let at = |name: &str, port: u16| {
         let url = format!("http://h:{port}/x");
         text(name, &url, &url)
@@ -263,7 +273,7 @@ fn the_same_numbers_twice_and_points_that_others_lack() {
         at("10", "Requests/sec: 10003"),
         at("22", "Requests/sec: 10004"),
     ));
-    let text = "20 connections (a); 22 connections (b)";
+    let text = "'a' (20 connections); 'b' (22 connections)";
     one(&lonely, "no-partner", Severity::Warn, text);
 }
 
@@ -355,7 +365,7 @@ fn tails_beyond_the_sample() {
         &import(&hey(500)),
         "few-samples",
         Severity::Note,
-        "p99 of 500 requests rests on about 5 of them",
+        "only about 5 of 500 requests took longer than p99",
     );
 }
 
@@ -374,7 +384,7 @@ fn files_of_one_name_are_repetitions_and_connections_a_sweep() {
     assert!(of(&swept, "unequal-load").is_empty());
     let one_file = files(&[("a.txt", &wrk(URL, &[])), ("b.txt", &at("20"))]);
     assert_eq!((one_file.cases(), one_file.variants()), (vec![""], vec!["a", "b"]));
-    one(&one_file, "unequal-load", Severity::Warn, "connections 20, but 10 in a");
+    one(&one_file, "unequal-load", Severity::Warn, "20 connections; 'a' had 10 connections");
 }
 
 /// Whatever is cut away, there is an answer, and never a panic.

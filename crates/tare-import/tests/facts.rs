@@ -107,11 +107,11 @@ fn outputs_that_are_not_of_the_command_above_them() {
     let ab = "Server Software: x\nConcurrency Level:      1\nTime taken for tests:   2.0 seconds\n\
               Complete requests:      2000\nRequests per second:    1000.00 [#/sec] (mean)\n";
     let other = import(&section("a", "ab -n 2000 -c 100 http://h:1/", ab));
-    one(&other, "wrong-heading", "asks for connections 100, the output says 1");
+    one(&other, "other-command", "asks for connections 100, the output says 1");
     let other = import(&section("a", "wrk -t4 -c10 -d10s http://h:1/", &wrk(1, &[])));
-    one(&other, "wrong-heading", "asks for threads 4, the output says 2");
+    one(&other, "other-command", "asks for threads 4, the output says 2");
     let other = import(&section("a", "wrk -t2 -c10 -d30s http://h:1/", &wrk(1, &[])));
-    one(&other, "wrong-heading", "asks for 30 s, the output says 10 s");
+    one(&other, "other-command", "asks for 30 s, the output says 10 s");
     let minutes = [("Running 10s", "Running 2m"), ("in 10.00s", "in 90.00s")];
     for (command, changes) in [
         ("wrk -t2 -c10 -d10 http://h:1/", &[][..]),
@@ -120,7 +120,7 @@ fn outputs_that_are_not_of_the_command_above_them() {
         ("wrk -t2 -c10 -d90s http://h:1/", &minutes),
     ] {
         let own = import(&section("a", command, &wrk(1, changes)));
-        assert!(of(&own, "wrong-heading").is_empty(), "{:#?}", audit(&own));
+        assert!(of(&own, "other-command").is_empty(), "{:#?}", audit(&own));
         assert!(of(&own, "cut-short").is_empty(), "{:#?}", audit(&own));
     }
     // A command further up is of what stands below it, and perhaps of no more.
@@ -128,7 +128,7 @@ fn outputs_that_are_not_of_the_command_above_them() {
         + "With 400 connections:\n\n```\n"
         + &wrk(1, &[("10 connections", "400 connections")])
         + "```\n";
-    assert!(of(&import(&below), "wrong-heading").is_empty());
+    assert!(of(&import(&below), "other-command").is_empty());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn numbers_that_no_measurement_gives() {
 fn runs_that_are_too_short_or_not_alike() {
     let h2load = "finished in 240.00ms, 4000.00 req/s, 1.00MB/s\n\
                   requests: 960 total, 960 started, 960 done, 960 succeeded, 0 failed, 0 errored, 0 timeout\n";
-    one(&import(h2load), "short-run", "ran for 0.24 s");
+    one(&import(h2load), "short-run", "ran for only 0.24 s");
     let pair = |command: &str, changes: &[(&str, &str)]| {
         import(
             &(section("a", "wrk -t2 -c10 -d10s http://h:1/", &wrk(1, &[]))
@@ -155,11 +155,7 @@ fn runs_that_are_too_short_or_not_alike() {
     };
     let longer =
         [("Running 10s", "Running 15s"), ("in 10.00s", "in 15.00s"), ("10000.00", "9990.00")];
-    one(
-        &pair("wrk -t2 -c10 -d15s http://h:1/", &longer),
-        "unequal-load",
-        "seconds 15, but 10 in a",
-    );
+    one(&pair("wrk -t2 -c10 -d15s http://h:1/", &longer), "unequal-load", "15 s; 'a' had 10 s");
     let script = pair("wrk -t2 -c10 -d10s -s x.lua http://h:1/", &[("10000.00", "9990.00")]);
     assert!(of(&script, "unequal-load").is_empty(), "one has no script that is known");
     let ab = |n: u32| {
@@ -171,7 +167,7 @@ fn runs_that_are_too_short_or_not_alike() {
     };
     let of_n = |n: u32| format!("ab -n {n} -c 10 http://h:1/");
     let counts = section("a", &of_n(10_000), &ab(10_000)) + &section("b", &of_n(1000), &ab(1000));
-    one(&import(&counts), "unequal-load", "requests 1000, but 10000 in a");
+    one(&import(&counts), "unequal-load", "1000 requests; 'a' had 10000 requests");
 }
 
 #[test]
@@ -186,8 +182,8 @@ fn what_timed_out_is_no_fault_of_the_client() {
     let errors = one(&found, "errors", "timeout 35");
     assert!(!errors.means.contains("client"), "{errors:?}");
     let idle = import(&section("a", "", &wrk(1, &[("0.99ms ", "0.50ms ")])));
-    let told = one(&idle, "client-bound", "5.0 requests at once, of 10 connections");
-    assert!(told.means.contains(", or they were being opened, or a rate was set"), "{told:?}");
+    let told = one(&idle, "client-bound", "only 5.0 of 10 connections had a request in flight");
+    assert!(told.means.starts_with("possible causes: a fixed rate"), "{told:?}");
     let missed = "Running 10s test @ http://h:1/\n  2 threads and 10 connections\n  \
                   Thread calibration: mean lat.: 1.2ms, rate sampling interval: 10ms\n  \
                   Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
@@ -211,7 +207,11 @@ fn shares_are_of_what_they_are_counted_in() {
               Complete requests:      2000\nFailed requests:        1000\n   \
               (Connect: 0, Receive: 0, Length: 1000, Exceptions: 0)\n\
               Requests per second:    1000.00 [#/sec] (mean)\n";
-    let told = one(&import(ab), "errors", "length 1000 (50.00 % of all)");
+    let told =
+        one(&import(ab), "errors", "1000 replies have another length than the first (50.00 %");
+    assert_eq!(told.severity, Severity::Warn, "pages may be of several lengths");
+    let broken = ab.replace("Receive: 0, Length: 1000", "Receive: 1, Length: 999");
+    let told = one(&import(&broken), "errors", "length 999, receive 1 (50.00 % of all)");
     assert!(told.means.starts_with("ab counts failed requests in its throughput"), "{told:?}");
 }
 
@@ -222,7 +222,7 @@ fn replies_are_known_as_well_as_their_bytes_are_printed() {
         import(&(section("a", "", &wrk(1, &[])) + &section("b", "", &wrk(1, &other))))
     };
     assert!(of(&pair("0.05GB"), "unequal-reply").is_empty(), "50 MB to ± 5 MB");
-    one(&pair("0.10GB"), "unequal-reply", "1074 bytes per reply, 500 in a");
+    one(&pair("0.10GB"), "unequal-reply", "1074 bytes per reply; 'a' had 500");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn endpoints_that_are_what_is_compared_are_no_mistake() {
     assert!(of(&design, "unequal-load").is_empty(), "{:#?}", audit(&design));
     let mixed =
         at("a", "text", "10000.00") + &at("b", "text", "9000.00") + &at("c", "json", "8000.00");
-    one(&import(&mixed), "unequal-load", "path /json, but /text in a");
+    one(&import(&mixed), "unequal-load", "/json; 'a' had /text");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn differences_that_nothing_gives_are_counted() {
     one(
         &found,
         "unchecked",
-        "percentages or factors in 3 lines were not checked (lines 3, 21, 27)",
+        "percentages or factors in 3 lines could not be checked (lines 3, 21, 27)",
     );
     assert!(of(&found, "wrong-change").is_empty());
     one(&found, "selected", "The median run from the last three is shown.");
@@ -322,4 +322,182 @@ fn one_bad_element_of_a_file_is_told_with_its_place() {
     let unread = &found.unread;
     assert!(unread.len() == 1 && unread[0].line == 3, "{unread:?}");
     assert!(unread[0].why.contains("(element 2 of 3)"), "{unread:?}");
+}
+
+/// What one is called, its port, and what its output has in place of other words.
+type Server<'a> = (&'a str, u16, &'a [(&'a str, &'a str)]);
+
+/// Outputs of a server each, which differ from each other.
+fn runs(sections: &[(&str, &[Server<'_>])]) -> String {
+    let mut text = String::new();
+    for (n, (title, servers)) in sections.iter().enumerate() {
+        text += &format!("## {title}\n\n");
+        for (at, (server, port, changes)) in servers.iter().enumerate() {
+            let own = format!("{}.{n}", 9000 + at);
+            let output = wrk(*port, &[changes, &[("10000.00", own.as_str())][..]].concat());
+            text += &format!("#### {server}\n\n```\n{output}```\n\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn sections_that_hold_the_same_servers_are_cases() {
+    const SMALL: &[(&str, &str)] = &[("47.68MB", "9.54MB")];
+    let text = runs(&[
+        ("Small pages", &[("nginx", 1, SMALL), ("caddy", 2, SMALL)]),
+        ("Large pages", &[("nginx", 1, &[]), ("Caddy", 2, &[])]),
+    ]);
+    let found = import(&text);
+    assert_eq!((found.variants(), found.cases().len()), (vec!["nginx", "caddy"], 2));
+    assert!(of(&found, "unequal-reply").is_empty(), "each section has replies of its own");
+    // In one section they still are not the same work.
+    let text = runs(&[
+        ("Small pages", &[("nginx", 1, SMALL), ("caddy", 2, SMALL)]),
+        ("Large pages", &[("nginx", 1, &[]), ("caddy", 2, SMALL)]),
+    ]);
+    assert_eq!(one(&import(&text), "unequal-reply", "5.0 times").case.unwrap(), "Large pages");
+}
+
+#[test]
+fn a_case_without_the_baseline_is_compared_in_itself() {
+    let text = runs(&[
+        ("All up", &[("nginx", 1, &[]), ("caddy", 2, &[])]),
+        ("One down", &[("h2o", 3, &[]), ("caddy", 2, &[])]),
+    ]);
+    let found = import(&text);
+    let compared = tare_import::compare::compare(&found, &audit(&found));
+    let told: Vec<String> = compared
+        .iter()
+        .filter(|compared| compared.asked)
+        .map(|compared| format!("{}: {}/{}", compared.case, compared.variant, compared.baseline))
+        .collect();
+    assert_eq!(told, ["All up: caddy/nginx", "One down: h2o/caddy"]);
+    assert!(of(&found, "no-partner").is_empty());
+}
+
+#[test]
+fn a_test_that_several_share_is_a_case_and_that_of_one_a_mistake() {
+    const JSON: &[(&str, &str)] = &[("/\n  2", "/json\n  2"), ("47.68MB", "9.54MB")];
+    const MANY: &[(&str, &str)] = &[("10 connections", "40 connections"), ("0.99ms", "3.99ms")];
+    let at = |own: &[Server<'static>]| {
+        let text: String = own
+            .iter()
+            .enumerate()
+            .map(|(n, (title, port, changes))| {
+                let own = format!("{}.5", 9000 + n);
+                let output = wrk(*port, &[changes, &[("10000.00", own.as_str())][..]].concat());
+                section(title, "", &output)
+            })
+            .collect();
+        import(&text)
+    };
+    let paths = at(&[("a", 1, &[]), ("b", 2, &[]), ("a, json", 1, JSON), ("b, json", 2, JSON)]);
+    assert_eq!(paths.cases(), ["/", "/json"]);
+    assert!(of(&paths, "unequal-load").is_empty() && of(&paths, "unequal-reply").is_empty());
+    let many = at(&[("a", 1, &[]), ("b", 2, &[]), ("c", 1, MANY), ("d", 2, MANY)]);
+    assert_eq!(many.cases(), ["10 connections", "40 connections"]);
+    let mistaken = at(&[("a", 1, &[]), ("b", 2, &[]), ("c", 3, MANY)]);
+    assert_eq!(mistaken.cases(), [""]);
+    assert_eq!(
+        one(&mistaken, "unequal-load", "40 connections; 'a' had 10 connections").variant.unwrap(),
+        "c"
+    );
+    let alone = at(&[("a", 1, &[]), ("b", 2, MANY), ("c", 3, MANY)]);
+    assert_eq!(of(&alone, "unequal-load").len(), 2, "the baseline is part of no other test");
+}
+
+#[test]
+fn who_names_outputs_of_two_sections_compares_them() {
+    let text = runs(&[
+        ("Before", &[("nginx", 1, &[]), ("caddy", 2, &[])]),
+        ("After", &[("nginx", 1, &[]), ("caddy", 2, &[])]),
+    ]);
+    let found = tare_import::read("x.md", text.as_bytes()).unwrap();
+    let lines: Vec<u32> = found.drafts.iter().map(|draft| draft.source.first_line).collect();
+    let given_at = [(lines[0], "before".to_owned()), (lines[2], "after".to_owned())].into();
+    let file = tare_import::FileDrafts { file: "x.md".into(), given_at, found, given: None };
+    let found = tare_import::assemble("x", vec![file]);
+    let place = |at: usize| (found.samples[at].variant.as_str(), found.samples[at].case.as_str());
+    assert_eq!((place(0), place(2)), (("before", ""), ("after", "")));
+    assert_eq!(place(3), ("caddy", "After"));
+}
+
+#[test]
+fn a_script_of_k6_may_ask_for_refusals() {
+    let k6 = |failed: u32| {
+        format!(
+            "     checks.........................: 99.00% ✓ 990      ✗ {failed}\n     \
+             http_req_duration..............: avg=2ms min=1ms med=2ms max=9ms p(90)=3ms p(95)=4ms\n     \
+             http_req_failed................: 10.00% ✓ 100      ✗ 900\n     \
+             http_reqs......................: 1000 100/s\n     \
+             vus_max........................: 50     min=38        max=50\n"
+        )
+    };
+    let expected =
+        one(&import(&k6(0)), "errors", "100 requests failed or had an error status (10.00 %");
+    assert_eq!(expected.severity, Severity::Warn, "{expected:?}");
+    assert!(expected.means.contains("checks passed"), "{expected:?}");
+    let failed = import(&k6(10));
+    assert_eq!(one(&failed, "errors", "100 requests failed").severity, Severity::Void);
+    assert_eq!(failed.samples[0].asked.connections, None, "it added VUs as it needed them");
+}
+
+#[test]
+fn of_replies_that_differ_by_their_headers_the_bodies_count() {
+    let ab = |total: u32, html: u32, per_s: u32| {
+        format!(
+            "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   20.0 seconds\n\
+             Complete requests:      1000\nTotal transferred:      {total} bytes\n\
+             HTML transferred:       {html} bytes\n\
+             Requests per second:    {per_s}.00 [#/sec] (mean)\n"
+        )
+    };
+    let pair =
+        |b: String| import(&(section("a", "", &ab(250_000, 100_000, 50)) + &section("b", "", &b)));
+    let headers = one(&pair(ab(300_000, 100_000, 49)), "unequal-reply", "300 bytes per reply");
+    assert_eq!(headers.severity, Severity::Note, "{headers:?}");
+    let bodies = one(&pair(ab(350_000, 200_000, 49)), "unequal-reply", "350 bytes per reply");
+    assert_eq!(bodies.severity, Severity::Void, "{bodies:?}");
+}
+
+#[test]
+fn more_requests_of_one_than_of_another_are_no_equal_load() {
+    let ab = |n: u32, per_s: u32| {
+        format!(
+            "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   20.0 seconds\n\
+             Complete requests:      {n}\nRequests per second:    {per_s}.00 [#/sec] (mean)\n"
+        )
+    };
+    let pair =
+        |n: u32| import(&(section("a", "", &ab(10_000, 500)) + &section("b", "", &ab(n, 501))));
+    one(&pair(1000), "unequal-load", "1000 requests; 'a' had 10000 requests");
+    assert!(of(&pair(10_021), "unequal-load").is_empty(), "a time may have ended it");
+}
+
+#[test]
+fn one_rate_of_all_is_no_case_and_latencies_are_compared_at_a_rate() {
+    let at = |name: &str, rate: u32, mean: &str| {
+        let command = format!("wrk2 -t2 -c10 -d10s -R{rate} http://h:1/");
+        let per_s = format!("{}.5", rate - 1);
+        section(name, &command, &wrk(1, &[("0.99ms", mean), ("10000.00", &per_s)]))
+    };
+    let asked = |text: &str| {
+        let found = import(text);
+        let compared = tare_import::compare::compare(&found, &audit(&found));
+        let own = compared.into_iter().find(|compared| compared.asked).unwrap();
+        (found.cases().len(), own.metric, own.overhead_percent.round())
+    };
+    let one_rate = at("a", 1000, "0.99ms") + &at("b", 1000, "1.98ms");
+    assert_eq!(asked(&one_rate), (1, Metric::LatencyMean, 100.0));
+    let two = one_rate + &at("a", 2000, "1.00ms") + &at("b", 2000, "1.00ms");
+    assert_eq!(asked(&two).0, 2);
+}
+
+#[test]
+fn columns_that_are_tests_are_cases() {
+    let table = "| path | ping | ab |\n|---|---|---|\n| direct | 64 us | 14531.88 req/s |\n\
+                 | tunnel | 80 us | 9000.12 req/s |\n";
+    let found = import(table);
+    assert_eq!((found.variants(), found.cases()), (vec!["direct", "tunnel"], vec!["ping", "ab"]));
 }

@@ -79,7 +79,7 @@ fn a_doubt_keeps_them_apart_and_asks() {
     );
     let apart = import(&text);
     assert_eq!(apart.variants().len(), 2, "{:?}", places(&apart));
-    let asked = one(&apart, "kept-apart", "2 outputs (lines 4, 16) are named by their lines");
+    let asked = one(&apart, "kept-apart", "the outputs at lines 4, 16 belong to");
     assert!(asked.means.contains("--as 'x.md:4=NAME' --as 'x.md:16=NAME'"), "{asked:?}");
 }
 
@@ -155,7 +155,7 @@ fn only_what_is_shown_to_be_a_repetition_is_pooled() {
         let pooled = two(first, second);
         assert_eq!(pooled.variants(), ["Host"], "{first}: {:?}", places(&pooled));
         assert_eq!(pooled.cases().len(), 1, "{first}");
-        let told = one(&pooled, "pooled", "2 runs are pooled (lines ");
+        let told = one(&pooled, "pooled", "2 runs are combined (lines ");
         assert_eq!(told.variant.as_deref(), Some("Host"));
     }
     for (first, second) in [
@@ -173,7 +173,7 @@ fn only_what_is_shown_to_be_a_repetition_is_pooled() {
     ] {
         let apart = two(first, second);
         assert_eq!(apart.variants().len(), 2, "{first}: {:?}", places(&apart));
-        one(&apart, "kept-apart", "are named by their lines");
+        one(&apart, "kept-apart", "each is shown as a variant of its own");
     }
 }
 
@@ -275,8 +275,8 @@ fn means_deviations_and_counts_make_intervals() {
         "{interval:?}"
     );
     assert!(of(&found, "single-run").is_empty());
-    one(&found, "sums-only", "of 20 runs only means and standard deviations were kept");
-    one(&found, "wrong-change", "states 31.33 % where 'no_module' and 'lua' give -13.3 %");
+    one(&found, "sums-only", "of 20 runs, only means and standard deviations are shown");
+    one(&found, "wrong-change", "states 31.33 % where 'no_module' and 'lua' give 13.3 %");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn printed_summaries_are_results() {
     assert_eq!(found.variants(), ["Nginx without module", "Nginx with WebAssembly"]);
     let compared = compare(&found, &audit(&found));
     assert!(compared[0].interval.is_some() && compared[0].repetitions == [20, 20], "{compared:?}");
-    one(&found, "other-base", "12.5 % is relative to the second of");
+    one(&found, "other-base", "12.5 % is the difference between");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_table_is_compared_with_the_outputs_below_it() {
     let finding = one(
         &found,
         "disagrees",
-        "the table says 8100 (throughput) where the output at x.md:18-24 says 8010",
+        "the document's table says 8100 (throughput) where the output at x.md:18-24 says 8010",
     );
     assert_eq!(finding.place.as_deref(), Some("x.md:4"));
 }
@@ -337,8 +337,8 @@ fn percentages_are_computed_again() {
         )
     };
     assert!(of(&import(&text("47.1")), "wrong-change").is_empty());
-    one(&import(&text("74.1")), "wrong-change", "states 74.1 % where the two values give -47.1 %");
-    one(&import(&text("89.1")), "other-base", "relative to the first it is -47.1 %");
+    one(&import(&text("74.1")), "wrong-change", "states 74.1 % where the two values give 47.1 %");
+    one(&import(&text("89.1")), "other-base", "divided by the first, it is 47.1 %");
     let chosen = text("47.1") + "\nWe report the median of the last three of ten runs.\n";
     one(&import(&chosen), "selected", "the median of the last three of ten runs");
 }
@@ -358,10 +358,7 @@ fn few_repetitions_have_no_interval() {
         let found = runs(n);
         let compared = compare(&found, &audit(&found));
         assert!(compared.iter().all(|c| c.interval.is_none() && c.verdict.is_none()));
-        assert_eq!(
-            compared[0].why,
-            Some(format!("{n} repetitions are too few for an interval (5 are needed)"))
-        );
+        assert_eq!(compared[0].why, Some(format!("only {n} runs (an interval takes 5 or more)")));
     }
     let five = runs(5);
     assert!(compare(&five, &audit(&five))[0].interval.is_some());

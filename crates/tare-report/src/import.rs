@@ -83,8 +83,16 @@ pub(crate) const VOID: &str = "†";
 
 /// What the mark means, where it stands.
 pub(crate) fn footnote(table: &Table) -> Option<String> {
-    let marked = table.rows.iter().flatten().any(|cell| cell.ends_with(VOID));
-    marked.then(|| format!("{VOID} void: see the findings"))
+    let cells = || table.rows.iter().flatten();
+    let is_marked = cells().any(|cell| cell.ends_with(VOID));
+    let is_void = cells().any(|cell| cell == Verdict::Void.word());
+    let told = |what: &str| format!("{what}: not to be used, see the findings below");
+    match (is_marked, is_void) {
+        (true, true) => Some(told(&format!("{VOID} and void"))),
+        (true, false) => Some(told(VOID)),
+        (false, true) => Some(told("void")),
+        (false, false) => None,
+    }
 }
 
 /// A row a variant and case.
@@ -92,23 +100,34 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let import = &document.import;
     let samples = &import.samples;
     let has = |metric: Metric| samples.iter().any(|sample| sample.value(metric).is_some());
-    let columns: Vec<Metric> = COLUMNS.into_iter().filter(|metric| has(*metric)).collect();
+    let mut columns: Vec<Metric> = COLUMNS.into_iter().filter(|metric| has(*metric)).collect();
+    // What is carried follows from how many replies there are.
+    let has_replies = |sample: &Sample| sample.value(Metric::Throughput).is_some();
+    let is_of_replies =
+        samples.iter().all(|s| has_replies(s) || s.value(Metric::Bandwidth).is_none());
+    columns.retain(|metric| *metric != Metric::Bandwidth || !is_of_replies);
     let has_replies = samples.iter().any(|sample| sample.reply_bytes().is_some());
     let all_bodies = samples.iter().all(|sample| sample.seen.bytes_are_bodies);
     let has_index = samples.iter().any(|sample| sample.seen.other.contains_key("index"));
     let mut header = vec![String::new()];
-    // UnixBench counts loops, not requests.
-    let loops = samples.iter().all(|sample| sample.tool == Tool::Unixbench);
-    header.extend(columns.iter().map(|metric| match (metric, loops) {
-        (Metric::Throughput, true) => "per s".to_owned(),
-        _ => metric.row().title.to_owned(),
-    }));
+    header.extend(columns.iter().map(|metric| metric_title(document, *metric).to_owned()));
     header.extend(has_index.then(|| "index".to_owned()));
     header.extend(has_replies.then(|| "bytes/reply".to_owned()));
-    header.extend(["runs", "overhead", "verdict"].map(str::to_owned));
+    header.extend(["runs", OVERHEAD, "verdict"].map(str::to_owned));
+    let is_mixed = asked_metrics(document).len() > 1;
     let mut rows = Vec::new();
+    let cases = import.cases();
+    let mut last = "";
     for Group { case, variant, samples: own } in import.groups() {
-        let mut row = vec![place_name(document, case, variant)];
+        // Each case under its name.
+        let indent = if cases.len() > 1 && !case.is_empty() { "\u{a0}\u{a0}" } else { "" };
+        if case != last && !indent.is_empty() {
+            let mut row = vec![String::new(); header.len()];
+            case.clone_into(&mut row[0]);
+            rows.push(row);
+        }
+        last = case;
+        let mut row = vec![format!("{indent}{variant}")];
         row.extend(columns.iter().map(|metric| {
             let mark = if document.is_void(case, variant, *metric) { VOID } else { "" };
             cell(&own, *metric) + mark
@@ -127,22 +146,72 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
         row.push(if is_known || runs > 1 { runs.to_string() } else { "?".into() });
         let compared = document.asked(case, variant);
         row.push(match compared {
-            _ if variant == import.baseline => "baseline".into(),
+            Some(compared) if is_mixed => {
+                format!("{}, {}", overhead(compared), metric_title(document, compared.metric))
+            }
             Some(compared) => overhead(compared),
+            None if document.is_baseline(case, variant) => "baseline".into(),
             None => "–".into(),
         });
-        row.push(compared.map_or(String::new(), verdict));
+        row.push(match compared {
+            Some(compared) => verdict(compared),
+            None if document.is_all_void(case, variant) => Verdict::Void.word().to_owned(),
+            None => String::new(),
+        });
         rows.push(row);
     }
     Table { header, rows }
 }
 
+/// At the head of the column.
+const OVERHEAD: &str = "overhead (+ worse)";
+
+/// "mean latency", "requests/s".
+fn metric_title(document: &ImportDocument, metric: Metric) -> &'static str {
+    // UnixBench counts loops, not requests.
+    let loops = || document.import.samples.iter().all(|sample| sample.tool == Tool::Unixbench);
+    match metric {
+        Metric::Throughput if loops() => "loops/s",
+        Metric::LatencyMean => "mean latency",
+        _ => metric.row().title,
+    }
+}
+
+/// What overheads are of.
+fn asked_metrics(document: &ImportDocument) -> Vec<Metric> {
+    let is_asked = |metric: &Metric| {
+        document.comparisons.iter().any(|compared| compared.asked && compared.metric == *metric)
+    };
+    Metric::ALL.into_iter().filter(is_asked).collect()
+}
+
+/// What the others are compared with, and in what.
+pub(crate) fn compared_with(document: &ImportDocument) -> Option<String> {
+    let import = &document.import;
+    let metrics = asked_metrics(document);
+    let of = match metrics.as_slice() {
+        [] => return None,
+        [one] if one.more_is_better() => {
+            format!("{} lost, − is gained", metric_title(document, *one))
+        }
+        [one] => format!("{} added, − is saved", metric_title(document, *one)),
+        _ => "latency added where both reached the same rate, else throughput lost".into(),
+    };
+    let is_everywhere = document.comparisons.iter().all(|own| own.baseline == import.baseline);
+    let where_not =
+        if is_everywhere { "" } else { "; where it is missing, the first row of the case" };
+    let baseline = &import.baseline;
+    Some(format!(
+        "baseline: '{baseline}' (--baseline NAME chooses another){where_not}; overhead: {of}"
+    ))
+}
+
 /// A variant's name, with its case where there are several.
 fn place_name(document: &ImportDocument, case: &str, variant: &str) -> String {
     match document.import.cases().len() {
-        1 => variant.to_owned(),
-        _ if case.is_empty() => variant.to_owned(),
-        _ => format!("{case}: {variant}"),
+        1 => format!("'{variant}'"),
+        _ if case.is_empty() => format!("'{variant}'"),
+        _ => format!("'{variant}' ({case})"),
     }
 }
 
@@ -174,50 +243,66 @@ pub(crate) fn verdict(compared: &Compared) -> String {
     compared.verdict.map_or("no verdict".into(), |verdict| verdict.word().to_owned())
 }
 
-/// What may be said of each variant, one sentence each.
+/// What repetitions tell of each variant; and of those that have no verdict, why not.
 pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
-    let asked = document.comparisons.iter().filter(|compared| compared.asked);
-    let of = |compared: &Compared| {
-        let case = match (compared.case.is_empty(), document.import.cases().len()) {
-            (false, 2..) => format!(" ({})", compared.case),
-            _ => String::new(),
+    let asked = || document.comparisons.iter().filter(|compared| compared.asked);
+    let name = |compared: &Compared| place_name(document, &compared.case, &compared.variant);
+    let mut all: Vec<String> = asked().filter_map(|own| with_interval(&name(own), own)).collect();
+    let without = asked().filter(|compared| is_without(compared));
+    let mut by_why: Vec<(&str, Vec<String>)> = Vec::new();
+    for compared in without {
+        let why = match compared.verdict {
+            Some(Verdict::Void) => "a void finding",
+            _ => compared.why.as_deref().unwrap_or("no interval"),
         };
-        // A sign alone may be read as that of the values.
-        let sense = match compared.interval.is_some() || overhead(compared).contains('×') {
-            true => "",
-            false if compared.overhead_percent < 0.0 => ", which is better",
-            false => ", which is worse",
-        };
-        let head = format!(
-            "{} against {}, overhead in {}{case}: {}{sense}",
-            compared.variant,
-            compared.baseline,
-            noun(compared.metric),
-            overhead(compared)
-        );
-        let chance = compared.interval.map_or(String::new(), |interval| {
-            let all = match interval.p_corrected > interval.p {
-                true => format!(
-                    " (with this many comparisons, at least one would in {})",
-                    of_100(interval.p_corrected)
-                ),
-                false => String::new(),
-            };
-            let own = of_100(interval.p);
-            format!(
-                "; two equal servers would differ by this much by chance in {own} such studies{all}"
-            )
-        });
-        let end = match (compared.verdict, &compared.why) {
-            (None, Some(why)) => format!("; no verdict: {why}"),
-            (None, None) => "; no verdict".into(),
-            (Some(Verdict::Void), Some(why)) => format!("; void: {why}"),
-            (Some(verdict), Some(why)) => format!("{chance}; {}: {why}", verdict.word()),
-            (Some(verdict), None) => format!("{chance}; {}", verdict.word()),
-        };
-        head + &end
+        match by_why.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name(compared)),
+            None => by_why.push((why, vec![name(compared)])),
+        }
+    }
+    all.extend(by_why.iter().map(|(why, names)| match names.len() == asked().count() {
+        true => format!("no verdict: {why}"),
+        false => format!("no verdict on {}: {why}", listed(names)),
+    }));
+    all
+}
+
+fn is_without(compared: &Compared) -> bool {
+    compared.verdict.is_none_or(|verdict| verdict == Verdict::Void)
+}
+
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let more = match names.len() {
+        n if n > SHOWN => format!(" and {} more", n - SHOWN),
+        _ => String::new(),
     };
-    asked.map(of).collect()
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    shown.join(", ") + &more
+}
+
+/// "'filter' against 'none' in throughput: +4.1 % ± 0.9, slower; …".
+fn with_interval(name: &str, compared: &Compared) -> Option<String> {
+    let (interval, verdict) = compared.interval.zip(compared.verdict)?;
+    if is_without(compared) {
+        return None;
+    }
+    let all = match interval.p_corrected > interval.p {
+        true => format!(
+            "; with this many comparisons, at least one would in {}",
+            of_100(interval.p_corrected)
+        ),
+        false => String::new(),
+    };
+    Some(format!(
+        "{name} against '{}', overhead in {}: {}, {}; by chance, two equal servers would differ by this \
+         much in {} such studies{all}",
+        compared.baseline,
+        noun(compared.metric),
+        overhead(compared),
+        verdict.word(),
+        of_100(interval.p)
+    ))
 }
 
 /// "5 of 100", "3 of 1,000", "fewer than 1 of 1,000".
@@ -235,7 +320,7 @@ pub fn sources(document: &ImportDocument) -> String {
     let of = |sample: &Sample| {
         let name = place_name(document, &sample.case, &sample.variant);
         let command = sample.command.as_ref().map_or(String::new(), |c| format!("; $ {c}"));
-        format!("  {}: {}, '{name}'{command}\n", sample.place(), sample.tool.name())
+        format!("  {}: {}, {name}{command}\n", sample.place(), sample.tool.name())
     };
     document.import.samples.iter().map(of).collect()
 }
@@ -249,12 +334,8 @@ pub(crate) fn ending(document: &ImportDocument) -> String {
     files.sort_unstable();
     files.dedup();
     let outputs = import.samples.len();
-    let baseline = match import.variants().len() {
-        0 | 1 => String::new(),
-        _ => format!("baseline: '{}' (--baseline NAME chooses another)\n", import.baseline),
-    };
     format!(
-        "{baseline}{outputs} output{} of {} in {}; imported, not measured by tare",
+        "{outputs} output{} ({}) in {}; not measured by tare",
         if outputs == 1 { "" } else { "s" },
         tools.join(", "),
         match files.as_slice() {
@@ -273,6 +354,21 @@ impl ImportDocument {
                 && finding.case.as_deref().is_none_or(|own| own == case)
                 && finding.metrics.contains(&metric)
         })
+    }
+
+    /// Whether a finding about this variant itself voids all of its values.
+    fn is_all_void(&self, case: &str, variant: &str) -> bool {
+        self.findings.iter().any(|finding| {
+            finding.severity == Severity::Void
+                && finding.variant.as_deref() == Some(variant)
+                && finding.case.as_deref().is_none_or(|own| own == case)
+                && finding.metrics.is_empty()
+        })
+    }
+
+    fn is_baseline(&self, case: &str, variant: &str) -> bool {
+        let mut own = self.comparisons.iter().filter(|compared| compared.case == case);
+        variant == self.import.baseline || own.any(|compared| compared.baseline == variant)
     }
 
     fn asked(&self, case: &str, variant: &str) -> Option<&Compared> {

@@ -23,7 +23,7 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
         let is_symbol = command.contains(['$', '<', '{'])
             || host(command).chars().any(|c| c.is_ascii_uppercase());
         if trimmed(command) != trimmed(own) && !is_symbol {
-            told.push(format!("asks {command}, the output is of {own}"));
+            told.push(format!("asks {command}, the output says {own}"));
         }
     }
     let own = &sample.asked;
@@ -44,10 +44,9 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
     if told.is_empty() {
         return None;
     }
-    let text = format!("the command above {}", told.join("; "));
-    let means = "either the output is not of this command, or the command was changed after it \
-                 had run: it is not known which settings were used";
-    Some(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample))
+    let text = format!("the document's command {}", told.join("; "));
+    let means = "the two do not belong together, or one was edited: which settings were used is not certain";
+    Some(Finding::new(Code::OtherCommand, Severity::Warn, text, means).of(sample))
 }
 
 /// Without quotes, the port that goes without saying, and the last slash.
@@ -80,7 +79,7 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |sample: &Sample, text: String| {
         let means = "either the output stands under the wrong heading, or that variant was tested \
-                     at the wrong address: it is not known whose numbers these are";
+                     at the wrong address: whose numbers these are is not certain";
         found.push(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample));
     };
     for sample in &import.samples {

@@ -39,9 +39,10 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
     let given = match change.is_times {
         true => format!("{:.3}", change.times()),
         false if change.of_either => {
-            format!("{:.1} or {:.1}", change.of_first(), change.of_second())
+            format!("{:.1} or {:.1}", change.of_first().abs(), change.of_second().abs())
         }
-        false => format!("{:.1}", change.of_first()),
+        // Whichever sign means "worse" to its author.
+        false => format!("{:.1}", change.of_first().abs()),
     };
     let whose = match &change.names {
         [from, to] if !from.is_empty() && !to.is_empty() && from != to => {
@@ -50,14 +51,14 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
         _ => "the two values".into(),
     };
     if change.is_of_second() {
+        let (percent, of_first) = (change.percent, change.of_first().abs());
         let text = format!(
-            "{}: {} % is relative to the second of {whose}; relative to the first it is {:.1} %",
-            quoted(claim),
-            change.percent,
-            change.of_first()
+            "{}: {percent} % is the difference between {whose} divided by the second; divided by the \
+             first, it is {of_first:.1} %",
+            quoted(claim)
         );
-        let means = "a change in percent is relative to the value that it starts from: relative to \
-                     the other value, the same change looks larger or smaller";
+        let means = "an overhead is relative to what it is compared with: divided by the other value, it \
+                     looks smaller or larger than it is";
         return Some(Finding::new(Code::OtherBase, Severity::Warn, text, means));
     }
     let text = format!(
@@ -65,8 +66,7 @@ fn changed(change: &Change, claim: &Claim) -> Option<Finding> {
         quoted(claim),
         change.percent
     );
-    let means = "it does not follow from the two values that it seems to be of: one of the three is \
-                 wrong, or it is of others";
+    let means = "one of the numbers is wrong, or the stated one was computed from other values";
     Some(Finding::new(Code::WrongChange, Severity::Warn, text, means))
 }
 
@@ -81,13 +81,14 @@ fn disagrees(told: &Told) -> Option<Finding> {
     }
     let what = told.metric.split("_per_s").next().unwrap_or_default();
     let text = format!(
-        "the table says {} ({}) where the output at {} says {}",
+        "the document's table says {} ({}) where the output at {} says {}",
         shown(&told.metric, told.value),
         what.replace("_ns", "").replace('_', " "),
         told.place,
         shown(&told.metric, told.output)
     );
-    let means = "one of the two was mistyped, or is of another run: the output's value is used";
+    let means = "one of the two was mistyped, comes from another run, or is another quantity: the \
+                 output's value is used";
     let finding = Finding::new(Code::Disagrees, Severity::Warn, text, means);
     Some(Finding { variant: Some(told.variant.clone()), ..finding })
 }
@@ -109,8 +110,8 @@ fn rounded(value: f64) -> String {
 
 fn selected(claim: &Claim) -> Finding {
     let text = format!("runs were chosen: {}", quoted(claim));
-    let means = "what was left out after it was seen may be just what differs: keep every run, or \
-                 say before the first which ones will count";
+    let means = "runs that are left out after seeing their results may be the ones that differ: keep \
+                 every run, or say beforehand which ones will count";
     Finding::new(Code::Selected, Severity::Warn, text, means)
 }
 
@@ -124,21 +125,19 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
     let of = |(file, samples): (&str, Vec<&Sample>)| {
         let lines: Vec<u32> = samples.iter().map(|sample| sample.source.first_line).collect();
         let all: Vec<String> = lines.iter().map(u32::to_string).collect();
-        let outputs = match all.as_slice() {
-            [line] => format!("1 output (line {line}) is named by its line"),
-            _ => {
-                format!("{} outputs (lines {}) are named by their lines", all.len(), all.join(", "))
-            }
+        let (outputs, belong, them) = match all.as_slice() {
+            [line] => (format!("the output at line {line}"), "belongs", "it"),
+            _ => (format!("the outputs at lines {}", all.join(", ")), "belong", "each"),
         };
         let text = format!(
-            "{outputs}: nothing that is read (headings, labels, comments, own commands, \"run 2\") tells \
-             whose it is, or that it is a repetition"
+            "no heading, label or command tells which variant {outputs} {belong} to: {them} is shown as a \
+             variant of its own"
         );
         let shown: Vec<String> =
             lines.iter().take(SHOWN).map(|line| format!("--as '{file}:{line}=NAME'")).collect();
         let more = if lines.len() > SHOWN { " …" } else { "" };
         let means =
-            format!("name them; those with the same name are pooled: {}{more}", shown.join(" "));
+            format!("to name it (outputs of the same name are pooled): {}{more}", shown.join(" "));
         let finding = Finding::new(Code::KeptApart, Severity::Note, text, &means);
         Finding { place: Some(file.to_owned()), ..finding }
     };
@@ -153,12 +152,12 @@ pub fn unchecked(import: &Import) -> Vec<Finding> {
         let more = if lines.len() > SHOWN { ", …" } else { "" };
         let word = if lines.len() == 1 { "line" } else { "lines" };
         let text = format!(
-            "percentages or factors in {} {word} were not checked ({word} {}{more})",
+            "percentages or factors in {} {word} could not be checked ({word} {}{more})",
             lines.len(),
             all.join(", ")
         );
-        let means = "no pair of values beside them gives what they state: they are neither confirmed nor \
-                     refuted";
+        let means =
+            "tare could not tell which values they were computed from: they may be right or wrong";
         let finding = Finding::new(Code::Unchecked, Severity::Note, text, means);
         Finding { place: Some(file.clone()), ..finding }
     };
@@ -202,9 +201,9 @@ pub fn sums_only(import: &Import) -> Vec<Finding> {
         .iter()
         .find_map(|sample| sample.moments.values().find_map(|moments| Some((sample, moments.n?))));
     let Some((sample, n)) = with else { return Vec::new() };
-    let text = format!("of {n} runs only means and standard deviations were kept");
+    let text = format!("of {n} runs, only means and standard deviations are shown");
     let means = "whether the runs drifted, took turns, or hold one that is far off, cannot be seen: \
-                 intervals from sums take all of them as independent";
+                 the interval takes all of them as independent";
     let finding = Finding::new(Code::SumsOnly, Severity::Warn, text, means);
     vec![Finding { place: Some(sample.place()), ..finding }]
 }

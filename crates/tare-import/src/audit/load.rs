@@ -1,15 +1,13 @@
 //! Mistakes in what was asked: of whom, how much, and whether it was the same for all.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use tare_guards::traffic::RATE_MET;
 use tare_guards::{Code, Severity};
 use tare_model::Metric;
 
 use super::Finding;
-use crate::command::Command;
 use crate::import::Import;
-use crate::sample::{Sample, Tool};
+use crate::load::{self, Part};
+use crate::sample::Sample;
 
 /// Below this share of the asked time, something ended a run.
 const TIME_MET: f64 = 0.8;
@@ -29,10 +27,11 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
 
 /// Runs that are mostly beginning and end.
 pub fn short_run(sample: &Sample) -> Option<Finding> {
-    const SHORT_S: f64 = 1.0;
+    const SHORT_S: f64 = 2.0;
     let seconds = sample.seen.seconds.filter(|seconds| (0.0..SHORT_S).contains(seconds))?;
-    let text = format!("ran for {seconds:.2} s");
-    let means = "so short a run is mostly start and warm-up: run for ten seconds or more";
+    let text = format!("ran for only {seconds:.2} s");
+    let means =
+        "a run of less than two seconds is mostly start-up and warm-up: ten or more are usual";
     Some(Finding::new(Code::ShortRun, Severity::Warn, text, means).of(sample))
 }
 
@@ -42,8 +41,7 @@ pub fn cut_short(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!("ran for {ran:.2} of {asked:.0} s");
-    let means = "it was interrupted, or ended by a failure: it is not of the same length as the \
-                 others, and what ended it may be in its numbers";
+    let means = "it was interrupted, or a failure ended it, which may show in its numbers";
     Some(Finding::new(Code::CutShort, Severity::Warn, text, means).of(sample))
 }
 
@@ -54,65 +52,34 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let threads = sample.asked.threads.unwrap_or(1);
-    let text = format!("{asked} connections on {threads} threads are {real}");
+    let text = format!("wrk opened {real} connections, not {asked}: it has {threads} threads");
     let means = "wrk gives every thread the same whole number of connections, and drops the rest";
     Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).of(sample))
 }
 
-/// Threads, connections and times that differ between variants of a case.
+/// What variants of a case were asked, where it differs from the baseline's.
 pub fn unequal_load(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
-    let path = |url: &String| {
-        let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-        rest.split_once('/').map_or("/".to_owned(), |(_, path)| format!("/{path}"))
-    };
-    let baselines = import.baselines();
-    // Where each variant has a path that no other has, paths are what is compared.
-    let mut of_paths: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for sample in &import.samples {
-        if let Some(url) = &sample.asked.url {
-            of_paths.entry(path(url)).or_default().insert(&sample.variant);
-        }
-    }
-    let by_design = of_paths.len() > 1 && of_paths.values().all(|variants| variants.len() == 1);
-    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
-        let Some(base) = baselines.get(group.case).and_then(|all| all.first()) else { continue };
+    let mut parts = load::parts(&import.samples);
+    parts.retain(|part| *part != Part::Tool);
+    let groups = import.groups();
+    for (base, group) in import.pairs(&groups) {
+        let first = base.samples[0];
         for sample in group.samples.iter().copied() {
-            let (own, theirs) = (&sample.asked, &base.asked);
-            let mut told = Vec::new();
-            let mut differ = |what: &str, a: Option<String>, b: Option<String>| {
-                if let (Some(a), Some(b)) = (a, b)
-                    && a != b
-                {
-                    told.push(format!("{what} {a}, but {b} in {}", import.baseline));
-                }
-            };
-            let number = |n: Option<u64>| n.map(|n| n.to_string());
-            differ("connections", number(own.connections), number(theirs.connections));
-            differ("threads", number(own.threads), number(theirs.threads));
-            // That of a command further up is another output's.
-            let requests =
-                |sample: &Sample| number(sample.asked.requests.filter(|_| sample.is_commands_own));
-            differ("requests", requests(sample), requests(base));
-            // Rates are cases of their own.
-            let times = own.seconds.zip(theirs.seconds).filter(|(a, b)| (a - b).abs() > b * 0.05);
-            if let Some((a, b)) = times {
-                differ("seconds", Some(a.to_string()), Some(b.to_string()));
-            }
-            let script = |sample: &Sample| {
-                sample.command.as_deref().and_then(Command::script_in).map(str::to_owned)
-            };
-            differ("script", script(sample), script(base));
-            if !by_design {
-                differ("path", own.url.as_ref().map(path), theirs.url.as_ref().map(path));
-            }
-            if told.is_empty() {
+            let differ = load::differences(&parts, sample, first);
+            let (own, theirs): (Vec<String>, Vec<String>) =
+                differ.iter().map(|(part, a, b)| (part.title(a), part.title(b))).unzip();
+            if differ.is_empty() {
                 continue;
             }
-            let means = "the variants did not get the same load: part of the difference may be due \
-                         to that";
-            let text = told.join("; ");
-            found.push(Finding::new(Code::UnequalLoad, Severity::Warn, text, means).of(sample));
+            let (own, theirs) = (own.join(", "), theirs.join(", "));
+            let text = format!("{own}; '{}' had {theirs}", base.variant);
+            let names: Vec<&str> = differ.iter().map(|(part, ..)| part.noun()).collect();
+            let means = format!(
+                "a difference between the two may be due in part to the different {}",
+                names.join(" and ")
+            );
+            found.push(Finding::new(Code::UnequalLoad, Severity::Warn, text, &means).of(sample));
         }
     }
     found
@@ -120,17 +87,16 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
 
 pub fn different_tools(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
-    let baselines = import.baselines();
-    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
-        let Some(base) = baselines.get(group.case).and_then(|all| all.first()) else { continue };
-        let is_tool = |sample: &Sample| !matches!(sample.tool, Tool::Table | Tool::Summary);
-        let others = group.samples.iter().copied().filter(|s| s.tool != base.tool);
-        for sample in others.filter(|sample| is_tool(sample) && is_tool(base)) {
-            let text =
-                format!("{}, {} in {}", sample.tool.name(), base.tool.name(), import.baseline);
-            let means = "tools differ in when they start the clock, what they count as a request, \
-                         and how they hold connections";
-            found.push(Finding::new(Code::DifferentTools, Severity::Warn, text, means).of(sample));
+    let groups = import.groups();
+    for (base, group) in import.pairs(&groups) {
+        for sample in group.samples.iter().copied() {
+            for (_, own, theirs) in load::differences(&[Part::Tool], sample, base.samples[0]) {
+                let text = format!("measured with {own}, '{}' with {theirs}", base.variant);
+                let means = "tools differ in when they start the clock, what they count as a \
+                             request, and how they hold connections";
+                let finding = Finding::new(Code::DifferentTools, Severity::Warn, text, means);
+                found.push(finding.of(sample));
+            }
         }
     }
     found

@@ -6,7 +6,7 @@ use tare_model::Metric;
 
 use super::{Finding, LATENCIES};
 use crate::import::Import;
-use crate::sample::{Sample, Tool};
+use crate::sample::{CHECKS_FAILED, Sample, Tool};
 
 /// For the rounding of what tools print.
 const ROUNDING: f64 = 1.01;
@@ -16,15 +16,46 @@ const IN_FLIGHT_MIN: f64 = 0.6;
 const REPLY_VOID: f64 = 1.10;
 const REPLY_WARN: f64 = 1.01;
 
+/// More bytes than these are no headers.
+const HEADERS: f64 = 200.0;
+const NOT_THE_SAME: &str = "the replies differ (another page, an error page, compression), so their \
+                            throughputs are not comparable";
+const MAY_DIFFER: &str = "the replies differ a little: throughputs may not be comparable";
+const MAY_BE_HEADERS: &str = "headers alone may account for it; if the bodies differ, throughputs are not \
+                              comparable";
+
+fn times(a: f64, b: f64) -> f64 {
+    (a / b).max(b / a)
+}
+
 /// Statuses of failure, which all of these tools count as requests done.
 pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
     let severity = severity_of_errors(share);
-    let text = format!("{bad} replies ({:.2} %) have a status of failure", share * 100.0);
-    let means = "the tool counts them in its requests per second and its latencies; a server that \
-                 refuses is usually faster than one that answers";
-    Some(Finding::new(Code::Errors, severity, text, means).of(sample))
+    // A script may ask for a refusal, and check that it comes.
+    if sample.seen.other.get(CHECKS_FAILED) == Some(&0.0) {
+        let text =
+            format!("{bad} requests failed or had an error status ({:.2} % of all)", share * 100.0);
+        let means = "all of the script's checks passed: it may have asked for these replies";
+        return Some(Finding::new(Code::Errors, Severity::Warn, text, means).of(sample));
+    }
+    let tool = sample.tool.name();
+    let (text, means) = match sample.tool {
+        Tool::K6 => (
+            format!("{bad} requests failed or had an error status ({:.2} % of all)", share * 100.0),
+            "k6 counts them in its requests/s and its latencies".to_owned(),
+        ),
+        _ => {
+            let replies = if bad == 1 { "reply has" } else { "replies have" };
+            let means = format!(
+                "{tool} counts them in its requests/s and its latencies; refusing is usually faster than \
+                 answering"
+            );
+            (format!("{bad} {replies} an error status ({:.2} % of all)", share * 100.0), means)
+        }
+    };
+    Some(Finding::new(Code::Errors, severity, text, &means).of(sample))
 }
 
 pub fn errors(sample: &Sample) -> Option<Finding> {
@@ -44,29 +75,48 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     let share = total as f64 / all.max(1) as f64;
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
-    let severity = if measured { Severity::Warn } else { severity_of_errors(share) };
+    // Pages may be of several lengths.
+    let is_length = sample.tool == Tool::Ab && errors.keys().all(|kind| kind == "length");
+    let severity = if measured || is_length { Severity::Warn } else { severity_of_errors(share) };
+    // Error pages have other lengths: they are told by their status.
+    if is_length && sample.seen.bad_status.is_some_and(|n| n > 0) {
+        return None;
+    }
+    if is_length {
+        let text = format!(
+            "{total} replies have another length than the first ({:.2} % of all)",
+            share * 100.0
+        );
+        let means = "ab calls them failed (without -l), and counts them like the others: that is harmless \
+                     where the page's length varies";
+        return Some(Finding::new(Code::Errors, severity, text, means).of(sample));
+    }
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
-    let text = format!("{} ({:.2} % of all)", told.join(", "), share * 100.0);
+    let text = match sample.tool {
+        Tool::Wrk2 if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
+        _ => format!("{} ({:.2} % of all)", told.join(", "), share * 100.0),
+    };
     let means = match sample.tool {
         Tool::Wrk2 if errors.contains_key("timeout") => {
-            "wrk2 counts connections that it finds waiting, not replies; a reply that never came is in no \
-             percentile"
+            "at each check, wrk2 counts every connection that is still waiting: this is not a number of \
+             requests; requests that were never answered are missing from the percentiles"
         }
         Tool::Wrk if errors.contains_key("timeout") => {
-            "a reply that never came, or came too late, is in no percentile: the tail is longer"
+            "requests that were never answered, or too late, are missing from the percentiles: the tail is \
+             longer than it looks"
         }
         Tool::Hey => "hey counts requests that failed in its rate, and not in its latencies",
         Tool::Ab => {
-            "ab counts failed requests in its throughput and latencies; without -l, a reply of another length \
-             than the first counts as failed"
+            "ab counts failed requests in its throughput and latencies; without -l, a reply whose length \
+             differs from the first one's counts as failed"
         }
         Tool::Fortio => {
             "fortio counts calls that failed in its rate and its latencies: a failure is usually \
              faster than an answer"
         }
         Tool::K6 if errors.contains_key("dropped iterations") => {
-            "iterations that were due were never begun: either the server was too slow for the \
-             rate, or there were too few VUs; latencies are of those that were begun"
+            "iterations that were due were never started: either the server was too slow for the \
+             rate, or there were too few VUs; latencies cover only those that started"
         }
         _ => {
             "failed requests are in neither throughput nor latencies: the variants did not do the \
@@ -141,10 +191,11 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "throughput × mean latency is {at_once:.1} requests at once, of {connections} connections"
+        "on average, only {at_once:.1} of {connections} connections had a request in flight (throughput × \
+         mean latency)"
     );
-    let means = "the other connections waited for the load generator, which then is what was measured, or \
-                 they were being opened, or a rate was set that needs no more";
+    let means = "possible causes: a fixed rate that needs no more connections, connections being reopened \
+                 repeatedly, or a load generator that was itself the limit";
     Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
 }
 
@@ -169,10 +220,9 @@ fn rounding(sample: &Sample) -> f64 {
 /// Bytes of a reply, against the baseline's of the same case.
 pub fn unequal_replies(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
-    let baselines = import.baselines();
-    for group in import.groups().iter().filter(|group| group.variant != import.baseline) {
-        let all = baselines.get(group.case).into_iter().flatten();
-        let base = all.copied().find_map(|s| Some((s, s.reply_bytes()?)));
+    let groups = import.groups();
+    for (base_group, group) in import.pairs(&groups) {
+        let base = base_group.samples.iter().copied().find_map(|s| Some((s, s.reply_bytes()?)));
         let Some((base, expected)) = base.filter(|(_, bytes)| *bytes > 0.0) else { continue };
         for sample in group.samples.iter().copied() {
             let Some(own) = sample.reply_bytes().filter(|bytes| *bytes > 0.0) else { continue };
@@ -180,26 +230,28 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
             if sample.seen.bytes_are_bodies != base.seen.bytes_are_bodies {
                 continue;
             }
-            let ratio = (own / expected).max(expected / own);
             // As little as the printed digits allow.
             let rounding = (1.0 + rounding(base)) * (1.0 + rounding(sample));
-            if ratio / rounding < REPLY_WARN {
+            let ratio = times(own, expected) / rounding;
+            if ratio < REPLY_WARN {
                 continue;
             }
-            let severity =
-                if ratio / rounding >= REPLY_VOID { Severity::Void } else { Severity::Warn };
-            let times = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
-            let text =
-                format!("{own:.0} bytes per reply, {expected:.0} in {}{times}", import.baseline);
-            let means = match severity {
-                Severity::Void => {
-                    "the replies are not the same: another page, an error page, compression, or other \
-                     headers; their throughputs do not compare"
+            let bodies = sample.body_bytes().zip(base.body_bytes());
+            let (severity, means) = match bodies.map(|(own, base)| times(own, base)) {
+                Some(bodies) if bodies < REPLY_WARN => {
+                    (Severity::Note, "the bodies have the same length: only the headers differ")
                 }
-                _ => {
-                    "the replies are not quite the same, perhaps by a header: throughputs may not compare"
-                }
+                Some(bodies) if bodies < REPLY_VOID => (Severity::Warn, MAY_DIFFER),
+                None if (own - expected).abs() < HEADERS => (Severity::Warn, MAY_BE_HEADERS),
+                _ if ratio < REPLY_VOID => (Severity::Warn, MAY_DIFFER),
+                _ => (Severity::Void, NOT_THE_SAME),
             };
+            let ratio = times(own, expected);
+            let many = if ratio >= 1.95 { format!(": {ratio:.1} times") } else { String::new() };
+            let text = format!(
+                "{own:.0} bytes per reply; '{}' had {expected:.0}{many}",
+                base_group.variant
+            );
             found.push(Finding::new(Code::UnequalReply, severity, text, means).of(sample));
         }
     }

@@ -8,7 +8,7 @@ use tare_model::Metric;
 
 use super::{Finding, LATENCIES};
 use crate::compare::runs;
-use crate::import::Import;
+use crate::import::{Group, Import};
 use crate::sample::{Sample, Tool};
 
 /// Fewer values than these beyond a percentile say nothing about it.
@@ -45,8 +45,17 @@ pub fn impossible(sample: &Sample) -> Option<Finding> {
     let below = slowest.map(|max| {
         format!("the slowest ({:.3} ms) is below the mean ({:.3} ms)", ms(max), ms(mean))
     });
-    let text = falls.or(below)?;
-    let means = "no measurement gives that: a number was mistyped, or the lines are of two outputs";
+    let (text, means) = match (falls, below) {
+        (Some(text), _) => (
+            text,
+            "percentiles cannot fall: a number was mistyped, or the lines are of two outputs",
+        ),
+        (None, Some(text)) => (
+            text,
+            "no mean is above all it is of: a number was mistyped, or the lines are of two outputs",
+        ),
+        (None, None) => return None,
+    };
     Some(Finding::new(Code::Impossible, Severity::Void, text, means).only(&LATENCIES).of(sample))
 }
 
@@ -67,9 +76,9 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
             ),
             false => group.samples.iter().map(|s| s.place()).collect::<Vec<_>>().join(", "),
         };
-        let means = "they are taken as repetitions of one variant; if they are not, name them apart: \
-                     --as FILE:LINE=NAME";
-        let text = format!("{runs} runs are pooled ({at})");
+        let means = "each figure shown is the mean of these runs, percentiles included; if they are not \
+                     repetitions of one variant, give them different names: --as FILE:LINE=NAME";
+        let text = format!("{runs} runs are combined ({at})");
         let mut finding =
             Finding::new(Code::Pooled, Severity::Note, text, means).of(group.samples[0]);
         finding.place = Some(file.clone());
@@ -77,12 +86,12 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
     }
     for sample in import.samples.iter().filter(|sample| !sample.added.is_empty()) {
         let text = format!(
-            "{} outputs of processes that ran at once are added up (lines {})",
+            "the outputs of {} processes that ran at the same time are added up (lines {})",
             sample.added.len(),
             lines(sample.added.clone())
         );
-        let means = "rates and counts are their sum, the mean is of all requests; percentiles of \
-                     several processes cannot be put together";
+        let means = "rates and counts are their sums, the mean is that of all requests; percentiles of \
+                     several processes cannot be combined";
         found.push(Finding::new(Code::Pooled, Severity::Note, text, means).of(sample));
     }
     found
@@ -97,11 +106,10 @@ pub fn beyond_the_sample(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "p{lowest} of {requests} requests rests on about {:.0} of them",
+        "only about {:.0} of {requests} requests took longer than p{lowest}",
         requests * (1.0 - lowest / 100.0)
     );
-    let means = "from that percentile on, the tail is a handful of requests: run longer, or leave \
-                 it out";
+    let means = "such a percentile changes from run to run: do not quote it without a longer run";
     let finding = Finding::new(Code::FewSamples, Severity::Note, text, means);
     Some(finding.of(sample))
 }
@@ -134,8 +142,8 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
                 of.ns / 1e6,
                 bucket / 1e6
             ),
-            "fortio draws a straight line inside its buckets: percentiles in a wide one are made \
-             up (-r makes them narrower)",
+            "fortio interpolates within its buckets: percentiles in a wide one are estimates (a \
+             smaller -r makes them narrower)",
         ),
         (Tool::Ab, _) if !sample.percentiles.is_empty() && highest < 10e6 => (
             format!("percentiles in whole milliseconds, up to {:.0} ms", highest / 1e6),
@@ -182,31 +190,46 @@ pub fn left_out(sample: &Sample) -> Option<Finding> {
 
 /// Said once for the whole import where nothing was repeated.
 pub fn single_runs(import: &Import) -> Vec<Finding> {
-    let mut most: BTreeMap<&str, u32> = BTreeMap::new();
-    for group in import.groups() {
-        // Of tables and summaries nobody knows how many runs are behind them.
-        if group.samples.iter().any(|s| matches!(s.tool, Tool::Table | Tool::Summary)) {
-            continue;
-        }
-        let known = most.entry(group.variant).or_default();
-        *known = (*known).max(runs(&group.samples));
-    }
-    let variants = import.variants().into_iter();
-    let single: Vec<&str> = variants.filter(|variant| most.get(variant) == Some(&1)).collect();
+    // Of tables and summaries nobody knows how many runs are behind them.
+    let is_known = |group: &Group| {
+        !group.samples.iter().any(|s| matches!(s.tool, Tool::Table | Tool::Summary))
+    };
+    let groups = import.groups();
+    let single: Vec<String> = groups
+        .iter()
+        .filter(|group| is_known(group) && runs(&group.samples) == 1)
+        .map(|group| within(group.case, group.variant))
+        .collect();
     if single.is_empty() {
         return Vec::new();
     }
     const SHOWN: usize = 8;
     let more = if single.len() > SHOWN { ", …" } else { "" };
-    let shown: Vec<String> = single.iter().take(SHOWN).map(|name| format!("'{name}'")).collect();
+    let shown: Vec<&str> = single.iter().take(SHOWN).map(String::as_str).collect();
     let text = match single.len() {
-        n if n == import.variants().len() => "one run of every variant is shown".to_owned(),
-        1 => format!("one run of {} is shown", shown[0]),
-        n => format!("one run is shown of each of {n} variants: {}{more}", shown.join(", ")),
+        n if n == groups.len() => "only one run of every variant is shown".to_owned(),
+        1 => format!("only one run of {} is shown", shown[0]),
+        n => {
+            let all = groups.len();
+            format!("only one run is shown of {n} of {all} results: {}{more}", shown.join(", "))
+        }
     };
-    let means = "a restart alone often moves results by several percent, and one run cannot show by \
-                 how much: there is no interval and no verdict";
+    let by_line = import.samples.iter().any(|sample| sample.by_line);
+    let text = match by_line {
+        true => format!("{text}, as far as the document shows which outputs are repetitions"),
+        false => text,
+    };
+    let means = "results often shift by several percent when a server is started again; one run cannot \
+                 show by how much, so there is no interval and no verdict";
     vec![Finding::new(Code::SingleRun, Severity::Warn, text, means)]
+}
+
+/// "'nginx' (Scenario 2)".
+fn within(case: &str, variant: &str) -> String {
+    match case.is_empty() {
+        true => format!("'{variant}'"),
+        false => format!("'{variant}' ({case})"),
+    }
 }
 
 /// Repetitions are worth what their order is worth.
@@ -216,9 +239,9 @@ pub fn one_after_another(import: &Import) -> Vec<Finding> {
     if !repeated || import.variants().len() < 2 {
         return Vec::new();
     }
-    let text = "the runs are taken as independent";
-    let means = "nothing says that variants took turns: drift between their runs would look like a \
-                 difference between them";
+    let text = "nothing shows that the variants' runs took turns";
+    let means = "if conditions on the machine changed between them, that would look like a difference \
+                 between the variants";
     vec![Finding::new(Code::Sequential, Severity::Note, text.into(), means)]
 }
 
@@ -235,8 +258,8 @@ pub fn copies(import: &Import) -> Vec<Finding> {
         let first = *seen.entry((per_s, mean, requests)).or_insert(sample);
         if !std::ptr::eq(first, sample) {
             let text = format!("has the same numbers as the output at {}", first.place());
-            let means = "two measurements never agree to the last digit: one was pasted twice, and \
-                         is of one of them at most";
+            let means = "two measurements hardly ever agree to the last digit: one output was pasted \
+                         twice, and belongs to one of them at most";
             let severity = match first.variant == sample.variant {
                 true => Severity::Warn,
                 false => Severity::Void,
@@ -256,13 +279,8 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
     for group in import.groups() {
         of_case.entry(group.case).or_default().push(group.variant);
     }
-    let lonely = of_case.iter().filter(|(_, variants)| {
-        !variants.contains(&import.baseline.as_str()) || variants.len() < 2
-    });
-    let told = lonely.map(|(case, variants)| match case.is_empty() {
-        true => variants.join(", "),
-        false => format!("{case} ({})", variants.join(", ")),
-    });
+    let lonely = of_case.iter().filter(|(_, variants)| variants.len() < 2);
+    let told = lonely.map(|(case, variants)| within(case, variants[0]));
     let told: Vec<String> = told.collect();
     if told.is_empty() {
         return Vec::new();
@@ -274,8 +292,7 @@ pub fn without_partner(import: &Import) -> Vec<Finding> {
     };
     let shown: Vec<&str> = told.iter().take(SHOWN).map(String::as_str).collect();
     let shown = shown.join("; ");
-    let text = format!("not compared: {shown}{more}");
-    let means = "the baseline, or every other variant, has no output for that rate, number of \
-                 connections, message size or row";
+    let text = format!("nothing to compare with: {shown}{more}");
+    let means = "no other result has the same test, rate, connections, message size and table row";
     vec![Finding::new(Code::NoPartner, Severity::Warn, text, means)]
 }

@@ -81,6 +81,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     draft.seen.seconds = number("Time taken for tests:");
     draft.seen.requests = integer("Complete requests:");
     draft.seen.bytes = number("Total transferred:");
+    draft.seen.body_bytes = number("HTML transferred:");
     draft.seen.bad_status = integer("Non-2xx responses:");
     let kept = integer("Keep-Alive requests:");
     draft.asked.keep = Some(kept.is_some());

@@ -65,7 +65,8 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
             let bad = named(rest, "4xx").zip(named(rest, "5xx")).map(|(a, b)| a.saturating_add(b));
             draft.seen.bad_status = bad;
         } else if let Some(rest) = line.strip_prefix("traffic: ") {
-            draft.seen.bytes = traffic(rest);
+            draft.seen.bytes = traffic(rest, " total");
+            draft.seen.body_bytes = rest.split(", ").find_map(|part| traffic(part, " data"));
         }
     }
     if threads > 0 {
@@ -83,8 +84,9 @@ fn named(text: &str, name: &str) -> Option<u64> {
 }
 
 /// "1.33MB (1398000) total, …"
-fn traffic(text: &str) -> Option<f64> {
-    let (_, rest) = text.split(" total").next()?.split_once('(')?;
+fn traffic(text: &str, name: &str) -> Option<f64> {
+    let (own, _) = text.split_once(name)?;
+    let (_, rest) = own.split_once('(')?;
     whole(rest.trim_end_matches(')')).map(|n| n as f64)
 }
 

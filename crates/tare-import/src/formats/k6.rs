@@ -7,7 +7,7 @@ use tare_model::Metric;
 
 use super::value::number;
 use crate::numbers::plain;
-use crate::sample::{Draft, Tool};
+use crate::sample::{CHECKS_FAILED, Draft, Tool};
 
 /// Metrics by their names, each its values by theirs, whatever the shape they came in.
 #[derive(Default)]
@@ -73,7 +73,10 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     draft.put(Metric::Throughput, rate);
     draft.seen.requests = count.map(|n| n as u64);
     draft.seen.seconds = seconds.or_else(|| Some(count? / rate).filter(|s| s.is_finite()));
-    draft.asked.connections = of("vus_max", &["value", "max"]).map(|n| n as u64);
+    // What k6 added as it went was not asked for.
+    let vus = of("vus_max", &["value", "max"]);
+    let vus = vus.filter(|most| of("vus_max", &["min"]).is_none_or(|least| least >= *most));
+    draft.asked.connections = vus.map(|n| n as u64);
     let duration = |keys: &[&str]| of("http_req_duration", keys).map(|ms| ms * 1e6);
     duration(&["avg"]).into_iter().for_each(|ns| draft.put(Metric::LatencyMean, ns));
     duration(&["med", "p(50)"]).into_iter().for_each(|ns| draft.put_percentile(50.0, ns));
@@ -88,6 +91,8 @@ pub fn draft(metrics: &Metrics, seconds: Option<f64>) -> Result<Draft, String> {
     draft.seen.bytes = of("data_received", &["count"]);
     // "passes" of a rate are what it looks for: here, failures.
     draft.seen.bad_status = of("http_req_failed", &["passes", "matches"]).map(|n| n as u64);
+    let failed = of("checks", &["fails"]);
+    draft.seen.other.extend(failed.map(|n| (CHECKS_FAILED.to_owned(), n)));
     let dropped = of("dropped_iterations", &["count"]).map(|n| n as u64);
     draft.seen.errors.extend(dropped.map(|n| ("dropped iterations".to_owned(), n)));
     let iterations = of("iterations", &["count"]);

@@ -56,8 +56,14 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
                 let bytes = plain(number).zip(factor(unit)).map(|(n, factor)| n * factor);
                 bytes.into_iter().for_each(|bytes| metrics.put(name, "count", bytes));
             }
-            ("vus_max", [n, ..]) => {
+            ("vus_max", [n, rest @ ..]) => {
+                let least = rest.iter().find_map(|word| whole(word.strip_prefix("min=")?));
                 whole(n).into_iter().for_each(|n| metrics.put(name, "value", n as f64));
+                least.into_iter().for_each(|n| metrics.put(name, "min", n as f64));
+            }
+            // "✓ 39895 ✗ 1312", and later "checks_failed.....: 3.18%  1312 out of 41207".
+            ("checks", [.., "✓", _, "✗", bad]) | ("checks_failed", [_, bad, "out", ..]) => {
+                whole(bad).into_iter().for_each(|n| metrics.put("checks", "fails", n as f64));
             }
             ("dropped_iterations" | "iterations", [n, ..]) => {
                 whole(n).into_iter().for_each(|n| metrics.put(name, "count", n as f64));

@@ -11,12 +11,16 @@ use super::about::badge;
 use super::forest::{self, Forest, Row};
 use super::page::{self, Page, details, escape, list, paragraph, table};
 use crate::date;
-use crate::import::{ImportDocument, about_all, ending, footnote, sentences, table as numbers};
+use crate::import::{
+    ImportDocument, about_all, compared_with, ending, footnote, sentences, table as numbers,
+};
 use crate::run::Bounds;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);
-    page.opening(&page::sentences(&sentences(document)), "");
+    let told: Vec<String> =
+        compared_with(document).into_iter().chain(sentences(document)).collect();
+    page.opening(&page::sentences(&told), "");
     page.section("What each costs, where repetitions tell", &forests(document));
     let numbers = numbers(document);
     let note = footnote(&numbers).map_or(String::new(), |note| paragraph(&note));
@@ -76,7 +80,7 @@ fn findings(document: &ImportDocument) -> String {
             "{} <code>{}</code> {} <span class=\"note\">{}</span>",
             badge(*severity),
             escape(code.word()),
-            escape(&about_all(kind)),
+            escape(&about_all(document, kind)),
             escape(means)
         )
     });

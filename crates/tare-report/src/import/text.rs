@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tare_import::audit::{Finding, by_kind};
 
-use super::{ImportDocument, ending, footnote, sentences, table};
+use super::{ImportDocument, compared_with, ending, footnote, place_name, sentences, table};
 use crate::run::markdown::{escape, escaped};
 use crate::run::text::columns;
 
@@ -14,6 +14,7 @@ pub fn text(document: &ImportDocument) -> String {
     let table = table(document);
     lines.extend(columns(&table));
     lines.extend(footnote(&table).map(|note| format!("  {note}")));
+    lines.extend(compared_with(document).map(|told| format!("  {told}")));
     for group in [sentences(document), findings_lines(document)] {
         if !group.is_empty() {
             lines.push(String::new());
@@ -30,16 +31,16 @@ fn findings_lines(document: &ImportDocument) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in by_kind(&document.findings) {
         let Finding { severity, code, means, .. } = kind[0];
-        lines.push(format!("  {} {code}: {}", severity.word(), about_all(&kind)));
+        lines.push(format!("  {}: {} [{code}]", severity.word(), about_all(document, &kind)));
         lines.push(format!("      {means}"));
     }
     lines
 }
 
 /// One line for all findings of a kind: the first, and where the others are.
-pub fn about_all(kind: &[&Finding]) -> String {
+pub fn about_all(document: &ImportDocument, kind: &[&Finding]) -> String {
     const SHOWN: usize = 20;
-    let first = about(kind[0]);
+    let first = about(document, kind[0]);
     let others = &kind[1..];
     if others.is_empty() {
         return first;
@@ -64,20 +65,19 @@ pub fn about_all(kind: &[&Finding]) -> String {
     let more = if told.len() > SHOWN { ", …" } else { "" };
     told.truncate(SHOWN);
     let places = match (word, told.is_empty()) {
-        (_, true) => String::new(),
-        ("", _) => format!(": {}{more}", told.join(", ")),
+        (_, true) => format!(" {} more times", others.len()),
+        ("", _) => format!(" for {}{more}", told.join(", ")),
         (word, _) => format!(" at {word} {}{more}", told.join(", ")),
     };
-    format!("{first}; {} more like it{places}", others.len())
+    format!("{first}; the same holds{places}")
 }
 
-fn about(finding: &Finding) -> String {
-    let mut whom = finding.variant.clone().unwrap_or_default();
-    if let Some(case) = finding.case.as_ref().filter(|case| !case.is_empty()) {
-        whom.push_str(&format!(" [{case}]"));
-    }
+fn about(document: &ImportDocument, finding: &Finding) -> String {
+    let case = finding.case.as_deref().unwrap_or_default();
+    let name = finding.variant.as_ref().map(|own| place_name(document, case, own));
+    let mut whom = name.unwrap_or_default();
     if let Some(place) = &finding.place {
-        whom.push_str(&if whom.is_empty() { place.clone() } else { format!(" ({place})") });
+        whom.push_str(&if whom.is_empty() { place.clone() } else { format!(", {place}") });
     }
     match whom.trim() {
         "" => finding.text.clone(),
@@ -96,14 +96,14 @@ pub fn markdown(document: &ImportDocument) -> String {
     table.rows.iter().for_each(|cells| text.push_str(&row(cells)));
     text.push('\n');
     text.extend(footnote(&table).map(|note| note + "\n\n"));
-    for sentence in sentences(document) {
+    for sentence in compared_with(document).into_iter().chain(sentences(document)) {
         text.push_str(&format!("- {}\n", escape(&sentence)));
     }
     text.push('\n');
     for kind in by_kind(&document.findings) {
         let Finding { severity, code, means, .. } = kind[0];
-        let (word, about) = (severity.word(), escape(&about_all(&kind)));
-        text.push_str(&format!("- {word} `{code}`: {about}. *{}*\n", escape(means)));
+        let (word, about) = (severity.word(), escape(&about_all(document, &kind)));
+        text.push_str(&format!("- {word}: {about} (`{code}`). *{}*\n", escape(means)));
     }
     text.push_str(&format!("\n{}; tare {}\n", escape(&ending(document)), document.tare_version));
     text

@@ -2,6 +2,7 @@
 //! against it, what it rests on, and what to type next. All figures of guards are in [`super::why`].
 
 use tare_model::Metric;
+use unicode_width::UnicodeWidthStr;
 
 use crate::run::RunReport;
 use crate::run::trust::{Found, evidence, trust, warnings};
@@ -86,12 +87,12 @@ pub(crate) fn items(label: &str, all: &[String]) -> Vec<String> {
 
 /// Pieces on as few lines as keep to [`PAPER`], further ones below the first piece.
 fn wrapped<'a>(head: &str, pieces: impl Iterator<Item = &'a str>, between: &str) -> Vec<String> {
-    let indent = head.chars().count().max(2);
+    let indent = head.width().max(2);
     let mut lines = vec![head.to_owned()];
     let mut is_first = true;
     for piece in pieces {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        let needs = between.chars().count() + piece.chars().count();
+        let line = lines.last().map_or(0, |line| line.width());
+        let needs = between.width() + piece.width();
         if !is_first && line + needs > PAPER {
             lines.push(format!("{:indent$}{piece}", ""));
         } else if let Some(line) = lines.last_mut() {
@@ -111,7 +112,7 @@ pub fn fitted(mut table: Table, width: usize, spare: &[String]) -> Vec<String> {
     let mut spare = spare.iter();
     loop {
         let lines = columns(&table);
-        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        let widest = lines.iter().map(|line| line.width()).max().unwrap_or(0);
         let Some(title) = spare.next().filter(|_| widest > width) else {
             return lines;
         };
@@ -129,14 +130,14 @@ const WORDS: [&str; 2] = [VERDICT, "what it is"];
 pub fn columns(table: &Table) -> Vec<String> {
     let width = |column: usize| {
         let cells = table.rows.iter().map(|row| &row[column]).chain([&table.header[column]]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..table.header.len()).map(width).collect();
     let is_word = |column: usize| column == 0 || WORDS.contains(&table.header[column].as_str());
     let line = |cells: &[String]| {
         let mut line = String::from("  ");
         for (column, cell) in cells.iter().enumerate() {
-            let pad = " ".repeat(widths[column] - cell.chars().count());
+            let pad = " ".repeat(widths[column] - cell.width());
             let (before, after) = if is_word(column) { ("", pad.as_str()) } else { (&*pad, "") };
             line.push_str(&format!("{before}{cell}{after}   "));
         }

@@ -1,0 +1,232 @@
+//! What outputs were asked, beside each other: what one variant alone was asked is a mistake, and what
+//! several were asked is a case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::command::Command;
+use crate::sample::{Draft, Sample, SampleLoad, Tool};
+
+/// What is known of the load behind an output.
+pub struct Load<'a> {
+    tool: Tool,
+    asked: &'a SampleLoad,
+    command: Option<&'a str>,
+    is_commands_own: bool,
+    done: Option<u64>,
+}
+
+impl Load<'_> {
+    /// How many requests were done, where somebody asked for just as many: of what a time ends, that
+    /// is no round number.
+    fn round(&self) -> Option<u64> {
+        let is_counted = matches!(self.tool, Tool::Ab | Tool::H2load | Tool::Hey);
+        self.done.filter(|n| is_counted && *n > 0 && n % 100 == 0)
+    }
+}
+
+impl<'a> From<&'a Sample> for Load<'a> {
+    fn from(own: &'a Sample) -> Self {
+        let (tool, asked, command) = (own.tool, &own.asked, own.command.as_deref());
+        let (is_commands_own, done) = (own.is_commands_own, own.seen.requests);
+        Self { tool, asked, command, is_commands_own, done }
+    }
+}
+
+impl<'a> From<&'a Draft> for Load<'a> {
+    fn from(own: &'a Draft) -> Self {
+        let (tool, asked, command) = (own.tool, &own.asked, own.command.as_deref());
+        let (is_commands_own, done) = (own.is_first_of_typed, own.seen.requests);
+        Self { tool, asked, command, is_commands_own, done }
+    }
+}
+
+/// What a load may differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Tool,
+    Path,
+    Script,
+    Connections,
+    Threads,
+    Requests,
+    Seconds,
+}
+
+impl Part {
+    pub const ALL: [Self; 7] = [
+        Self::Tool,
+        Self::Path,
+        Self::Script,
+        Self::Connections,
+        Self::Threads,
+        Self::Requests,
+        Self::Seconds,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Path => "path",
+            Self::Script => "script",
+            Self::Connections => "connections",
+            Self::Threads => "threads",
+            Self::Requests => "requests",
+            Self::Seconds => "seconds",
+        }
+    }
+
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Connections => "number of connections",
+            Self::Threads => "number of threads",
+            Self::Requests => "number of requests",
+            Self::Seconds => "run length",
+            _ => self.name(),
+        }
+    }
+
+    /// Another test, and not more or less of the same.
+    fn tells_cases(self) -> bool {
+        matches!(self, Self::Tool | Self::Path | Self::Script | Self::Connections)
+    }
+
+    /// What one output was asked; `None` where that is not known.
+    pub fn of(self, load: &Load<'_>) -> Option<String> {
+        let own = load.asked;
+        match self {
+            Self::Tool => {
+                let is_load = !matches!(load.tool, Tool::Table | Tool::Summary);
+                is_load.then(|| load.tool.name().to_owned())
+            }
+            Self::Path => own.url.as_deref().map(path),
+            Self::Script => load.command.and_then(Command::script_in).map(str::to_owned),
+            Self::Connections => own.connections.map(|n| n.to_string()),
+            Self::Threads => own.threads.map(|n| n.to_string()),
+            // That of a command further up is another output's.
+            Self::Requests => {
+                let of_command = own.requests.filter(|_| load.is_commands_own);
+                of_command.or_else(|| load.round()).map(|n| n.to_string())
+            }
+            Self::Seconds => own.seconds.map(|n| n.to_string()),
+        }
+    }
+
+    /// What two outputs were asked, where it differs.
+    fn differs(self, a: &Load<'_>, b: &Load<'_>) -> Option<(String, String)> {
+        const TIME_SAME: f64 = 0.05;
+        let (own, other) = self.of(a).zip(self.of(b))?;
+        let seconds = a.asked.seconds.zip(b.asked.seconds).filter(|_| self == Self::Seconds);
+        let is_same = seconds.is_some_and(|(a, b)| (a - b).abs() <= b * TIME_SAME);
+        (own != other && !is_same).then_some((own, other))
+    }
+
+    /// "40 connections", "/json".
+    pub fn title(self, value: &str) -> String {
+        match self {
+            Self::Tool => format!("with {value}"),
+            Self::Path | Self::Script => value.to_owned(),
+            Self::Seconds => format!("{value} s"),
+            _ if value == "1" => format!("1 {}", self.name().trim_end_matches('s')),
+            _ => format!("{value} {}", self.name()),
+        }
+    }
+}
+
+fn path(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split_once('/').map_or("/".to_owned(), |(_, path)| format!("/{path}"))
+}
+
+/// What loads of an import may be compared in: not in paths where each variant has one that no other
+/// has, for then paths are what is compared.
+pub fn parts(samples: &[Sample]) -> Vec<Part> {
+    let mut of_paths: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for sample in samples {
+        if let Some(path) = Part::Path.of(&sample.into()) {
+            of_paths.entry(path).or_default().insert(&sample.variant);
+        }
+    }
+    let by_design = of_paths.len() > 1 && of_paths.values().all(|variants| variants.len() == 1);
+    Part::ALL.into_iter().filter(|part| !(by_design && *part == Part::Path)).collect()
+}
+
+/// In what one output was asked something else than another: its own, and the other's.
+pub fn differences<'a>(
+    parts: &[Part],
+    own: impl Into<Load<'a>>,
+    other: impl Into<Load<'a>>,
+) -> Vec<(Part, String, String)> {
+    let (own, other) = (own.into(), other.into());
+    let of = |part: &Part| part.differs(&own, &other).map(|(own, other)| (*part, own, other));
+    parts.iter().filter_map(of).collect()
+}
+
+/// Outputs that were asked something else are of another case, where that is no mistake.
+pub fn split(samples: &mut [Sample]) {
+    by_connections(samples);
+    by_tests(samples);
+}
+
+fn add(case: &mut String, more: &str) {
+    *case = if case.is_empty() { more.to_owned() } else { format!("{case}, {more}") };
+}
+
+/// A variant that was asked by several numbers of connections was swept over them; one that was
+/// asked by another number than the others is a mistake, which the audit tells.
+fn by_connections(samples: &mut [Sample]) {
+    let mut seen: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let is_swept = samples.iter().any(|sample| {
+        let place = (sample.variant.as_str(), sample.case.as_str());
+        let own = sample.asked.connections;
+        own.is_some_and(|own| *seen.entry(place).or_insert(own) != own)
+    });
+    if !is_swept {
+        return;
+    }
+    for sample in samples {
+        if let Some(connections) = sample.asked.connections {
+            add(&mut sample.case, &Part::Connections.title(&connections.to_string()));
+        }
+    }
+}
+
+/// Of several variants that share a test, and others that share another, each test is a case.
+fn by_tests(samples: &mut [Sample]) {
+    let parts = parts(samples);
+    for part in parts.into_iter().filter(|part| part.tells_cases()) {
+        let mut cases: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+        for sample in samples.iter() {
+            cases.entry(&sample.case).or_default().push(sample);
+        }
+        let titles: BTreeMap<(String, String), String> =
+            cases.into_iter().flat_map(|(case, own)| titles(part, case, &own)).collect();
+        for sample in samples.iter_mut() {
+            if let Some(title) = titles.get(&(sample.case.clone(), sample.variant.clone())) {
+                add(&mut sample.case, title);
+            }
+        }
+    }
+}
+
+/// What each variant of a case was asked, by case and variant. Nothing where less than two tests are
+/// each of several variants, the first among them: what one alone was asked may be a mistake.
+fn titles(part: Part, case: &str, samples: &[&Sample]) -> Vec<((String, String), String)> {
+    // Of several outputs of a variant, the first that says it.
+    let mut asked: Vec<(&str, String)> = Vec::new();
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut variants_of: BTreeMap<String, usize> = BTreeMap::new();
+    for sample in samples {
+        if let Some(own) = part.of(&(*sample).into()).filter(|_| known.insert(&sample.variant)) {
+            *variants_of.entry(own.clone()).or_default() += 1;
+            asked.push((&sample.variant, own));
+        }
+    }
+    let is_shared = |own: &String| variants_of[own] > 1;
+    let shared = variants_of.keys().filter(|own| is_shared(own)).count();
+    if shared < 2 || !asked.first().is_some_and(|(_, own)| is_shared(own)) {
+        return Vec::new();
+    }
+    let of =
+        |(variant, own): (&str, String)| ((case.to_owned(), variant.to_owned()), part.title(&own));
+    asked.into_iter().map(of).collect()
+}
