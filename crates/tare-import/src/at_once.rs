@@ -81,6 +81,7 @@ fn sum(mut parts: Vec<Draft>) -> Draft {
     all.seen.requests = requests;
     all.seen.bytes = total(&|part| part.seen.bytes);
     all.seen.bytes_step = total(&|part| part.seen.bytes_step);
+    all.seen.body_bytes = total(&|part| part.seen.body_bytes);
     all.seen.bytes_are_bodies = parts[0].seen.bytes_are_bodies;
     all.seen.bad_status = count(|part| part.seen.bad_status);
     all.seen.opened = count(|part| part.seen.opened);

@@ -111,9 +111,9 @@ pub(crate) const LATENCIES: [Metric; 5] = [
 
 /// Gravest first.
 pub fn audit(import: &Import) -> Vec<Finding> {
-    let of_samples: [fn(&Sample) -> Option<Finding>; 17] = [
+    let of_samples: [fn(&Sample) -> Option<Finding>; 16] = [
         results::bad_status,
-        results::errors,
+        results::doubts_itself,
         results::littles_law,
         results::cut_at_the_end,
         results::few_in_flight,
@@ -121,7 +121,6 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         load::rate_missed,
         load::cut_short,
         load::connections_lost,
-        load::short_run,
         addresses::other_than_asked,
         shape::impossible,
         shape::beyond_the_sample,
@@ -130,11 +129,13 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         shape::half_round_trip,
         shape::left_out,
     ];
-    let of_all: [fn(&Import) -> Vec<Finding>; 16] = [
+    let of_all: [fn(&Import) -> Vec<Finding>; 18] = [
         shape::unread,
         results::unequal_replies,
         load::unequal_load,
         load::different_tools,
+        load::short_runs,
+        results::all_errors,
         addresses::wrong_headings,
         shape::single_runs,
         shape::one_after_another,

@@ -215,7 +215,12 @@ pub fn fitted(told: &[Percentage]) -> Vec<Option<Change>> {
     let keys = told.iter().flat_map(|(.., all)| all.iter().map(|(key, _)| key.as_str()));
     // Of those that fit as well, the first as it stands in the document.
     let most = right.values().copied().max().unwrap_or(0);
-    let is_only = right.len() == 1;
+    let pair = |change: &Change| (change.from.to_bits(), change.to.to_bits());
+    let is_only = told.iter().all(|(.., all)| {
+        let mut pairs = all.iter().map(|(_, change)| pair(change));
+        let first = pairs.next();
+        first.is_some() && pairs.all(|own| Some(own) == first)
+    });
     let best = keys.into_iter().find(|key| right.get(key) == Some(&most) && (most > 0 || is_only));
     let of = |all: &Percentage| {
         let changes = || all.2.iter().map(|(key, change)| (key, complete(all, change)));

@@ -194,9 +194,23 @@ impl Command {
     /// The script that a load is made by: `wrk -s post.lua`, `k6 run test.js`.
     pub fn script_in(text: &str) -> Option<&str> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let is_flag = |word: &str| matches!(word, "-s" | "--script" | "run");
-        let of = |two: &[&'_ str]| is_flag(two[0]) && !two[1].starts_with('-');
-        words.windows(2).find(|two| of(two)).map(|two| two[1])
+        let has = |tool: &str| words.iter().any(|word| word.rsplit('/').next() == Some(tool));
+        let (of_wrk, of_k6) = (has("wrk") || has("wrk2"), has("k6"));
+        let at = words.iter().enumerate().position(|(at, word)| match *word {
+            "-s" | "--script" => of_wrk,
+            "run" => of_k6 && at > 0 && words[at - 1].ends_with("k6"),
+            _ => false,
+        })?;
+        let flags = ["-e", "--env", "-u", "--vus", "-d", "--duration", "--out", "-o"];
+        let mut rest = words[at + 1..].iter();
+        while let Some(word) = rest.next() {
+            match *word {
+                flag if flags.contains(&flag) => drop(rest.next()),
+                flag if flag.starts_with('-') => {}
+                script => return Some(script),
+            }
+        }
+        None
     }
 }
 

@@ -169,9 +169,9 @@ fn without_interval(pair: &Pair) -> String {
         (None, _) | (_, None) => "the number of runs is not stated".into(),
         (Some(1), Some(1)) => "one run each".into(),
         (Some(1), _) => "only one run of the baseline".into(),
-        (_, Some(1)) => "only one run of the variant".into(),
+        (_, Some(1)) => "only one run of each variant".into(),
         (Some(a), Some(b)) => {
-            format!("only {} runs (an interval takes {INTERVAL_MIN} or more)", a.min(b))
+            format!("only {} runs (an interval needs {INTERVAL_MIN} or more)", a.min(b))
         }
     }
 }
@@ -197,21 +197,19 @@ fn pairs(import: &Import) -> Vec<Pair> {
     found
 }
 
-/// What two groups were to find out: of rates that both reached, how long replies took.
+/// What two groups were to find out: at a rate that the baseline reached, how long replies took.
 fn asked(base: &[&Sample], own: &[&Sample]) -> Option<Metric> {
-    let all = || base.iter().chain(own);
-    // A rate that one alone says was that of both, if both have it.
-    let rate = all().find_map(|sample| sample.asked.rate_per_s);
+    // A rate that one alone says was that of both.
+    let rate = base.iter().chain(own).find_map(|sample| sample.asked.rate_per_s);
     let is_met = |sample: &&Sample| {
         let rates = sample.asked.rate_per_s.or(rate).zip(sample.value(Metric::Throughput));
         rates.is_some_and(|(asked, reached)| {
-            (RATE_MET..=1.0 / RATE_MET).contains(&(reached / asked))
+            (RATE_MET..=RATE_MET.recip()).contains(&(reached / asked))
         })
     };
     let of_both =
         |metric: &Metric| Side::of(base, *metric).is_some() && Side::of(own, *metric).is_some();
-    let latency = LATENCIES.into_iter().find(of_both);
-    let latency = latency.filter(|_| all().all(is_met));
+    let latency = LATENCIES.into_iter().find(of_both).filter(|_| base.iter().all(is_met));
     latency.or_else(|| METRICS.into_iter().find(|metric| Side::of(base, *metric).is_some()))
 }
 

@@ -78,8 +78,7 @@ impl Context {
         let is_prompt = host.is_some() || line.starts_with("$ ");
         if is_prompt {
             let text: String = line.chars().take(300).collect();
-            // A script runs commands of its own.
-            if text.contains("./") || text.contains(".sh") {
+            if is_script(&text) {
                 self.commands.clear();
             }
             // What was done in between may make it another.
@@ -179,6 +178,15 @@ impl Context {
         }
         draft
     }
+}
+
+/// What runs commands of its own: "$ ./bench.sh", "root@h:~# bash bench.sh".
+fn is_script(typed: &str) -> bool {
+    let own =
+        typed.split_once("$ ").or_else(|| typed.split_once("# ")).map_or(typed, |(_, own)| own);
+    let mut words = own.split_whitespace();
+    let first = words.find(|word| !["sudo", "time", "bash", "sh"].contains(word)).unwrap_or("");
+    first.starts_with("./") || first.ends_with(".sh")
 }
 
 /// The level of a heading that is underlined; `~` and `^` after a blank line only.

@@ -53,7 +53,7 @@ const DROPPED: [&str; 30] = [
 ];
 
 fn plain_line(line: &str, out: &mut String) {
-    let is_inline = line.contains("<code>") && line.contains("</code>") && !line.contains("<pre");
+    let is_inline = line.contains("<code>") && has_prose(line);
     let mut rest = line;
     while let Some(at) = rest.find(['<', '&']) {
         out.push_str(&rest[..at]);
@@ -68,6 +68,23 @@ fn plain_line(line: &str, out: &mut String) {
     out.push_str(rest);
 }
 
+/// Words stand beside what is in `code`.
+fn has_prose(line: &str) -> bool {
+    let (mut in_code, mut in_tag) = (false, false);
+    line.char_indices().any(|(at, c)| {
+        match c {
+            '<' => (in_code, in_tag) = (is_in_code(&line[at..], in_code), true),
+            '>' => in_tag = false,
+            _ => return !(in_code || in_tag) && c.is_alphanumeric(),
+        }
+        false
+    })
+}
+
+fn is_in_code(tag: &str, was: bool) -> bool {
+    (was || tag.starts_with("<code")) && !tag.starts_with("</code")
+}
+
 /// A tag's length, and what stands for it; `None` where it is kept or is none.
 fn tag(text: &str, is_inline: bool) -> Option<(usize, &'static str)> {
     const LONGEST: usize = 300;
@@ -78,7 +95,7 @@ fn tag(text: &str, is_inline: bool) -> Option<(usize, &'static str)> {
     // "<host>" in a command is no tag: those have no attributes and no end.
     match name.as_str() {
         "b" | "strong" => Some((end, "**")),
-        // Not what stands in lines of its own.
+        // Not where it is a line by itself.
         "code" if is_inline => Some((end, "`")),
         "li" => Some((end, if is_end { "" } else { "- " })),
         "!--" => None,
@@ -125,5 +142,10 @@ mod tests {
              <td>1 ± 2</td>\n"
         );
         assert!(matches!(plain("Running 10s test"), Cow::Borrowed(_)));
+        assert_eq!(
+            plain("<p><code>wrk http://h/</code>, as ever:</p>"),
+            "`wrk http://h/`, as ever:"
+        );
+        assert_eq!(plain("<p><code>Requests/sec: 5</code></p>"), "Requests/sec: 5");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use tare_model::Metric;
 
 use crate::claim::{Claim, Says, Told};
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
@@ -117,7 +118,11 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
 /// known is its own.
 fn of_wrk2(drafts: &mut [Draft]) {
     if drafts.iter().any(|draft| draft.tool == Tool::Wrk2) {
-        let own = drafts.iter_mut().filter(|d| d.tool == Tool::Wrk && d.command.is_none());
+        let is_bare = |draft: &&mut Draft| {
+            let is_unknown = draft.tool == Tool::Wrk && draft.command.is_none();
+            is_unknown && draft.percentiles.is_empty()
+        };
+        let own = drafts.iter_mut().filter(is_bare);
         own.for_each(|draft| draft.tool = Tool::Wrk2);
     }
 }
@@ -129,12 +134,24 @@ fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
     if rates.len() != 1 {
         return;
     }
-    for (file, names) in all {
+    let without = |draft: &Draft, name: &names::Name| {
+        let rest = names::rate(draft).and_then(|rate| name.case.strip_prefix(&rate));
+        let rest = rest.filter(|_| draft.own_case.is_none());
+        rest.map_or_else(|| name.case.clone(), |rest| rest.trim_start_matches(", ").to_owned())
+    };
+    // Of one variant that was loaded with it and without, it tells the two apart.
+    let mut seen: BTreeMap<(&str, &str, String), bool> = BTreeMap::new();
+    let is_told_apart = all.iter().any(|(file, names)| {
+        let outputs = file.found.drafts.iter().zip(names).filter(|(d, _)| d.tool != Tool::Table);
+        outputs.into_iter().any(|(draft, name)| {
+            let has = draft.asked.rate_per_s.is_some();
+            let place = (name.variant.as_str(), name.section.as_str(), without(draft, name));
+            *seen.entry(place).or_insert(has) != has
+        })
+    });
+    for (file, names) in all.iter_mut().filter(|_| !is_told_apart) {
         for (draft, name) in file.found.drafts.iter().zip(names) {
-            let rest = names::rate(draft).and_then(|rate| name.case.strip_prefix(&rate));
-            if let Some(rest) = rest.filter(|_| draft.own_case.is_none()) {
-                name.case = rest.trim_start_matches(", ").to_owned();
-            }
+            name.case = without(draft, name);
         }
     }
 }
@@ -160,18 +177,21 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     let (mut claims, mut gone) = (Vec::new(), Vec::new());
     for (at, (table, name)) in named.iter().enumerate().filter(|(_, (draft, _))| is_table(draft)) {
         let others = || named.iter().filter(|(draft, _)| !is_table(draft));
-        // A number of many digits is not the same by chance.
-        let agreeing = |own: &Draft| {
-            let weight = |(key, value): (&String, &f64)| {
-                let step = table.steps.get(key).copied().unwrap_or(0.0);
-                let same = |output: &f64| is_same(*value, step * 0.6, *output);
-                let is_long = step > 0.0 && *value >= step * 1e4;
-                own.values
-                    .get(key)
-                    .filter(|output| same(output))
-                    .map_or(0, |_| if is_long { 2 } else { 1 })
-            };
-            table.values.iter().map(weight).sum::<usize>()
+        let agrees = |own: &Draft, (key, value): &(&String, &f64)| {
+            let step = table.steps.get(*key).copied().unwrap_or(0.0);
+            let same = |output: &f64| is_same(**value, step * 0.6, *output);
+            let mut others = own.seen.other.values().filter(|_| step > 0.0);
+            own.values.get(*key).is_some_and(same) || others.any(same)
+        };
+        let agreeing = |own: &Draft| table.values.iter().filter(|value| agrees(own, value)).count();
+        // A number of many digits is not the same by chance, unless it is a rate that was set.
+        let is_long = |own: &Draft, (key, value): &(&String, &f64)| {
+            let step = table.steps.get(*key).copied().unwrap_or(0.0);
+            let is_set = own.asked.rate_per_s.is_some() && *key == Metric::Throughput.key();
+            step > 0.0 && **value >= step * 1e4 && !is_set
+        };
+        let has_long = |own: &Draft| {
+            table.values.iter().any(|value| agrees(own, &value) && is_long(own, &value))
         };
         let best = others().max_by_key(|(draft, _)| agreeing(draft));
         // One number of two may be the same by chance.
@@ -181,12 +201,18 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             let n = agreeing(draft);
             let is_whose = is_whose(theirs, &words(&name.variant));
             let load = table.asked.connections.zip(draft.asked.connections);
-            load.is_none_or(|(a, b)| a == b) && n > 0 && (is_whose || n * 2 > both(draft))
+            let is_sure = (n > 1 || has_long(draft)) && n * 2 > both(draft);
+            load.is_none_or(|(a, b)| a == b) && ((is_whose && n > 0) || is_sure)
         };
         let found = best.filter(is_like);
         let found = found.or_else(|| by_name(others(), table, &name.variant));
         let Some((output, output_name)) = found else { continue };
-        gone.push(at);
+        // What the output does not say is the table's alone.
+        let is_told =
+            |value: &(&String, &f64)| output.values.contains_key(value.0) || agrees(output, value);
+        let told: Vec<String> =
+            table.values.iter().filter(is_told).map(|(key, _)| key.clone()).collect();
+        gone.push((at, told));
         for (key, value) in &table.values {
             let Some(own) = output.values.get(key) else { continue };
             let Draft { source, .. } = output;
@@ -204,8 +230,12 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             // ab prints whole milliseconds.
             let is_latency = key.starts_with("latency_ns");
             let own_step = output.seen.step_ns.filter(|_| is_latency).unwrap_or(0.0);
-            let is_told =
-                all.iter().chain([&mean]).any(|own| is_same(*value, step.max(own_step), *own));
+            let others = output.seen.other.values();
+            let is_told = all
+                .iter()
+                .chain([&mean])
+                .chain(others)
+                .any(|own| is_same(*value, step.max(own_step), *own));
             let own = if is_told { value } else { own };
             let told = Told {
                 variant: printable(&output_name.variant),
@@ -223,11 +253,13 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             });
         }
     }
-    let mut at = 0;
-    named.retain(|_| {
-        at += 1;
-        !gone.contains(&(at - 1))
-    });
+    for (at, told) in gone {
+        let draft = &mut named[at].0;
+        draft.values.retain(|key, _| !told.contains(key));
+        draft.moments.retain(|key, _| !told.contains(key));
+        draft.percentiles.clear();
+    }
+    named.retain(|(draft, _)| !is_table(draft) || !draft.values.is_empty());
     claims
 }
 

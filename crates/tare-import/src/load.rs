@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
-use crate::sample::{Draft, Sample, SampleLoad, Tool};
+use crate::sample::{Draft, Sample, SampleLoad, SampleResult, Tool};
 
 /// What is known of the load behind an output.
 pub struct Load<'a> {
@@ -16,6 +16,14 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
+    /// A time ended it, and no number of requests.
+    fn is_timed(&self) -> bool {
+        let is_flag =
+            |word: &str| matches!(word, "-D" | "-z" | "-t") || word.starts_with("--duration");
+        let is_counted = matches!(self.tool, Tool::H2load | Tool::Hey);
+        let by_command = self.command.is_some_and(|own| own.split_whitespace().any(is_flag));
+        self.asked.seconds.is_some() || (is_counted && by_command)
+    }
     /// How many requests were done, where somebody asked for just as many: of what a time ends, that
     /// is no round number.
     fn round(&self) -> Option<u64> {
@@ -24,10 +32,16 @@ impl Load<'_> {
     }
 }
 
+/// With those that failed; ab counts them in.
+fn all_done(seen: &SampleResult, tool: Tool) -> Option<u64> {
+    let failed = seen.errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
+    seen.requests.map(|n| if tool == Tool::Ab { n } else { n.saturating_add(failed) })
+}
+
 impl<'a> From<&'a Sample> for Load<'a> {
     fn from(own: &'a Sample) -> Self {
         let (tool, asked, command) = (own.tool, &own.asked, own.command.as_deref());
-        let (is_commands_own, done) = (own.is_commands_own, own.seen.requests);
+        let (is_commands_own, done) = (own.is_commands_own, all_done(&own.seen, tool));
         Self { tool, asked, command, is_commands_own, done }
     }
 }
@@ -35,7 +49,7 @@ impl<'a> From<&'a Sample> for Load<'a> {
 impl<'a> From<&'a Draft> for Load<'a> {
     fn from(own: &'a Draft) -> Self {
         let (tool, asked, command) = (own.tool, &own.asked, own.command.as_deref());
-        let (is_commands_own, done) = (own.is_first_of_typed, own.seen.requests);
+        let (is_commands_own, done) = (own.is_first_of_typed, all_done(&own.seen, tool));
         Self { tool, asked, command, is_commands_own, done }
     }
 }
@@ -87,7 +101,7 @@ impl Part {
 
     /// Another test, and not more or less of the same.
     fn tells_cases(self) -> bool {
-        matches!(self, Self::Tool | Self::Path | Self::Script | Self::Connections)
+        matches!(self, Self::Tool | Self::Path | Self::Script)
     }
 
     /// What one output was asked; `None` where that is not known.
@@ -105,7 +119,8 @@ impl Part {
             // That of a command further up is another output's.
             Self::Requests => {
                 let of_command = own.requests.filter(|_| load.is_commands_own);
-                of_command.or_else(|| load.round()).map(|n| n.to_string())
+                let all = of_command.or_else(|| load.round());
+                all.filter(|_| !load.is_timed()).map(|n| n.to_string())
             }
             Self::Seconds => own.seconds.map(|n| n.to_string()),
         }
@@ -125,7 +140,7 @@ impl Part {
         match self {
             Self::Tool => format!("with {value}"),
             Self::Path | Self::Script => value.to_owned(),
-            Self::Seconds => format!("{value} s"),
+            Self::Seconds => format!("runs of {value} s"),
             _ if value == "1" => format!("1 {}", self.name().trim_end_matches('s')),
             _ => format!("{value} {}", self.name()),
         }

@@ -115,7 +115,8 @@ pub fn binary_step(text: &str) -> Option<f64> {
 /// qperf's rates, by 1,000, of bits or bytes: "1.36 MB/sec", "10.9 Gb/sec"; in bytes a second.
 pub fn qperf_rate(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
-    let unit = unit.strip_suffix("/sec")?;
+    // Some terminals cut lines.
+    let unit = ["/sec", "/se", "/s"].iter().find_map(|end| unit.strip_suffix(end))?;
     let (prefix, divisor) = match unit.strip_suffix("bytes").or(unit.strip_suffix('B')) {
         Some(prefix) => (prefix.trim(), 1.0),
         None => (unit.strip_suffix("bits").or(unit.strip_suffix('b'))?.trim(), 8.0),

@@ -133,6 +133,9 @@ pub struct SampleLoad {
     pub at_once: Option<u64>,
 }
 
+/// Under which it is kept that a tool itself calls its results unreliable.
+pub const DOUBTS: &str = "says that it is not reliable";
+
 /// Under which the number of a script's checks that failed is kept.
 pub const CHECKS_FAILED: &str = "checks failed";
 

@@ -333,7 +333,8 @@ impl<'a> Table<'a> {
                 let own = said.as_ref().unwrap_or(&self.caption);
                 let (head, case) = (self.grid.head[*column].clone(), case.join(", "));
                 // Columns of tools are of tests: then a row is a variant.
-                let (name, case) = if of_tools { (case, head) } else { (head, case) };
+                let is_of_test = of_tools && said.is_none() && !case.is_empty();
+                let (name, case) = if is_of_test { (case, head) } else { (head, case) };
                 let place = (row, *column, name, case);
                 if !place.2.is_empty() {
                     self.enter(&mut found, place, own);
@@ -393,14 +394,16 @@ impl<'a> Table<'a> {
             };
             // Behind a value, it is of that value.
             let to = (!is_change).then_some(column);
-            let rows = 0..self.grid.rows.len();
-            let told: Vec<_> = rows
-                .filter_map(|row| stated(row).map(|stated| (row, stated)))
-                .map(|(row, (value, step, is_times))| {
-                    let bare = (0..row).rev().find(|above| stated(*above).is_none());
-                    (row, (value, step, candidates(values, (row, bare), to, is_times)))
-                })
-                .collect();
+            let (mut told, mut bare) = (Vec::new(), None);
+            for row in 0..self.grid.rows.len() {
+                match stated(row) {
+                    None => bare = Some(row),
+                    Some((value, step, is_times)) => {
+                        let all = candidates(values, (row, bare), to, is_times);
+                        told.push((row, (value, step, all)));
+                    }
+                }
+            }
             let all: Vec<_> = told.iter().map(|(_, told)| told.clone()).collect();
             let fitted = fitted(&all);
             // In parentheses anything may stand: deviations, shares.
@@ -563,10 +566,10 @@ fn candidates(
         }),
         ..Change::default()
     };
-    for from in values {
+    'all: for from in values {
         for to in own.iter().filter(|to| to.quantity == from.quantity) {
             if found.len() == MOST {
-                break;
+                break 'all;
             }
             let key = match (from.row == row, from.column == to.column) {
                 (true, false) => format!("columns {} {}", from.column, to.column),

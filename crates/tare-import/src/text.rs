@@ -105,11 +105,10 @@ impl Reader<'_> {
         }
         let taken = self.context.see(lines, at, in_fence, begins);
         // k6's list of checks.
-        let is_printed = lines[at].trim_start().starts_with(['↳', '✓', '✗']);
-        match in_fence || is_printed {
-            false if may_be_told => self.told(lines[at], at),
-            true => self.unchecked(at, claim_text::is_stated(lines[at])),
-            false => {}
+        if in_fence || lines[at].trim_start().starts_with('↳') {
+            self.unchecked(at, claim_text::is_stated(lines[at]));
+        } else if may_be_told {
+            self.told(lines[at], at);
         }
         taken
     }

@@ -112,7 +112,7 @@ fn connections_that_wrk_drops() {
     let lost = wrk(URL, &[("2 threads and 10", "12 threads and 100"), ("0.99ms", "9.60ms")]);
     let found = of(&two(&lost, &lost), "connections-lost");
     assert_eq!(found.len(), 2);
-    assert_eq!(found[0].text, "wrk opened 96 connections, not 100: it has 12 threads");
+    assert_eq!(found[0].text, "wrk uses 96 connections, not 100: it has 12 threads");
     assert!(of(&two(&lost, &lost), "corrected").is_empty());
 }
 
@@ -138,7 +138,12 @@ fn loads_that_differ() {
         Severity::Warn,
         "4 threads; 'a' had 2 threads",
     );
-    one(&other("Running 10s", "Running 60s"), "unequal-load", Severity::Warn, "60 s; 'a' had 10 s");
+    one(
+        &other("Running 10s", "Running 60s"),
+        "unequal-load",
+        Severity::Warn,
+        "runs of 60 s; 'a' had runs of 10 s",
+    );
     one(&other("Running 10s", "Running 60s"), "cut-short", Severity::Warn, "ran for 10.00 of 60 s");
 }
 

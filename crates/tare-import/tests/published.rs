@@ -7,7 +7,7 @@ mod common;
 
 use tare_import::audit::audit;
 use tare_import::compare::compare;
-use tare_import::{Import, read};
+use tare_import::{Import, Tool, read};
 use tare_model::Metric;
 use tare_stats::Severity;
 
@@ -79,7 +79,7 @@ fn a_doubt_keeps_them_apart_and_asks() {
     );
     let apart = import(&text);
     assert_eq!(apart.variants().len(), 2, "{:?}", places(&apart));
-    let asked = one(&apart, "kept-apart", "the outputs at lines 4, 16 belong to");
+    let asked = one(&apart, "kept-apart", "the outputs at lines 4, 16 from each other");
     assert!(asked.means.contains("--as 'x.md:4=NAME' --as 'x.md:16=NAME'"), "{asked:?}");
 }
 
@@ -358,7 +358,7 @@ fn few_repetitions_have_no_interval() {
         let found = runs(n);
         let compared = compare(&found, &audit(&found));
         assert!(compared.iter().all(|c| c.interval.is_none() && c.verdict.is_none()));
-        assert_eq!(compared[0].why, Some(format!("only {n} runs (an interval takes 5 or more)")));
+        assert_eq!(compared[0].why, Some(format!("only {n} runs (an interval needs 5 or more)")));
     }
     let five = runs(5);
     assert!(compare(&five, &audit(&five))[0].interval.is_some());
@@ -377,4 +377,21 @@ fn a_document_in_html() {
     assert_eq!(found.variants(), ["Without mesh", "Sidecar & mTLS"]);
     assert_eq!(found.samples[1].asked.url.as_deref(), Some("http://h:1/?a=1&b=2"));
     assert_eq!(audit(&found)[0].severity, Severity::Warn);
+}
+
+#[test]
+fn what_only_the_table_says_is_kept() {
+    let text = format!(
+        "| variant | requests/s | p99 |\n|---|---|---|\n| host | 10,000 | 2 ms |\n\
+         | VM | 8,010 | 3 ms |\n| pod | 8,010 | 4 ms |\n\n## host\n```\n{}```\n## VM\n```\n{}```\n",
+        wrk(URL, 10_000.0),
+        wrk(URL, 8_010.0)
+    );
+    let found = import(&text);
+    let of_table = found.samples.iter().filter(|sample| sample.tool == Tool::Table);
+    let told: Vec<(&str, Vec<&str>)> = of_table
+        .map(|own| (own.variant.as_str(), own.values.keys().map(String::as_str).collect()))
+        .collect();
+    let (p99, both) = (vec!["latency_ns_p99"], vec!["latency_ns_p99", "throughput_per_s"]);
+    assert_eq!(told, [("host", p99.clone()), ("VM", p99), ("pod", both)]);
 }

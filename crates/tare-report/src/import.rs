@@ -112,7 +112,12 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
     let mut header = vec![String::new()];
     header.extend(columns.iter().map(|metric| metric_title(document, *metric).to_owned()));
     header.extend(has_index.then(|| "index".to_owned()));
-    header.extend(has_replies.then(|| "bytes/reply".to_owned()));
+    let of_replies = match (all_bodies, samples.iter().any(|s| s.seen.bytes_are_bodies)) {
+        (true, _) => "bytes/reply (body)",
+        (false, true) => "bytes/reply",
+        (false, false) => "bytes/reply (with headers)",
+    };
+    header.extend(has_replies.then(|| of_replies.to_owned()));
     header.extend(["runs", OVERHEAD, "verdict"].map(str::to_owned));
     let is_mixed = asked_metrics(document).len() > 1;
     let mut rows = Vec::new();
@@ -126,11 +131,17 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
             case.clone_into(&mut row[0]);
             rows.push(row);
         }
+        // The rest has no name of its own.
+        if case.is_empty() && !last.is_empty() {
+            let others = vec![String::new(); header.len() - 1];
+            rows.push([vec!["other results".to_owned()], others].concat());
+        }
         last = case;
         let mut row = vec![format!("{indent}{variant}")];
         row.extend(columns.iter().map(|metric| {
             let mark = if document.is_void(case, variant, *metric) { VOID } else { "" };
-            cell(&own, *metric) + mark
+            let cell = cell(&own, *metric);
+            if cell == "–" { cell } else { cell + mark }
         }));
         let index = own.iter().find_map(|sample| sample.seen.other.get("index"));
         row.extend(has_index.then(|| index.map_or("–".into(), |index| format!("{index:.1}"))));
@@ -192,14 +203,14 @@ pub(crate) fn compared_with(document: &ImportDocument) -> Option<String> {
     let of = match metrics.as_slice() {
         [] => return None,
         [one] if one.more_is_better() => {
-            format!("{} lost, − is gained", metric_title(document, *one))
+            format!("{} lost (negative: gained)", metric_title(document, *one))
         }
-        [one] => format!("{} added, − is saved", metric_title(document, *one)),
-        _ => "latency added where both reached the same rate, else throughput lost".into(),
+        [one] => format!("{} added (negative: saved)", metric_title(document, *one)),
+        _ => "latency added at a set rate, else throughput lost".into(),
     };
     let is_everywhere = document.comparisons.iter().all(|own| own.baseline == import.baseline);
     let where_not =
-        if is_everywhere { "" } else { "; where it is missing, the first row of the case" };
+        if is_everywhere { "" } else { "; in cases without it, the first row is the baseline" };
     let baseline = &import.baseline;
     Some(format!(
         "baseline: '{baseline}' (--baseline NAME chooses another){where_not}; overhead: {of}"
@@ -252,7 +263,7 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     let mut by_why: Vec<(&str, Vec<String>)> = Vec::new();
     for compared in without {
         let why = match compared.verdict {
-            Some(Verdict::Void) => "a void finding",
+            Some(Verdict::Void) => "ruled out by a finding below",
             _ => compared.why.as_deref().unwrap_or("no interval"),
         };
         match by_why.iter_mut().find(|(known, _)| *known == why) {

@@ -23,7 +23,7 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
         let is_symbol = command.contains(['$', '<', '{'])
             || host(command).chars().any(|c| c.is_ascii_uppercase());
         if trimmed(command) != trimmed(own) && !is_symbol {
-            told.push(format!("asks {command}, the output says {own}"));
+            told.push(format!("asks {command}, but the output says {own}"));
         }
     }
     let own = &sample.asked;
@@ -36,16 +36,17 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
         if let Some((asked, own)) =
             asked.zip(own).filter(|(a, b)| a != b && sample.added.is_empty())
         {
-            told.push(format!("asks for {what} {asked}, the output says {own}"));
+            told.push(format!("asks for {asked} {what}, but the output says {own}"));
         }
     }
     let seconds = asked.seconds.zip(own.seconds).filter(|(a, b)| (a - b).abs() > 0.5);
-    told.extend(seconds.map(|(a, b)| format!("asks for {a} s, the output says {b} s")));
+    told.extend(seconds.map(|(a, b)| format!("asks for {a} s, but the output says {b} s")));
     if told.is_empty() {
         return None;
     }
     let text = format!("the document's command {}", told.join("; "));
-    let means = "the two do not belong together, or one was edited: which settings were used is not certain";
+    let means =
+        "the two do not belong together, or one was edited: it is unclear which settings were used";
     Some(Finding::new(Code::OtherCommand, Severity::Warn, text, means).of(sample))
 }
 
@@ -79,7 +80,7 @@ pub fn wrong_headings(import: &Import) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |sample: &Sample, text: String| {
         let means = "either the output stands under the wrong heading, or that variant was tested \
-                     at the wrong address: whose numbers these are is not certain";
+                     at the wrong address: it is unclear whose numbers these are";
         found.push(Finding::new(Code::WrongHeading, Severity::Warn, text, means).of(sample));
     };
     for sample in &import.samples {

@@ -87,7 +87,7 @@ fn disagrees(told: &Told) -> Option<Finding> {
         told.place,
         shown(&told.metric, told.output)
     );
-    let means = "one of the two was mistyped, comes from another run, or is another quantity: the \
+    let means = "one of the two was mistyped, comes from another run, or is a different quantity: the \
                  output's value is used";
     let finding = Finding::new(Code::Disagrees, Severity::Warn, text, means);
     Some(Finding { variant: Some(told.variant.clone()), ..finding })
@@ -125,19 +125,24 @@ pub fn kept_apart(import: &Import) -> Vec<Finding> {
     let of = |(file, samples): (&str, Vec<&Sample>)| {
         let lines: Vec<u32> = samples.iter().map(|sample| sample.source.first_line).collect();
         let all: Vec<String> = lines.iter().map(u32::to_string).collect();
-        let (outputs, belong, them) = match all.as_slice() {
-            [line] => (format!("the output at line {line}"), "belongs", "it"),
-            _ => (format!("the outputs at lines {}", all.join(", ")), "belong", "each"),
+        let text = match all.as_slice() {
+            [line] => format!(
+                "no heading, label or command tells the output at line {line} from the others: it is \
+                 shown as a variant of its own"
+            ),
+            _ => format!(
+                "no heading, label or command tells the outputs at lines {} from each other: each is \
+                 shown as a variant of its own",
+                all.join(", ")
+            ),
         };
-        let text = format!(
-            "no heading, label or command tells which variant {outputs} {belong} to: {them} is shown as a \
-             variant of its own"
-        );
         let shown: Vec<String> =
             lines.iter().take(SHOWN).map(|line| format!("--as '{file}:{line}=NAME'")).collect();
         let more = if lines.len() > SHOWN { " …" } else { "" };
-        let means =
-            format!("to name it (outputs of the same name are pooled): {}{more}", shown.join(" "));
+        let means = format!(
+            "to name it (outputs with the same name are pooled): {}{more}",
+            shown.join(" ")
+        );
         let finding = Finding::new(Code::KeptApart, Severity::Note, text, &means);
         Finding { place: Some(file.to_owned()), ..finding }
     };
@@ -167,7 +172,7 @@ pub fn unchecked(import: &Import) -> Vec<Finding> {
 /// Of tables, what is compared with nothing.
 pub fn not_compared(import: &Import) -> Vec<Finding> {
     let of = |Unread { file, line, why }: &Unread| {
-        let means = "no head, row or unit says that these are requests/s, bandwidth, latency or a percentile";
+        let means = "no heading, row or unit says that these are requests/s, bandwidth, latency or a percentile";
         let text = format!("left out of the table: {why}");
         let finding = Finding::new(Code::NotCompared, Severity::Note, text, means);
         Finding { place: Some(format!("{file}:{line}")), ..finding }

@@ -25,13 +25,20 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::RateMissed, Severity::Void, text, means).of(sample))
 }
 
-/// Runs that are mostly beginning and end.
-pub fn short_run(sample: &Sample) -> Option<Finding> {
+/// Runs that are mostly beginning and end, the shortest first.
+pub fn short_runs(import: &Import) -> Vec<Finding> {
+    let length = |sample: &&Sample| sample.seen.seconds.unwrap_or(f64::INFINITY);
+    let mut all: Vec<&Sample> = import.samples.iter().collect();
+    all.sort_by(|a, b| length(a).total_cmp(&length(b)));
+    all.into_iter().filter_map(short_run).collect()
+}
+
+fn short_run(sample: &Sample) -> Option<Finding> {
     const SHORT_S: f64 = 2.0;
     let seconds = sample.seen.seconds.filter(|seconds| (0.0..SHORT_S).contains(seconds))?;
     let text = format!("ran for only {seconds:.2} s");
     let means =
-        "a run of less than two seconds is mostly start-up and warm-up: ten or more are usual";
+        "a run of less than two seconds is mostly start-up and warm-up: 10 s or more is usual";
     Some(Finding::new(Code::ShortRun, Severity::Warn, text, means).of(sample))
 }
 
@@ -52,7 +59,7 @@ pub fn connections_lost(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let threads = sample.asked.threads.unwrap_or(1);
-    let text = format!("wrk opened {real} connections, not {asked}: it has {threads} threads");
+    let text = format!("wrk uses {real} connections, not {asked}: it has {threads} threads");
     let means = "wrk gives every thread the same whole number of connections, and drops the rest";
     Some(Finding::new(Code::ConnectionsLost, Severity::Note, text, means).of(sample))
 }
@@ -73,7 +80,7 @@ pub fn unequal_load(import: &Import) -> Vec<Finding> {
                 continue;
             }
             let (own, theirs) = (own.join(", "), theirs.join(", "));
-            let text = format!("{own}; '{}' had {theirs}", base.variant);
+            let text = format!("had {own}; '{}' had {theirs}", base.variant);
             let names: Vec<&str> = differ.iter().map(|(part, ..)| part.noun()).collect();
             let means = format!(
                 "a difference between the two may be due in part to the different {}",

@@ -6,7 +6,7 @@ use tare_model::Metric;
 
 use super::{Finding, LATENCIES};
 use crate::import::Import;
-use crate::sample::{CHECKS_FAILED, Sample, Tool};
+use crate::sample::{CHECKS_FAILED, DOUBTS, Sample, Tool};
 
 /// For the rounding of what tools print.
 const ROUNDING: f64 = 1.01;
@@ -25,7 +25,7 @@ const MAY_BE_HEADERS: &str = "headers alone may account for it; if the bodies di
                               comparable";
 
 fn times(a: f64, b: f64) -> f64 {
-    (a / b).max(b / a)
+    if a == b { 1.0 } else { (a / b).max(b / a) }
 }
 
 /// Statuses of failure, which all of these tools count as requests done.
@@ -37,7 +37,7 @@ pub fn bad_status(sample: &Sample) -> Option<Finding> {
     if sample.seen.other.get(CHECKS_FAILED) == Some(&0.0) {
         let text =
             format!("{bad} requests failed or had an error status ({:.2} % of all)", share * 100.0);
-        let means = "all of the script's checks passed: it may have asked for these replies";
+        let means = "all of the script's checks passed: it may expect these replies";
         return Some(Finding::new(Code::Errors, Severity::Warn, text, means).of(sample));
     }
     let tool = sample.tool.name();
@@ -58,7 +58,14 @@ pub fn bad_status(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::Errors, severity, text, &means).of(sample))
 }
 
-pub fn errors(sample: &Sample) -> Option<Finding> {
+/// Failed requests, the largest shares first.
+pub fn all_errors(import: &Import) -> Vec<Finding> {
+    let mut all: Vec<(f64, Finding)> = import.samples.iter().filter_map(errors).collect();
+    all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    all.into_iter().map(|(_, finding)| finding).collect()
+}
+
+fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     let errors = &sample.seen.errors;
     let total: u64 = errors.values().fold(0, |sum, n| sum.saturating_add(*n));
     if total == 0 {
@@ -73,27 +80,34 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
     // ab counts those that failed among its requests.
     let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
     let share = total as f64 / all.max(1) as f64;
+    // A connection that could not be opened is missing for the whole run.
+    let unopened = errors.get("connect").zip(sample.asked.connections);
+    let unopened = unopened.filter(|_| matches!(sample.tool, Tool::Wrk | Tool::Wrk2));
+    let share = unopened.map_or(share, |(n, of)| share.max(*n as f64 / of.max(1) as f64));
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
     // Pages may be of several lengths.
     let is_length = sample.tool == Tool::Ab && errors.keys().all(|kind| kind == "length");
     let severity = if measured || is_length { Severity::Warn } else { severity_of_errors(share) };
     // Error pages have other lengths: they are told by their status.
-    if is_length && sample.seen.bad_status.is_some_and(|n| n > 0) {
+    if is_length && sample.seen.bad_status.is_some_and(|n| n >= total / 2) {
         return None;
     }
     if is_length {
         let text = format!(
-            "{total} replies have another length than the first ({:.2} % of all)",
+            "{total} replies differ in length from the first ({:.2} % of all)",
             share * 100.0
         );
         let means = "ab calls them failed (without -l), and counts them like the others: that is harmless \
                      where the page's length varies";
-        return Some(Finding::new(Code::Errors, severity, text, means).of(sample));
+        return Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)));
     }
     let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
-    let text = match sample.tool {
-        Tool::Wrk2 if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
+    let text = match (sample.tool, unopened) {
+        (Tool::Wrk2, None) if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
+        (_, Some((n, of))) => {
+            format!("{} ({n} of {of} connections could not be opened)", told.join(", "))
+        }
         _ => format!("{} ({:.2} % of all)", told.join(", "), share * 100.0),
     };
     let means = match sample.tool {
@@ -123,7 +137,16 @@ pub fn errors(sample: &Sample) -> Option<Finding> {
              same work"
         }
     };
-    Some(Finding::new(Code::Errors, severity, text, means).of(sample))
+    Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)))
+}
+
+/// ab compares means with medians.
+pub fn doubts_itself(sample: &Sample) -> Option<Finding> {
+    sample.seen.other.get(DOUBTS)?;
+    let text = "ab itself says that its results are probably not reliable";
+    let means = "a mean and a median are more than a standard deviation apart: a few requests took far \
+                 longer than the rest";
+    Some(Finding::new(Code::Unstable, Severity::Warn, text.into(), means).of(sample))
 }
 
 /// What was under way when the time was over, and is in no number.
@@ -194,8 +217,8 @@ pub fn few_in_flight(sample: &Sample) -> Option<Finding> {
         "on average, only {at_once:.1} of {connections} connections had a request in flight (throughput × \
          mean latency)"
     );
-    let means = "possible causes: a fixed rate that needs no more connections, connections being reopened \
-                 repeatedly, or a load generator that was itself the limit";
+    let means = "possible causes: a fixed rate that needs no more connections, connections that the server \
+                 closed or left waiting, or a load generator that was itself the limit";
     Some(Finding::new(Code::ClientBound, Severity::Warn, text, means).of(sample))
 }
 
@@ -238,9 +261,10 @@ pub fn unequal_replies(import: &Import) -> Vec<Finding> {
             }
             let bodies = sample.body_bytes().zip(base.body_bytes());
             let (severity, means) = match bodies.map(|(own, base)| times(own, base)) {
-                Some(bodies) if bodies < REPLY_WARN => {
-                    (Severity::Note, "the bodies have the same length: only the headers differ")
-                }
+                Some(bodies) if bodies < REPLY_WARN => (
+                    Severity::Note,
+                    "the bodies have the same length; the rest differs, such as headers",
+                ),
                 Some(bodies) if bodies < REPLY_VOID => (Severity::Warn, MAY_DIFFER),
                 None if (own - expected).abs() < HEADERS => (Severity::Warn, MAY_BE_HEADERS),
                 _ if ratio < REPLY_VOID => (Severity::Warn, MAY_DIFFER),

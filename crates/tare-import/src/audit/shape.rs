@@ -76,7 +76,7 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
             ),
             false => group.samples.iter().map(|s| s.place()).collect::<Vec<_>>().join(", "),
         };
-        let means = "each figure shown is the mean of these runs, percentiles included; if they are not \
+        let means = "each figure shown is the mean of the runs that give it, percentiles included; if they are not \
                      repetitions of one variant, give them different names: --as FILE:LINE=NAME";
         let text = format!("{runs} runs are combined ({at})");
         let mut finding =
@@ -137,7 +137,7 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
     let (text, means) = match (sample.tool, too_wide) {
         (Tool::Fortio, Some((of, bucket))) => (
             format!(
-                "p{} ({:.3} ms) lies in a bucket {:.3} ms wide",
+                "for example, p{} ({:.3} ms) lies in a bucket {:.3} ms wide",
                 of.percent,
                 of.ns / 1e6,
                 bucket / 1e6
@@ -211,7 +211,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
         1 => format!("only one run of {} is shown", shown[0]),
         n => {
             let all = groups.len();
-            format!("only one run is shown of {n} of {all} results: {}{more}", shown.join(", "))
+            format!("{n} of the {all} results show only one run: {}{more}", shown.join(", "))
         }
     };
     let by_line = import.samples.iter().any(|sample| sample.by_line);
@@ -219,7 +219,7 @@ pub fn single_runs(import: &Import) -> Vec<Finding> {
         true => format!("{text}, as far as the document shows which outputs are repetitions"),
         false => text,
     };
-    let means = "results often shift by several percent when a server is started again; one run cannot \
+    let means = "results often shift by several percent when a server is restarted; one run cannot \
                  show by how much, so there is no interval and no verdict";
     vec![Finding::new(Code::SingleRun, Severity::Warn, text, means)]
 }

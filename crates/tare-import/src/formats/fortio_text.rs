@@ -75,7 +75,8 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     let sockets = block.after("Sockets used:").and_then(|(_, text)| text.split(' ').nth(1));
     draft.seen.opened = sockets.and_then(whole);
     // "(for perfect keepalive, would be 1000)".
-    let perfect = block.after("would be ").and_then(|(_, text)| whole(text.trim_end_matches(')')));
+    let perfect = block.after("Sockets used:").and_then(|(_, text)| text.split("would be ").nth(1));
+    let perfect = perfect.and_then(|text| whole(text.trim_end().trim_end_matches(')')));
     draft.asked.connections = draft.asked.connections.or(perfect);
     let found = block.lines.iter().filter_map(|line| status(line)).collect::<Vec<_>>();
     if !found.is_empty() {

@@ -73,6 +73,8 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
         return Err(Trouble::at(block.first, why));
     };
     draft.put(Metric::Bandwidth, *rate);
+    let sent = of("sender").map(|(_, rate, ..)| *rate);
+    draft.seen.other.extend(sent.map(|rate| ("sent bytes per s".to_owned(), rate)));
     draft.seen.seconds = Some(*seconds);
     let host = block.after("Connecting to host ").and_then(|(_, text)| text.split(',').next());
     draft.asked.url = host.map(|host| host.trim().to_owned());

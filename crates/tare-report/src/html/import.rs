@@ -15,11 +15,15 @@ use crate::import::{
     ImportDocument, about_all, compared_with, ending, footnote, sentences, table as numbers,
 };
 use crate::run::Bounds;
+use crate::run::words::capital;
 
 pub fn render(document: &ImportDocument) -> String {
     let mut page = Page::new(&document.import.name);
-    let told: Vec<String> =
-        compared_with(document).into_iter().chain(sentences(document)).collect();
+    let told: Vec<String> = compared_with(document)
+        .into_iter()
+        .chain(sentences(document))
+        .map(|t| capital(&t))
+        .collect();
     page.opening(&page::sentences(&told), "");
     page.section("What each costs, where repetitions tell", &forests(document));
     let numbers = numbers(document);
@@ -93,7 +97,7 @@ fn findings(document: &ImportDocument) -> String {
 }
 
 fn source(sample: &Sample) -> String {
-    let case = if sample.case.is_empty() { String::new() } else { format!(" [{}]", sample.case) };
+    let case = if sample.case.is_empty() { String::new() } else { format!(" ({})", sample.case) };
     let title = format!("{}{case}: {}, {}", sample.variant, sample.tool.name(), sample.place());
     let command = sample.command.as_ref().map_or(String::new(), |c| paragraph(&format!("$ {c}")));
     let lines = format!("<pre>{}</pre>", escape(&sample.source.text));

@@ -192,6 +192,14 @@ pub fn table(caption: &str, table: &Table) -> String {
         .map(|(at, title)| format!("<th scope=\"col\"{}>{}</th>", class(at), escape(title)))
         .collect();
     let row = |cells: &Vec<String>| {
+        // The name of the rows below it.
+        if cells.len() > 2 && cells[1..].iter().all(String::is_empty) {
+            let name = escape(&cells[0]);
+            let n = cells.len();
+            return format!(
+                "<tr class=\"rows\"><th scope=\"rowgroup\" colspan=\"{n}\">{name}</th></tr>\n"
+            );
+        }
         let cells = cells.iter().enumerate().map(|(at, cell)| match at {
             0 => format!("<th scope=\"row\">{}</th>", escape(cell)),
             _ if cell.is_empty() => "<td class=\"empty\"></td>".to_owned(),

@@ -69,7 +69,7 @@ pub fn about_all(document: &ImportDocument, kind: &[&Finding]) -> String {
         ("", _) => format!(" for {}{more}", told.join(", ")),
         (word, _) => format!(" at {word} {}{more}", told.join(", ")),
     };
-    format!("{first}; the same holds{places}")
+    format!("{first}; similar{places}")
 }
 
 fn about(document: &ImportDocument, finding: &Finding) -> String {
