@@ -64,6 +64,9 @@ const LEVEL: f64 = 0.95;
 /// Fewer repetitions than these have no interval: with two it is too wide to say anything.
 const INTERVAL_MIN: u32 = 5;
 
+/// Why single runs have no verdict.
+pub const ONE_EACH: &str = "only one run on each side";
+
 /// What two variants have in one metric.
 struct Pair {
     at: (String, String, Metric, bool),
@@ -167,11 +170,11 @@ fn judged(pair: &Pair, findings: &[Finding], family: usize) -> Compared {
 fn without_interval(pair: &Pair) -> String {
     match (pair.base.n, pair.own.n) {
         (None, _) | (_, None) => "the number of runs is not stated".into(),
-        (Some(1), Some(1)) => "one run each".into(),
+        (Some(1), Some(1)) => ONE_EACH.into(),
         (Some(1), _) => "only one run of the baseline".into(),
-        (_, Some(1)) => "only one run of each variant".into(),
+        (_, Some(1)) => "only one run of the variant".into(),
         (Some(a), Some(b)) => {
-            format!("only {} runs (an interval needs {INTERVAL_MIN} or more)", a.min(b))
+            format!("only {} runs (a confidence interval needs {INTERVAL_MIN} or more)", a.min(b))
         }
     }
 }

@@ -61,7 +61,9 @@ pub fn crossed(parts: &[Vec<Option<String>>], drafts: &[Draft]) -> Option<Vec<Cr
         // One name that comes again may be "default".
         (false, _) => {
             let is_each = below.len() > 1 && below.values().all(comes_again);
-            is_each && again * 2 >= above.len()
+            let is_own =
+                |(key, all): (&&str, &BTreeSet<&str>)| key.contains("baseline") && comes_again(all);
+            is_each && (again * 2 >= above.len() || above.iter().any(is_own))
         }
     };
     if !is_crossed {
@@ -188,6 +190,18 @@ mod tests {
         let told = ["kept: Host", "closed: Host", "kept: VM", "closed: VM"];
         assert_eq!(places(&all).unwrap(), told);
         assert_eq!(places(&[all[0], all[1], all[2], ("VM", "piped", "wrk -s p http://h/")]), None);
+    }
+
+    #[test]
+    fn sections_with_a_baseline_of_their_own_are_cases() {
+        let all = [
+            ("Harrow", "Baseline", ""),
+            ("Harrow", "TLS, 2 workers", ""),
+            ("Harrow", "TLS, cold", ""),
+            ("Millrace", "Baseline", ""),
+            ("Millrace", "TLS, HTTP/1.1", ""),
+        ];
+        assert_eq!(places(&all).unwrap()[4], "Millrace: TLS, HTTP/1.1");
     }
 
     #[test]

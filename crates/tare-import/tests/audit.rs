@@ -224,7 +224,7 @@ fn numbers_that_are_too_coarse() {
     let fortio = "{\"ActualQPS\": 100, \"NumThreads\": 4, \"DurationHistogram\": {\"Avg\": 0.001, \
         \"Count\": 100000, \"Data\": [{\"Start\": 0.001, \"End\": 0.002, \"Count\": 9}], \
         \"Percentiles\": [{\"Percentile\": 99, \"Value\": 0.0015}]}}";
-    one(&import(fortio), "coarse", Severity::Note, "p99 (1.500 ms) lies in a bucket 1.000 ms wide");
+    one(&import(fortio), "coarse", Severity::Note, "p99 (1.500 ms) lies in one 1.000 ms wide");
     // A median that is a line drawn through the first millisecond, below a tail that is fine.
     let printed = "Ended after 10s : 5000 calls. qps=500\n\
         Aggregated Function Time : count 5000 avg 8.9e-05 +/- 0.0003 min 9.9e-06 max 0.105 sum 1\n\
@@ -232,7 +232,7 @@ fn numbers_that_are_too_coarse() {
         > 0.1 <= 0.105 , 0.1025 , 100.00, 50\n# target 50% 0.000509\n# target 99.9% 0.1045\n\
         Error cases : count 9 avg 1 +/- 0 min 1 max 1 sum 9\n# target 50% 0.7\nAll done 5000 calls\n";
     let read = import(printed);
-    one(&read, "coarse", Severity::Note, "p50 (0.509 ms) lies in a bucket 0.990 ms wide");
+    one(&read, "coarse", Severity::Note, "p50 (0.509 ms) lies in one 0.990 ms wide");
     assert_eq!(read.samples[0].value(Metric::LatencyP50), Some(509_000.0));
     // oha's older versions print seconds, with as many digits as hey.
     let oha = "Summary:\n  Success rate:\t1.0\n  Average:\t0.0004 secs\n  Requests/sec:\t9.0\n  \

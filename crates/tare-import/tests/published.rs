@@ -358,7 +358,10 @@ fn few_repetitions_have_no_interval() {
         let found = runs(n);
         let compared = compare(&found, &audit(&found));
         assert!(compared.iter().all(|c| c.interval.is_none() && c.verdict.is_none()));
-        assert_eq!(compared[0].why, Some(format!("only {n} runs (an interval needs 5 or more)")));
+        assert_eq!(
+            compared[0].why,
+            Some(format!("only {n} runs (a confidence interval needs 5 or more)"))
+        );
     }
     let five = runs(5);
     assert!(compare(&five, &audit(&five))[0].interval.is_some());

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use tare_import::audit::{Finding, audit};
-use tare_import::compare::{Compared, Interval, compare, runs, values};
+use tare_import::compare::{Compared, Interval, ONE_EACH, compare, runs, values};
 use tare_import::{Group, Import, Sample, Tool};
 use tare_model::Metric;
 use tare_model::metric::Phrase;
@@ -145,7 +145,8 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
         }));
         let index = own.iter().find_map(|sample| sample.seen.other.get("index"));
         row.extend(has_index.then(|| index.map_or("–".into(), |index| format!("{index:.1}"))));
-        let reply = own.iter().find_map(|sample| sample.reply_bytes());
+        let replies: Vec<f64> = own.iter().filter_map(|sample| sample.reply_bytes()).collect();
+        let reply = (!replies.is_empty()).then(|| mean(&replies));
         let bodies = own.iter().any(|sample| sample.seen.bytes_are_bodies);
         let what = if bodies && !all_bodies { " (body)" } else { "" };
         row.extend(
@@ -261,6 +262,7 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     let mut all: Vec<String> = asked().filter_map(|own| with_interval(&name(own), own)).collect();
     let without = asked().filter(|compared| is_without(compared));
     let mut by_why: Vec<(&str, Vec<String>)> = Vec::new();
+    let all_are_single = asked().all(is_without);
     for compared in without {
         let why = match compared.verdict {
             Some(Verdict::Void) => "ruled out by a finding below",
@@ -271,9 +273,9 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
             None => by_why.push((why, vec![name(compared)])),
         }
     }
-    all.extend(by_why.iter().map(|(why, names)| match names.len() == asked().count() {
-        true => format!("no verdict: {why}"),
-        false => format!("no verdict on {}: {why}", listed(names)),
+    all.extend(by_why.iter().map(|(why, names)| match *why == ONE_EACH && by_why.len() == 1 {
+        true if all_are_single => format!("no verdict: {why}"),
+        _ => format!("no verdict on {}: {why}", listed(names)),
     }));
     all
 }

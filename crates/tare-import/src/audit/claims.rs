@@ -172,8 +172,9 @@ pub fn unchecked(import: &Import) -> Vec<Finding> {
 /// Of tables, what is compared with nothing.
 pub fn not_compared(import: &Import) -> Vec<Finding> {
     let of = |Unread { file, line, why }: &Unread| {
-        let means = "no heading, row or unit says that these are requests/s, bandwidth, latency or a percentile";
-        let text = format!("left out of the table: {why}");
+        let means = "nothing says that these are requests/s, bandwidth, latency or a percentile, or their heading and \
+                     unit contradict each other";
+        let text = format!("of the document's table, not shown above: {why}");
         let finding = Finding::new(Code::NotCompared, Severity::Note, text, means);
         Finding { place: Some(format!("{file}:{line}")), ..finding }
     };
@@ -192,9 +193,9 @@ pub fn without_a_sample(import: &Import) -> Vec<Finding> {
         true => "of a table",
         false => "of a printed summary",
     };
-    let text = format!("values {what} match no load generator's output in the document");
-    let means = "the number of runs behind them, their length, errors and reply sizes cannot be \
-                 checked";
+    let text = format!("no output was found that gives all values {what}");
+    let means = "if there is none, the number of runs behind them, their length, errors and reply sizes \
+                 cannot be checked";
     let finding = Finding::new(Code::NoSample, Severity::Warn, text, means);
     vec![Finding { place: Some(first.place()), ..finding }]
 }

@@ -1,5 +1,7 @@
 //! Mistakes in what was asked: of whom, how much, and whether it was the same for all.
 
+use std::collections::BTreeMap;
+
 use tare_guards::traffic::RATE_MET;
 use tare_guards::{Code, Severity};
 use tare_model::Metric;
@@ -25,21 +27,30 @@ pub fn rate_missed(sample: &Sample) -> Option<Finding> {
     Some(Finding::new(Code::RateMissed, Severity::Void, text, means).of(sample))
 }
 
-/// Runs that are mostly beginning and end, the shortest first.
+/// Runs that are mostly beginning and end, the shortest of a document first.
 pub fn short_runs(import: &Import) -> Vec<Finding> {
-    let length = |sample: &&Sample| sample.seen.seconds.unwrap_or(f64::INFINITY);
-    let mut all: Vec<&Sample> = import.samples.iter().collect();
-    all.sort_by(|a, b| length(a).total_cmp(&length(b)));
-    all.into_iter().filter_map(short_run).collect()
-}
-
-fn short_run(sample: &Sample) -> Option<Finding> {
     const SHORT_S: f64 = 2.0;
-    let seconds = sample.seen.seconds.filter(|seconds| (0.0..SHORT_S).contains(seconds))?;
-    let text = format!("ran for only {seconds:.2} s");
-    let means =
-        "a run of less than two seconds is mostly start-up and warm-up: 10 s or more is usual";
-    Some(Finding::new(Code::ShortRun, Severity::Warn, text, means).of(sample))
+    const SHOWN: usize = 12;
+    let mut by_file: BTreeMap<&str, Vec<(f64, &Sample)>> = BTreeMap::new();
+    for sample in &import.samples {
+        if let Some(seconds) = sample.seen.seconds.filter(|own| (0.0..SHORT_S).contains(own)) {
+            by_file.entry(&sample.source.file).or_default().push((seconds, sample));
+        }
+    }
+    let of = |(_, mut all): (&str, Vec<(f64, &Sample)>)| {
+        all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let told = |(seconds, own): &(f64, &Sample)| {
+            format!("{seconds:.2} s at line {}", own.source.first_line)
+        };
+        let shown: Vec<String> = all.iter().take(SHOWN).map(told).collect();
+        let more = if all.len() > SHOWN { ", …" } else { "" };
+        let text = format!("ran for less than {SHORT_S:.0} s: {}{more}", shown.join(", "));
+        let means = "so short a run is mostly start-up and warm-up: 10 s or more is usual";
+        let mut finding = Finding::new(Code::ShortRun, Severity::Warn, text, means);
+        finding.place = all.first().map(|(_, own)| own.place());
+        finding
+    };
+    by_file.into_iter().map(of).collect()
 }
 
 pub fn cut_short(sample: &Sample) -> Option<Finding> {

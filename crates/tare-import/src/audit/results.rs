@@ -80,10 +80,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     // ab counts those that failed among its requests.
     let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
     let share = total as f64 / all.max(1) as f64;
-    // A connection that could not be opened is missing for the whole run.
-    let unopened = errors.get("connect").zip(sample.asked.connections);
-    let unopened = unopened.filter(|_| matches!(sample.tool, Tool::Wrk | Tool::Wrk2));
-    let share = unopened.map_or(share, |(n, of)| share.max(*n as f64 / of.max(1) as f64));
+
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
     // Pages may be of several lengths.
@@ -102,12 +99,9 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
                      where the page's length varies";
         return Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)));
     }
-    let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
-    let text = match (sample.tool, unopened) {
-        (Tool::Wrk2, None) if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
-        (_, Some((n, of))) => {
-            format!("{} ({n} of {of} connections could not be opened)", told.join(", "))
-        }
+    let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind}: {n}")).collect();
+    let text = match sample.tool {
+        Tool::Wrk2 if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
         _ => format!("{} ({:.2} % of all)", told.join(", "), share * 100.0),
     };
     let means = match sample.tool {
@@ -119,7 +113,7 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
             "requests that were never answered, or too late, are missing from the percentiles: the tail is \
              longer than it looks"
         }
-        Tool::Hey => "hey counts requests that failed in its rate, and not in its latencies",
+        Tool::Hey => "hey includes failed requests in its requests/s, but not in its latencies",
         Tool::Ab => {
             "ab counts failed requests in its throughput and latencies; without -l, a reply whose length \
              differs from the first one's counts as failed"
@@ -144,8 +138,8 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
 pub fn doubts_itself(sample: &Sample) -> Option<Finding> {
     sample.seen.other.get(DOUBTS)?;
     let text = "ab itself says that its results are probably not reliable";
-    let means = "a mean and a median are more than a standard deviation apart: a few requests took far \
-                 longer than the rest";
+    let means = "ab says so where a mean and a median (of connecting, processing or waiting) are more than \
+                 a standard deviation apart";
     Some(Finding::new(Code::Unstable, Severity::Warn, text.into(), means).of(sample))
 }
 
@@ -229,8 +223,7 @@ pub fn reconnects(sample: &Sample) -> Option<Finding> {
         return None;
     }
     let text = format!("{opened} connections were opened, {asked} were asked for");
-    let means = "the server closed connections that should be kept (nginx does after 1,000 \
-                 requests, keepalive_requests); opening them again is in the numbers";
+    let means = "the server closed connections that should be kept (by default, nginx does after 1,000 requests, Apache after 100); opening them again is in the numbers";
     Some(Finding::new(Code::Reconnects, Severity::Warn, text, means).of(sample))
 }
 

@@ -76,7 +76,7 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
             ),
             false => group.samples.iter().map(|s| s.place()).collect::<Vec<_>>().join(", "),
         };
-        let means = "each figure shown is the mean of the runs that give it, percentiles included; if they are not \
+        let means = "each figure shown is the mean of the runs that give it, percentiles included; if the runs are not \
                      repetitions of one variant, give them different names: --as FILE:LINE=NAME";
         let text = format!("{runs} runs are combined ({at})");
         let mut finding =
@@ -137,13 +137,12 @@ pub fn coarse(sample: &Sample) -> Option<Finding> {
     let (text, means) = match (sample.tool, too_wide) {
         (Tool::Fortio, Some((of, bucket))) => (
             format!(
-                "for example, p{} ({:.3} ms) lies in a bucket {:.3} ms wide",
+                "percentiles are estimates from wide buckets: p{} ({:.3} ms) lies in one {:.3} ms wide",
                 of.percent,
                 of.ns / 1e6,
                 bucket / 1e6
             ),
-            "fortio interpolates within its buckets: percentiles in a wide one are estimates (a \
-             smaller -r makes them narrower)",
+            "fortio interpolates within its buckets; a smaller -r makes them narrower",
         ),
         (Tool::Ab, _) if !sample.percentiles.is_empty() && highest < 10e6 => (
             format!("percentiles in whole milliseconds, up to {:.0} ms", highest / 1e6),
