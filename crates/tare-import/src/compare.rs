@@ -65,7 +65,7 @@ const LEVEL: f64 = 0.95;
 const INTERVAL_MIN: u32 = 5;
 
 /// Why single runs have no verdict.
-pub const ONE_EACH: &str = "only one run on each side";
+pub const ONE_EACH: &str = "only one run shown on each side";
 
 /// What two variants have in one metric.
 struct Pair {
@@ -171,8 +171,8 @@ fn without_interval(pair: &Pair) -> String {
     match (pair.base.n, pair.own.n) {
         (None, _) | (_, None) => "the number of runs is not stated".into(),
         (Some(1), Some(1)) => ONE_EACH.into(),
-        (Some(1), _) => "only one run of the baseline".into(),
-        (_, Some(1)) => "only one run of the variant".into(),
+        (Some(1), _) => "only one run of the baseline is shown".into(),
+        (_, Some(1)) => "only one run of the variant is shown".into(),
         (Some(a), Some(b)) => {
             format!("only {} runs (a confidence interval needs {INTERVAL_MIN} or more)", a.min(b))
         }

@@ -183,7 +183,7 @@ fn what_timed_out_is_no_fault_of_the_client() {
     ];
     let found = import(&section("a", "", &wrk(1, &starving)));
     assert!(of(&found, "client-bound").is_empty(), "{:#?}", audit(&found));
-    let errors = one(&found, "errors", "timeout: 35");
+    let errors = one(&found, "errors", "35 × timeout");
     assert!(!errors.means.contains("client"), "{errors:?}");
     let idle = import(&section("a", "", &wrk(1, &[("0.99ms ", "0.50ms ")])));
     let told = one(&idle, "client-bound", "only 5.0 of 10 connections had a request in flight");
@@ -206,7 +206,7 @@ fn shares_are_of_what_they_are_counted_in() {
               http_req_duration..............: avg=2ms min=1ms med=2ms max=9ms p(90)=3ms p(95)=4ms\n     \
               http_reqs......................: 257550 4292/s\n     \
               iterations.....................: 2550   42/s\n";
-    one(&import(k6), "errors", "dropped iterations: 7450 (74.50 % of all)");
+    one(&import(k6), "errors", "7450 × dropped iterations (74.50 % of all)");
     let ab = "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   2.0 seconds\n\
               Complete requests:      2000\nFailed requests:        1000\n   \
               (Connect: 0, Receive: 0, Length: 1000, Exceptions: 0)\n\
@@ -214,7 +214,7 @@ fn shares_are_of_what_they_are_counted_in() {
     let told = one(&import(ab), "errors", "1000 replies differ in length from the first (50.00 %");
     assert_eq!(told.severity, Severity::Warn, "pages may be of several lengths");
     let broken = ab.replace("Receive: 0, Length: 1000", "Receive: 1, Length: 999");
-    let told = one(&import(&broken), "errors", "length: 999, receive: 1 (50.00 % of all)");
+    let told = one(&import(&broken), "errors", "999 × length, 1 × receive (50.00 % of all)");
     assert!(told.means.starts_with("ab counts failed requests in its throughput"), "{told:?}");
 }
 

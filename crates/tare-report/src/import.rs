@@ -118,7 +118,7 @@ pub(crate) fn table(document: &ImportDocument) -> Table {
         (false, false) => "bytes/reply (with headers)",
     };
     header.extend(has_replies.then(|| of_replies.to_owned()));
-    header.extend(["runs", OVERHEAD, "verdict"].map(str::to_owned));
+    header.extend(["runs shown", OVERHEAD, "verdict"].map(str::to_owned));
     let is_mixed = asked_metrics(document).len() > 1;
     let mut rows = Vec::new();
     let cases = import.cases();
@@ -204,7 +204,8 @@ pub(crate) fn compared_with(document: &ImportDocument) -> Option<String> {
     let of = match metrics.as_slice() {
         [] => return None,
         [one] if one.more_is_better() => {
-            format!("{} lost (negative: gained)", metric_title(document, *one))
+            let title = metric_title(document, *one);
+            format!("{title} lost (negative: gained; 4× slower or less: a quarter is left)")
         }
         [one] => format!("{} added (negative: saved)", metric_title(document, *one)),
         _ => "latency added at a set rate, else throughput lost".into(),
@@ -237,6 +238,9 @@ fn cell(samples: &[&Sample], metric: Metric) -> String {
 
 pub(crate) fn overhead(compared: &Compared) -> String {
     let (metric, point) = (compared.metric, compared.overhead_percent);
+    if compared.interval.is_none() && point == 0.0 {
+        return "0 %".into();
+    }
     let told = match compared.interval {
         None => point_of(metric, point),
         Some(Interval { lower, upper, .. }) => overhead_of(metric, &Bounds { point, lower, upper }),

@@ -99,15 +99,16 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
                      where the page's length varies";
         return Some((share, Finding::new(Code::Errors, severity, text, means).of(sample)));
     }
-    let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{kind}: {n}")).collect();
+    let told: Vec<String> = errors.iter().map(|(kind, n)| format!("{n} × {kind}")).collect();
     let text = match sample.tool {
         Tool::Wrk2 if errors.keys().all(|kind| kind == "timeout") => told.join(", "),
         _ => format!("{} ({:.2} % of all)", told.join(", "), share * 100.0),
     };
     let means = match sample.tool {
         Tool::Wrk2 if errors.contains_key("timeout") => {
-            "at each check, wrk2 counts every connection that is still waiting: this is not a number of \
-             requests; requests that were never answered are missing from the percentiles"
+            "wrk2 looks at intervals, and counts each connection that has waited too long, the same one again \
+             each time: this is not a number of requests; those never answered are missing from the \
+             percentiles"
         }
         Tool::Wrk if errors.contains_key("timeout") => {
             "requests that were never answered, or too late, are missing from the percentiles: the tail is \
