@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tare_model::Metric;
 
 use crate::load::{Part, differences};
-use crate::names::words;
+use crate::names::{plain_words, words};
 use crate::sample::Draft;
 
 /// What tells one output's variant, and what its case.
@@ -107,7 +107,10 @@ fn is_other_load(a: &Draft, b: &Draft, names: &[&str]) -> bool {
     };
     let typed = a.command.as_deref().zip(b.command.as_deref());
     let is_typed = typed.is_some_and(|(a, b)| own(a) != own(b));
-    let bytes = |draft: &Draft| Some(draft.seen.bytes? / draft.seen.requests? as f64);
+    let bytes = |draft: &Draft| {
+        let requests = draft.seen.requests.filter(|n| *n > 0)?;
+        Some(draft.seen.bytes? / requests as f64)
+    };
     let replies = bytes(a).zip(bytes(b));
     let is_longer = replies.is_some_and(|(a, b)| (a - b).abs() > 1000.0 && !is_near(a, b, 1.5));
     is_typed || is_longer || !differences(&Part::ALL, a, b).is_empty()
@@ -138,9 +141,7 @@ fn is_near(a: f64, b: f64, times: f64) -> bool {
 }
 
 fn telling(text: &str) -> Vec<String> {
-    let text = text.to_lowercase();
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
-    words.map(str::to_owned).collect()
+    plain_words(text).into_iter().filter(|word| word.len() > 2).collect()
 }
 
 /// The outermost heading, and those below it.

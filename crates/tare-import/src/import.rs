@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
 use crate::claim::{Claim, Says, Told};
+use crate::names::plain_words;
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
 use crate::trouble::printable;
 use crate::{at_once, load, names};
@@ -179,9 +180,8 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
         let others = || named.iter().filter(|(draft, _)| !is_table(draft));
         let agrees = |own: &Draft, (key, value): &(&String, &f64)| {
             let step = table.steps.get(*key).copied().unwrap_or(0.0);
-            let same = |output: &f64| is_same(**value, step * 0.6, *output);
-            let mut others = own.seen.other.values().filter(|_| step > 0.0);
-            own.values.get(*key).is_some_and(same) || others.any(same)
+            let same = |output: f64| is_same(**value, step * 0.6, output);
+            own.values.get(*key).copied().is_some_and(same) || own.also(key).is_some_and(same)
         };
         let agreeing = |own: &Draft| table.values.iter().filter(|value| agrees(own, value)).count();
         // A number of many digits is not the same by chance, unless it is a rate that was set.
@@ -199,7 +199,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             |own: &Draft| table.values.keys().filter(|key| own.values.contains_key(*key)).count();
         let is_like = |(draft, theirs): &&(Draft, names::Name)| {
             let n = agreeing(draft);
-            let is_whose = is_whose(theirs, &words(&name.variant));
+            let is_whose = is_whose(theirs, &plain_words(&name.variant));
             let load = table.asked.connections.zip(draft.asked.connections);
             let is_sure = (n > 1 || has_long(draft)) && n * 2 > both(draft);
             load.is_none_or(|(a, b)| a == b) && ((is_whose && n > 0) || is_sure)
@@ -230,12 +230,8 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             // ab prints whole milliseconds.
             let is_latency = key.starts_with("latency_ns");
             let own_step = output.seen.step_ns.filter(|_| is_latency).unwrap_or(0.0);
-            let others = output.seen.other.values();
-            let is_told = all
-                .iter()
-                .chain([&mean])
-                .chain(others)
-                .any(|own| is_same(*value, step.max(own_step), *own));
+            let said = all.iter().copied().chain([mean]).chain(output.also(key));
+            let is_told = said.into_iter().any(|own| is_same(*value, step.max(own_step), own));
             let own = if is_told { value } else { own };
             let told = Told {
                 variant: printable(&output_name.variant),
@@ -263,12 +259,6 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
     claims
 }
 
-fn words(text: &str) -> Vec<String> {
-    let text = text.to_lowercase();
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_owned).collect()
-}
-
 /// To the digits that a table prints.
 pub fn is_same(told: f64, step: f64, output: f64) -> bool {
     (told - output).abs() <= step + output.abs() * 1e-9
@@ -283,7 +273,7 @@ fn is_within(a: &[String], b: &[String]) -> bool {
 
 /// Whether words are of its name, or of all that headings call it.
 fn is_whose(name: &names::Name, own: &[String]) -> bool {
-    is_within(own, &words(&name.variant)) || is_within(own, &words(&name.under))
+    is_within(own, &plain_words(&name.variant)) || is_within(own, &plain_words(&name.under))
 }
 
 /// The one output of the same section and name of which the row's numbers are copies with a slip.
@@ -292,7 +282,7 @@ fn by_name<'a>(
     table: &Draft,
     variant: &str,
 ) -> Option<&'a (Draft, names::Name)> {
-    let own = words(variant);
+    let own = plain_words(variant);
     let is_copy = |draft: &Draft| {
         let mut any = false;
         let all = table.values.iter().all(|(key, told)| match draft.values.get(key) {

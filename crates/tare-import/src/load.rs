@@ -24,6 +24,7 @@ impl Load<'_> {
         let by_command = self.command.is_some_and(|own| own.split_whitespace().any(is_flag));
         self.asked.seconds.is_some() || (is_counted && by_command)
     }
+
     /// How many requests were done, where somebody asked for just as many: of what a time ends, that
     /// is no round number.
     fn round(&self) -> Option<u64> {

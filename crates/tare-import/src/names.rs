@@ -272,6 +272,13 @@ fn by_commands(drafts: &[Draft], cases: &mut [String], names: &mut [Option<Strin
     }
 }
 
+/// In lower case, without marks.
+pub fn plain_words(text: &str) -> Vec<String> {
+    let text = text.to_lowercase();
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
 /// A command's words, but for its address and where its output went.
 pub fn words(command: &str) -> Vec<&str> {
     let words = command.split_whitespace();

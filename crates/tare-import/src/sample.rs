@@ -133,6 +133,10 @@ pub struct SampleLoad {
     pub at_once: Option<u64>,
 }
 
+/// Under which ab's "Time per request" and iperf3's sum of the sender are kept.
+pub const NS_PER_REQUEST: &str = "ns per request";
+pub const SENT: &str = "sent bytes per s";
+
 /// Under which it is kept that a tool itself calls its results unreliable.
 pub const DOUBTS: &str = "says that it is not reliable";
 
@@ -250,6 +254,16 @@ pub struct Unread {
 const MOST: f64 = 1e15;
 
 impl Draft {
+    /// The same metric as the output says it elsewhere, by another way of counting.
+    pub fn also(&self, metric: &str) -> Option<f64> {
+        let key = match metric {
+            key if key == Metric::LatencyMean.key() => NS_PER_REQUEST,
+            key if key == Metric::Bandwidth.key() => SENT,
+            _ => return None,
+        };
+        self.seen.other.get(key).copied()
+    }
+
     pub fn new(tool: Tool) -> Self {
         Self {
             tool,

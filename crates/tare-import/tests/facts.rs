@@ -561,3 +561,25 @@ fn times_that_ended_a_run_are_no_number_of_requests() {
     assert!(of(&pair("h2load -D 10 -c 10 http://h/"), "unequal-load").is_empty());
     one(&pair("h2load -c 10 http://h/"), "unequal-load", "had 45000 requests");
 }
+
+#[test]
+fn a_count_of_something_else_is_no_value_of_a_table() {
+    let k6 = "     http_req_duration..............: avg=2ms min=1ms med=2ms max=9ms p(90)=3ms p(95)=4ms\n     \
+              http_reqs......................: 1000 100/s\n     \
+              iterations.....................: 257550 42/s\n";
+    let text = format!(
+        "| server | requests/s |\n|---|---|\n| a | 257550 |\n| b | 200000 |\n\n{}",
+        section("k6", "k6 run x.js", k6)
+    );
+    let found = import(&text);
+    assert!(found.variants().contains(&"a"), "k6's iterations are no requests/s: {found:#?}");
+    let ab = "Server Software: x\nConcurrency Level:      10\nTime taken for tests:   20.0 seconds\n\
+              Complete requests:      10000\nRequests per second:    500.00 [#/sec] (mean)\n\
+              Time per request:       20.123 [ms] (mean)\n";
+    let table = "| server | requests/s | latency (ms) |\n|---|---|---|\n| a | 500.00 | 20.123 |\n\
+                 | b | 400 | 25 |\n\n";
+    let found = import(&(table.to_owned() + &section("a", "", ab)));
+    assert!(of(&found, "disagrees").is_empty(), "{:#?}", audit(&found));
+    let of_a = found.samples.iter().filter(|sample| sample.variant == "a").count();
+    assert_eq!(of_a, 1, "ab says both of the row's numbers");
+}

@@ -266,7 +266,7 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
     let mut all: Vec<String> = asked().filter_map(|own| with_interval(&name(own), own)).collect();
     let without = asked().filter(|compared| is_without(compared));
     let mut by_why: Vec<(&str, Vec<String>)> = Vec::new();
-    let all_are_single = asked().all(is_without);
+
     for compared in without {
         let why = match compared.verdict {
             Some(Verdict::Void) => "ruled out by a finding below",
@@ -277,10 +277,12 @@ pub(crate) fn sentences(document: &ImportDocument) -> Vec<String> {
             None => by_why.push((why, vec![name(compared)])),
         }
     }
-    all.extend(by_why.iter().map(|(why, names)| match *why == ONE_EACH && by_why.len() == 1 {
-        true if all_are_single => format!("no verdict: {why}"),
-        _ => format!("no verdict on {}: {why}", listed(names)),
-    }));
+    match by_why.as_slice() {
+        [(ONE_EACH, _)] if asked().all(is_without) => all.push(format!("no verdict: {ONE_EACH}")),
+        several => all.extend(
+            several.iter().map(|(why, names)| format!("no verdict on {}: {why}", listed(names))),
+        ),
+    }
     all
 }
 

@@ -8,6 +8,7 @@ use tare_guards::{Code, Severity};
 use super::Finding;
 use crate::command::Command;
 use crate::import::Import;
+use crate::names::plain_words;
 use crate::sample::Sample;
 
 /// The output is of another load than the command above it asks for.
@@ -209,10 +210,11 @@ fn telling(text: &str) -> Vec<String> {
         "wrk",
         "with",
     ];
-    let text = text.to_lowercase();
-    let words = text.split(|c: char| !c.is_alphanumeric());
-    let words = words.filter(|word| word.len() >= 3 && word.chars().any(char::is_alphabetic));
-    words.filter(|word| !COMMON.contains(word)).map(str::to_owned).collect()
+    let is_telling = |word: &String| {
+        let is_word = word.len() >= 3 && word.chars().any(char::is_alphabetic);
+        is_word && !COMMON.contains(&word.as_str())
+    };
+    plain_words(text).into_iter().filter(is_telling).collect()
 }
 
 /// Two variants at one address, where all others have their own.

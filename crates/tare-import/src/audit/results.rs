@@ -16,6 +16,9 @@ const IN_FLIGHT_MIN: f64 = 0.6;
 const REPLY_VOID: f64 = 1.10;
 const REPLY_WARN: f64 = 1.01;
 
+const COUNTED: &str = "counts them in its requests/s and its latencies";
+const REFUSED: &str = "refusing is usually faster than answering";
+
 /// More bytes than these are no headers.
 const HEADERS: f64 = 200.0;
 const NOT_THE_SAME: &str = "the replies differ (another page, an error page, compression), so their \
@@ -32,29 +35,21 @@ fn times(a: f64, b: f64) -> f64 {
 pub fn bad_status(sample: &Sample) -> Option<Finding> {
     let bad = sample.seen.bad_status.filter(|n| *n > 0)?;
     let share = bad as f64 / sample.seen.requests.unwrap_or(bad).max(1) as f64;
-    let severity = severity_of_errors(share);
     // A script may ask for a refusal, and check that it comes.
-    if sample.seen.other.get(CHECKS_FAILED) == Some(&0.0) {
-        let text =
-            format!("{bad} requests failed or had an error status ({:.2} % of all)", share * 100.0);
-        let means = "all of the script's checks passed: it may expect these replies";
-        return Some(Finding::new(Code::Errors, Severity::Warn, text, means).of(sample));
-    }
+    let is_expected = sample.seen.other.get(CHECKS_FAILED) == Some(&0.0);
+    let severity = if is_expected { Severity::Warn } else { severity_of_errors(share) };
+    let share = share * 100.0;
     let tool = sample.tool.name();
     let (text, means) = match sample.tool {
-        Tool::K6 => (
-            format!("{bad} requests failed or had an error status ({:.2} % of all)", share * 100.0),
-            "k6 counts them in its requests/s and its latencies".to_owned(),
+        Tool::K6 if is_expected => (
+            "requests failed or had",
+            "all of the script's checks passed: it may expect these".into(),
         ),
-        _ => {
-            let replies = if bad == 1 { "reply has" } else { "replies have" };
-            let means = format!(
-                "{tool} counts them in its requests/s and its latencies; refusing is usually faster than \
-                 answering"
-            );
-            (format!("{bad} {replies} an error status ({:.2} % of all)", share * 100.0), means)
-        }
+        Tool::K6 => ("requests failed or had", format!("{tool} {COUNTED}")),
+        _ if bad == 1 => ("reply has", format!("{tool} {COUNTED}; {REFUSED}")),
+        _ => ("replies have", format!("{tool} {COUNTED}; {REFUSED}")),
     };
+    let text = format!("{bad} {text} an error status ({share:.2} % of all)");
     Some(Finding::new(Code::Errors, severity, text, &means).of(sample))
 }
 
@@ -80,7 +75,6 @@ fn errors(sample: &Sample) -> Option<(f64, Finding)> {
     // ab counts those that failed among its requests.
     let all = if sample.tool == Tool::Ab { done } else { done.saturating_add(total) };
     let share = total as f64 / all.max(1) as f64;
-
     // Loss is what a network test measures.
     let measured = sample.tool == Tool::Iperf3;
     // Pages may be of several lengths.

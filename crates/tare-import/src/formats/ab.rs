@@ -5,7 +5,7 @@ use tare_model::Metric;
 use super::{TextFormat, needed};
 use crate::block::Block;
 use crate::numbers::{plain, rate, whole};
-use crate::sample::{DOUBTS, Draft, Tool};
+use crate::sample::{DOUBTS, Draft, NS_PER_REQUEST, Tool};
 use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
@@ -93,7 +93,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     failures(block, &mut draft);
     // "Time per request" is concurrency over throughput; what was timed is in the table.
     let per_request = number("Time per request:").map(|ms| ms * 1e6);
-    draft.seen.other.extend(per_request.map(|ns| ("ns per request".to_owned(), ns)));
+    draft.seen.other.extend(per_request.map(|ns| (NS_PER_REQUEST.to_owned(), ns)));
     let doubts = block.lines.iter().any(|line| line.contains("probably not that reliable"));
     draft.seen.other.extend(doubts.then(|| (DOUBTS.to_owned(), 1.0)));
     let total = block.after("Total: ").map(|(_, row)| row.split_whitespace());

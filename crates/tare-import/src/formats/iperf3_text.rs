@@ -5,7 +5,7 @@ use tare_model::Metric;
 use super::TextFormat;
 use crate::block::Block;
 use crate::numbers::plain;
-use crate::sample::{Draft, Tool};
+use crate::sample::{Draft, SENT, Tool};
 use crate::trouble::Trouble;
 
 pub const FORMAT: TextFormat = TextFormat {
@@ -74,7 +74,7 @@ fn read(block: &Block<'_>) -> Result<Draft, Trouble> {
     };
     draft.put(Metric::Bandwidth, *rate);
     let sent = of("sender").map(|(_, rate, ..)| *rate);
-    draft.seen.other.extend(sent.map(|rate| ("sent bytes per s".to_owned(), rate)));
+    draft.seen.other.extend(sent.map(|rate| (SENT.to_owned(), rate)));
     draft.seen.seconds = Some(*seconds);
     let host = block.after("Connecting to host ").and_then(|(_, text)| text.split(',').next());
     draft.asked.url = host.map(|host| host.trim().to_owned());
