@@ -60,6 +60,16 @@ pub struct RunGuard {
     /// Whom it concerns; null is all.
     pub variant: Option<String>,
     pub text: String,
+    /// What reports say in its line instead of the code's words ([`Code::brief`]).
+    #[serde(skip)]
+    pub line: LineWords,
+}
+
+/// A guard's own words for its line in reports, where the figures are worth it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineWords {
+    pub seen: Option<String>,
+    pub cure: Option<String>,
 }
 
 /// The gravest guard that forbids a verdict on a variant.
@@ -91,5 +101,6 @@ pub(crate) fn guard(
     variant: Option<&str>,
     text: String,
 ) -> Vec<RunGuard> {
-    vec![RunGuard { code, severity, variant: variant.map(str::to_owned), text }]
+    let line = LineWords::default();
+    vec![RunGuard { code, severity, variant: variant.map(str::to_owned), text, line }]
 }

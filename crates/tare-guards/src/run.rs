@@ -9,6 +9,7 @@ use tare_model::samples::{Probe, Series};
 use tare_model::variant::Variant;
 use tare_stats::estimate::mean;
 use tare_stats::shape::{trend, two_modes};
+use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::clients::ClientsFound;
@@ -448,7 +449,13 @@ fn few_rounds(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         "only {rounds} rounds; a verdict needs at least {}",
         tare_stats::verdict::ROUNDS_MIN
     );
-    guard(Code::FewRounds, Severity::Note, None, text)
+    let mut guards = guard(Code::FewRounds, Severity::Note, None, text);
+    let elapsed_ns = evidence.digests.iter().map(|digest| digest.elapsed_ns).sum();
+    let needed = max_time_needed(rounds, elapsed_ns, evidence.plan.stop.max_time);
+    for guard in &mut guards {
+        guard.line.cure = needed.map(|needed| format!("allow more time: --max-time {needed}"));
+    }
+    guards
 }
 
 /// Who fails under load is not there to be measured under load: what is left may flatter it.

@@ -20,6 +20,7 @@ use crate::clock::Offset;
 use crate::commands;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::halt::{Halt, OnEnd};
 use crate::requests::{Ask, Request};
 use crate::running::{Running, Start};
 use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
@@ -38,8 +39,8 @@ pub struct Agent {
     command: Mutex<Option<Running>>,
     /// It did not answer in time, or not as it should, and is not asked again.
     silent: AtomicBool,
-    /// Set by the user's wish to stop: the agent is told.
-    stop: Arc<AtomicBool>,
+    /// When it is raised the agent is told to end what is under way.
+    halt: Halt,
     fate: Option<Fate>,
     clock: Mutex<Offset>,
 }
@@ -61,6 +62,8 @@ struct Line {
     waiting: Mutex<Waiting>,
     /// Events that are still kept of the servers that were started.
     events_left: AtomicU64,
+    /// tare ends the conversation itself.
+    is_closing: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -102,9 +105,9 @@ impl Line {
 
 /// How long an answer may take where the request does not say.
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(30);
-/// … and where the user wants to stop.
+/// … and once everything is to end.
 const TIMEOUT_OF_STOPPING: DurationNs = DurationNs::from_secs(5);
-/// Between looks at the user's wish to stop.
+/// Between looks at whether everything is to end.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long an agent may take to end what it started, once its stream has ended.
 const GRACE: DurationNs = DurationNs::from_secs(8);
@@ -121,23 +124,21 @@ const STRAYS_MAX: usize = 1000;
 /// A launch's own lines are cut off sooner, where the agent is ours.
 const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
+/// Why a request failed, with the last lines of a server.
+const FAILURE_CHARS_MAX: usize = 8000;
 /// Who hears nothing for longer may take tare for dead: a stream can break without a word.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.
-    pub fn start(
-        start: &Start<'_>,
-        timeout: DurationNs,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Self, LabError> {
+    pub fn start(start: &Start<'_>, timeout: DurationNs, halt: &Halt) -> Result<Self, LabError> {
         let mut running = Running::start(start)?;
         let Some((to, from)) = running.conversation() else {
             let text = format!("{}: the place has no standard input and output", start.who);
             return Err(LabError::Environment(text));
         };
         let stream = (Box::new(from) as serve::From, Box::new(to) as serve::To);
-        Self::over(start.who, stream, Some(running), start.events, timeout, stop)
+        Self::over(start.who, stream, Some(running), start.events, timeout, halt)
     }
 
     /// Greets whoever is at the end of a stream.
@@ -147,13 +148,18 @@ impl Agent {
         command: Option<Running>,
         events: &Sender<Event>,
         timeout: DurationNs,
-        stop: &Arc<AtomicBool>,
+        halt: &Halt,
     ) -> Result<Self, LabError> {
         let line = Arc::new(Line::default());
         line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
         let (greeting, hello) = sync_channel(1);
         line.waiting().greeting = Some(greeting);
-        let listener = Listener { who: who.to_owned(), line: line.clone(), events: events.clone() };
+        let listener = Listener {
+            who: who.to_owned(),
+            line: line.clone(),
+            events: events.clone(),
+            on_end: halt.on_end(),
+        };
         let (lines, outbox) = channel();
         let mut agent = Self {
             who: who.to_owned(),
@@ -163,7 +169,7 @@ impl Agent {
             line,
             command: Mutex::new(command),
             silent: AtomicBool::new(false),
-            stop: stop.clone(),
+            halt: halt.clone(),
             fate: None,
             clock: Mutex::default(),
         };
@@ -187,7 +193,7 @@ impl Agent {
                     return cannot(&agent, how);
                 }
             }
-            if stop.load(Ordering::Relaxed) {
+            if halt.is_raised() {
                 return cannot(&agent, "interrupted".into());
             }
             if monotonic_now() > limit {
@@ -256,7 +262,7 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(self.lost()),
             }
-            if self.stop.load(Ordering::Relaxed) && !told {
+            if self.halt.is_raised() && !told {
                 told = true;
                 limit = limit.min(monotonic_now() + TIMEOUT_OF_STOPPING);
                 let _ = self.say(0, Word::Cancel);
@@ -347,6 +353,7 @@ impl Agent {
     }
 
     fn end_within(&self, grace: DurationNs) {
+        self.line.is_closing.store(true, Ordering::Relaxed);
         *self.to.lock().unwrap_or_else(|e| e.into_inner()) = None;
         let silent = self.silent.load(Ordering::Relaxed);
         let grace = if silent { DurationNs::ZERO } else { commands::patience(grace) };
@@ -394,6 +401,7 @@ struct Listener {
     who: String,
     line: Arc<Line>,
     events: Sender<Event>,
+    on_end: OnEnd,
 }
 
 impl Listener {
@@ -401,6 +409,9 @@ impl Listener {
         let fault = self.hear(from).err();
         self.line.waiting().fault = fault;
         self.line.end();
+        if !self.line.is_closing.load(Ordering::Relaxed) {
+            (self.on_end)();
+        }
     }
 
     /// Hears until the stream ends; an error is the agent's fault.
@@ -429,6 +440,7 @@ impl Listener {
                     ));
                 }
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
+                Ok(HeardLine { ended: Some(_), .. }) => (self.on_end)(),
                 Ok(HeardLine { hello: Some(_), .. }) if greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {
                     greeted = true;
@@ -453,7 +465,7 @@ impl Listener {
                 waits(answer.id).is_some_and(|to| to.try_send(Ok(answer.value.to_owned())).is_ok())
             }
             HeardLine { failed: Some(failure), .. } => waits(failure.id).is_some_and(|to| {
-                let failed = failure.failed.map(|text| plain::line(&text).into_owned());
+                let failed = failure.failed.map(|text| indented(&text));
                 to.try_send(Err(failed)).is_ok()
             }),
             _ => false,
@@ -474,6 +486,15 @@ impl Listener {
         let text = plain::line(&text).into_owned();
         let _ = self.events.send(Event { unix_ms: event.unix_ms, who: self.who.clone(), text });
     }
+}
+
+/// A failure's own words: lines after the first, a server's last output, are indented, so that none
+/// can be taken for a line of tare's.
+fn indented(text: &str) -> String {
+    let cut: String = text.chars().take(FAILURE_CHARS_MAX).collect();
+    let lines: Vec<String> =
+        cut.lines().map(|line| plain::line(line.trim()).into_owned()).collect();
+    lines.join("\n    ")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ pub struct Outcome {
 
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
-/// Set when the user wants tare to end.
+/// Set when everything under way is to end ([`crate::Halt`]).
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-/// When that was seen.
-static STOPPED: OnceLock<Instant> = OnceLock::new();
+/// When that was seen; `None` again once it is lifted.
+static STOPPED: Mutex<Option<Instant>> = Mutex::new(None);
 /// A command then has so long, those that remove things among them; …
 const WITHIN_STOP: DurationNs = DurationNs::from_secs(3);
 /// … and all together so long, after which each has only a moment.
@@ -46,22 +46,24 @@ pub fn install_stop_flag(stop: &Arc<AtomicBool>) {
     let _ = STOP.set(stop.clone());
 }
 
-/// Whether the user wants tare to end.
+/// Whether everything under way is to end.
 pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// How long something may take that would take so long: less where the user wants tare to end.
+/// How long something may take that would take so long: less once everything is to end.
 pub fn patience(limit: DurationNs) -> DurationNs {
+    let mut stopped = STOPPED.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_stopped() {
+        *stopped = None;
         return limit;
     }
-    let since = monotonic_now().since(*STOPPED.get_or_init(monotonic_now));
+    let since = monotonic_now().since(*stopped.get_or_insert_with(monotonic_now));
     let left = DurationNs::from_ns(ALL_WITHIN_STOP.as_ns().saturating_sub(since.as_ns()));
     limit.min(WITHIN_STOP).min(left.max(MOMENT))
 }
 
-/// Whether it ends in time: at most so long, and soon where the user wants tare to end.
+/// Whether it ends in time: at most so long, and soon once everything is to end.
 fn ends_in_time(watched: &Watched, limit: DurationNs) -> bool {
     let mut until = monotonic_now() + limit;
     let mut is_cut = false;

@@ -1,5 +1,7 @@
 //! A server's output: read to its end, counted, its beginning kept.
 
+use std::cmp;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -17,41 +19,92 @@ use crate::event::Event;
 pub struct Written {
     pub lines: AtomicU64,
     pub bytes: AtomicU64,
-    /// The newest few lines, for error messages.
-    last: Mutex<Vec<String>>,
+    /// The newest lines as they came, for error messages.
+    last: Mutex<VecDeque<Vec<u8>>>,
 }
 
 /// Lines of one launch that go into the event log; the rest is only counted.
 const LINES_KEPT: u64 = 50;
 const LINE_BYTES_MAX: usize = 2000;
-const LAST_LINES: usize = 5;
+/// Long enough for a stack trace and what it belongs to.
+const LAST_LINES: usize = 60;
+/// How many of them a short message holds, and one of a server that ended.
+const FEW_LINES: usize = 5;
+const TOLD_LINES: usize = 10;
+const TOLD_CHARS_MAX: usize = 300;
 
 impl Written {
+    /// The newest few lines.
     pub fn last_lines(&self) -> Vec<String> {
-        self.last.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        let last = self.lines_kept();
+        last[last.len().saturating_sub(FEW_LINES)..].to_vec()
+    }
+
+    /// The lines that tell why a server ended: the newest without blank lines and without more than
+    /// the first frame of a stack trace, and the newest error where that stands before them.
+    pub fn telling_lines(&self) -> Vec<String> {
+        telling(self.lines_kept())
+    }
+
+    fn lines_kept(&self) -> Vec<String> {
+        let last = self.last.lock().unwrap_or_else(|e| e.into_inner());
+        last.iter().map(|line| readable(line)).collect()
+    }
+
+    /// Memory is used again: a server may write a line for each request.
+    fn keep(&self, line: &[u8]) {
+        let mut last = self.last.lock().unwrap_or_else(|e| e.into_inner());
+        let mut oldest = match last.len() < LAST_LINES {
+            true => Vec::new(),
+            false => last.pop_front().unwrap_or_default(),
+        };
+        oldest.clear();
+        oldest.extend_from_slice(line);
+        last.push_back(oldest);
     }
 
     fn take(&self, bytes: &[u8], who: &str, events: &Sender<Event>) {
         self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let before = self.lines.fetch_add(1, Ordering::Relaxed);
-        if before > LINES_KEPT {
-            return;
-        }
         let cut = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
-        let mut text = plain::line(String::from_utf8_lossy(cut).trim_end()).into_owned();
-        if before == LINES_KEPT {
-            text = "(further lines of this launch are counted, not kept)".into();
-        }
-        let mut last = self.last.lock().unwrap_or_else(|e| e.into_inner());
-        if last.len() == LAST_LINES {
-            last.remove(0);
-        }
-        last.push(text.clone());
-        drop(last);
+        self.keep(cut);
+        let text = match before.cmp(&LINES_KEPT) {
+            cmp::Ordering::Less => readable(cut),
+            cmp::Ordering::Equal => "(further lines of this launch are counted, not kept)".into(),
+            cmp::Ordering::Greater => return,
+        };
         // Nobody may be left to listen.
         let _ = events.send(Event { unix_ms: wall_unix_ms(), who: who.to_owned(), text });
     }
 }
+
+fn readable(line: &[u8]) -> String {
+    plain::line(String::from_utf8_lossy(line).trim_end()).into_owned()
+}
+
+fn telling(lines: Vec<String>) -> Vec<String> {
+    let is_frame = |line: &String| line.trim_start().starts_with("at ");
+    let mut kept: Vec<String> = Vec::new();
+    let mut after_frame = false;
+    for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
+        let frame = is_frame(&line);
+        if !(frame && after_frame) {
+            kept.push(line.chars().take(TOLD_CHARS_MAX).collect());
+        }
+        after_frame = frame;
+    }
+    let names_error = |line: &String| ERROR_WORDS.iter().any(|word| line.contains(word));
+    let mut told = kept.split_off(kept.len().saturating_sub(TOLD_LINES));
+    if !told.iter().any(names_error)
+        && let Some(error) = kept.into_iter().rfind(names_error)
+    {
+        told[0] = error;
+    }
+    told
+}
+
+const ERROR_WORDS: [&str; 8] =
+    ["Error", "error:", "ERROR", "Exception", "panicked", "fatal", "FATAL", "emerg"];
 
 /// Reads `from` until its end, on a thread of its own.
 pub fn drain(
@@ -73,4 +126,60 @@ pub fn drain(
         }
     };
     std::thread::Builder::new().name("drain".into()).spawn(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn written(lines: &[&str]) -> Written {
+        let written = Written::default();
+        let (events, _) = channel();
+        lines.iter().for_each(|line| written.take(line.as_bytes(), "a", &events));
+        written
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_however_many_came_before() {
+        let many: Vec<String> = (0..500).map(|n| format!("request {n}\n")).collect();
+        let mut lines: Vec<&str> = many.iter().map(String::as_str).collect();
+        lines.push("TypeError: boom\n");
+        let told = written(&lines).telling_lines();
+        assert_eq!(told.len(), TOLD_LINES);
+        assert_eq!((told[0].as_str(), told[9].as_str()), ("request 491", "TypeError: boom"));
+    }
+
+    #[test]
+    fn a_missing_module_is_named_although_a_stack_trace_follows() {
+        let told = written(&[
+            "node:internal/modules/cjs/loader:1080",
+            "  throw err;",
+            "  ^",
+            "",
+            "Error: Cannot find module '/srv/app.js'",
+            "    at Module._resolveFilename (node:internal/modules/cjs/loader:1077:15)",
+            "    at Module._load (node:internal/modules/cjs/loader:922:27)",
+            "    at node:internal/main/run_main_module:23:47 {",
+            "  code: 'MODULE_NOT_FOUND',",
+            "  requireStack: []",
+            "}",
+            "",
+            "Node.js v18.19.0",
+        ])
+        .telling_lines();
+        let error = told.iter().position(|line| line.contains("Cannot find module '/srv/app.js'"));
+        assert_eq!(error, Some(3), "{told:#?}");
+        assert_eq!(told.iter().filter(|line| line.contains("    at ")).count(), 1);
+    }
+
+    #[test]
+    fn an_error_far_above_the_last_lines_takes_the_place_of_the_oldest() {
+        let mut lines = vec!["java.lang.IllegalStateException: boom"];
+        lines.resize(30, "\tcleaning up");
+        let told = written(&lines).telling_lines();
+        assert_eq!(told[0], "java.lang.IllegalStateException: boom");
+        assert_eq!(told.len(), TOLD_LINES);
+    }
 }

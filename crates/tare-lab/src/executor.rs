@@ -103,11 +103,14 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// Called when a server ended although nobody asked it to.
+pub type OnServerEnd = Arc<dyn Fn(ServerId) + Send + Sync>;
+
 /// What an executor is made for.
-#[derive(Debug)]
 pub struct ExecutorPlan {
     /// The wish to end whatever is under way.
     pub stop: Arc<AtomicBool>,
+    pub on_end: OnServerEnd,
     /// What servers say.
     pub events: Sender<Event>,
     /// Where what is started is written down; agents in a place that ends with them have none.
@@ -273,7 +276,14 @@ impl Executor {
         let ExecutorPlan { events, journal, .. } = &self.plan;
         let (journal, events) = (journal.clone(), events.clone());
         let host = HostContext { who, cpus, cgroup, journal, events };
-        Ok(self.servers.add(LocalServer::start(*launch_spec, &host)?))
+        let server = LocalServer::start(*launch_spec, &host)?;
+        let watch = server.watch()?;
+        let id = self.servers.add(server);
+        if let Some(watch) = watch {
+            let on_end = self.plan.on_end.clone();
+            watch.call_at_end(move || on_end(id))?;
+        }
+        Ok(id)
     }
 
     pub(crate) fn await_listening(&self, server: ServerId) -> Answer<()> {
@@ -293,7 +303,8 @@ impl Executor {
 
     pub(crate) fn how_it_ended(&self, server: ServerId) -> Answer<Option<String>> {
         let how = locked(&*self.servers.get(server)?).how_it_ended();
-        Ok(how.map(|how| how + &self.out_of_memory()))
+        let memory = self.out_of_memory();
+        Ok(how.map(|how| how.told(&memory)))
     }
 
     pub(crate) fn logged(&self, server: ServerId) -> Answer<(u64, u64)> {
@@ -468,6 +479,7 @@ impl Executor {
     fn with_memory(&self, error: LabError) -> LabError {
         match error {
             LabError::Environment(text) => LabError::Environment(text + &self.out_of_memory()),
+            LabError::Target(text) => LabError::Target(text + &self.out_of_memory()),
             error => error,
         }
     }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tare_io::process::{self, Watched, adopt_orphans, reap};
@@ -22,7 +21,8 @@ use crate::cgroup::Cgroup;
 use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
 use crate::event::Event;
-use crate::executor::{Executor, ExecutorPlan};
+use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
+use crate::halt::Halt;
 use crate::instance::PlaceInstance;
 use crate::journal::Journal;
 use crate::launch::{LaunchNeeds, Launched};
@@ -61,8 +61,7 @@ pub struct LabPlan<'a> {
     pub exclusive: bool,
     /// How often a place that starts slowly is started over the first rounds.
     pub place_launches: u32,
-    /// The user's wish to stop.
-    pub stop: Arc<AtomicBool>,
+    pub halt: Halt,
 }
 
 /// One variant's server, and where it and its client are.
@@ -153,7 +152,7 @@ pub struct Lab {
     folder: PathBuf,
     cpus: Vec<usize>,
     connections: u32,
-    stop: Arc<AtomicBool>,
+    halt: Halt,
     /// Why servers are metered by process and not by control group.
     pub cgroup_note: Option<String>,
     /// Starts and loads what is in no place of its own.
@@ -176,9 +175,9 @@ fn resources<'a>(
     journal: &'a Journal,
     network: &'a Option<Network>,
     clusters: &'a Clusters,
-    stop: &'a Arc<AtomicBool>,
+    halt: &'a Halt,
 ) -> LabResources<'a> {
-    LabResources { journal, network: network.as_ref(), clusters, stop }
+    LabResources { journal, network: network.as_ref(), clusters, halt }
 }
 
 /// A process for good: numbers are used again.
@@ -188,7 +187,7 @@ fn identity(pid: u32) -> (u32, u64) {
 
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
-        crate::commands::install_stop_flag(&plan.stop);
+        crate::commands::install_stop_flag(plan.halt.flag());
         let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))
@@ -208,7 +207,8 @@ impl Lab {
         }
         let events = channel();
         let executor = Executor::new(ExecutorPlan {
-            stop: plan.stop.clone(),
+            stop: plan.halt.flag().clone(),
+            on_end: on_server_end(&plan.halt),
             events: events.0.clone(),
             journal: Some(journal.entries()),
             own_group: None,
@@ -226,7 +226,7 @@ impl Lab {
             folder,
             cpus: plan.cpus.clone(),
             connections: plan.connections,
-            stop: plan.stop.clone(),
+            halt: plan.halt.clone(),
             cgroup_note: None,
             journal,
             inherited,
@@ -293,7 +293,7 @@ impl Lab {
                 server_cpus: plan.cpus.clone(),
                 layers: placed.layers.clone(),
                 place: placed.place.name(),
-                stop: plan.stop.clone(),
+                stop: plan.halt.flag().clone(),
             }),
             hops,
             folder,
@@ -453,7 +453,7 @@ impl Lab {
             return Ok(());
         }
         self.begun[side as usize] = Some(round);
-        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         for slot in &mut self.slots {
             let begun = match side {
                 Side::Server => {
@@ -481,7 +481,7 @@ impl World for Lab {
         }
         let who = slot.placed.name.clone();
         // What a hop's place takes to start is not the server's, either.
-        let mut stood_on = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let mut stood_on = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         let placed = slot.start_hop_places(round, &mut stood_on);
         placed.map_err(|error| error.named(&who))?;
         let inside = slot.placed.is_loaded_from_inside();
@@ -554,7 +554,7 @@ impl World for Lab {
 
     fn clients(&mut self, variant: VariantId, round: u32) -> Result<Vec<Site>, LabError> {
         self.begin(Side::Client, round)?;
-        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.stop);
+        let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         let slot = &mut self.slots[variant.0];
         if self.exclusive {
             begin_clients(slot, round, &mut resources)?;
@@ -714,6 +714,11 @@ impl World for Lab {
         let all = process::own_cpu_time().as_ns();
         (DurationNs::from_ns(load), DurationNs::from_ns(all.saturating_sub(load)))
     }
+}
+
+fn on_server_end(halt: &Halt) -> OnServerEnd {
+    let on_end = halt.on_end();
+    Arc::new(move |_| on_end())
 }
 
 const GENERATIONS_MAX: u32 = 20;

@@ -23,6 +23,7 @@ mod event;
 pub mod executor;
 pub mod filters;
 pub mod groups;
+mod halt;
 mod hop;
 mod injected;
 mod instance;
@@ -59,5 +60,6 @@ pub mod world;
 
 pub use error::LabError;
 pub use event::Event;
+pub use halt::{Halt, HaltReason};
 pub use lab::{Lab, LabPlan};
 pub use launch::Launched;

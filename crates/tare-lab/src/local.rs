@@ -2,9 +2,9 @@
 //! drained, stopped for sure.
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tare_io::owned;
@@ -42,11 +42,57 @@ pub struct LocalServer {
     /// `None` where it stands already: what was started was a command that started it afresh.
     running: Option<Running>,
     cgroup: Option<Cgroup>,
-    stopping: bool,
+    /// Its end is asked for, or no surprise any more.
+    stopping: Arc<AtomicBool>,
     logs: Mutex<Vec<LogFile>>,
     /// Ends after the server.
     companion: Option<Companion>,
 }
+
+/// How a server ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HowEnded {
+    /// Its exit status or signal, and what that hints at.
+    pub how: String,
+    pub output: Vec<String>,
+    pub is_missing_program: bool,
+}
+
+impl HowEnded {
+    /// As it follows what ended: "(exit status: 1), its last output:" and a line each.
+    pub fn told(&self, more: &str) -> String {
+        let Self { how, output, .. } = self;
+        match output.as_slice() {
+            [] => format!(" ({how}{more}); it wrote no output"),
+            [line] => format!(" ({how}{more}); its output: {line}"),
+            lines => format!(" ({how}{more}); its last output:\n    {}", lines.join("\n    ")),
+        }
+    }
+}
+
+/// Waits for the end of a server on a thread of its own.
+#[derive(Debug)]
+pub struct EndWatch {
+    watched: Watched,
+    stopping: Arc<AtomicBool>,
+}
+
+impl EndWatch {
+    /// Calls this once the server has ended, if nobody asked for it.
+    pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), LabError> {
+        let wait = move || {
+            while !self.watched.ends_within(WATCHED_FOR) {}
+            if !self.stopping.load(Ordering::Relaxed) {
+                on_end();
+            }
+        };
+        let thread = std::thread::Builder::new().name("end-watch".into()).spawn(wait);
+        thread.map(drop).map_err(|e| LabError::Environment(format!("cannot start a thread: {e}")))
+    }
+}
+
+/// A wait of that thread; it then waits again.
+const WATCHED_FOR: DurationNs = DurationNs::from_secs(3600);
 
 /// How long a server may take to end when asked; then it is killed.
 const GRACE: DurationNs = DurationNs::from_secs(3);
@@ -90,7 +136,28 @@ impl LocalServer {
         let who = host.who.clone();
         let logs =
             Mutex::new(launch_spec.log_files.iter().map(|path| LogFile::new(path)).collect());
-        Ok(Self { launch_spec, started, who, running, cgroup, stopping: false, logs, companion })
+        Ok(Self {
+            launch_spec,
+            started,
+            who,
+            running,
+            cgroup,
+            stopping: Arc::default(),
+            logs,
+            companion,
+        })
+    }
+
+    /// What tells when it ends; `None` where tare does not see it.
+    pub fn watch(&self) -> Result<Option<EndWatch>, LabError> {
+        let Some(pid) = self.pid() else { return Ok(None) };
+        let watched = Watched::new(pid)
+            .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+        Ok(Some(EndWatch { watched, stopping: self.stopping.clone() }))
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// Its first process.
@@ -104,6 +171,7 @@ impl LocalServer {
 
     /// Whoever outlived the first process.
     fn kill_stragglers(&mut self) {
+        let is_stopping = self.is_stopping();
         let Some(running) = &mut self.running else { return };
         let stragglers = |running: &Running| match &self.cgroup {
             Some(cgroup) => cgroup.processes(),
@@ -117,7 +185,7 @@ impl LocalServer {
             let watched = left.iter().filter_map(|pid| Some((*pid, Watched::new(*pid).ok()?)));
             let watched: Vec<(u32, Watched)> = watched.collect();
             // Workers end by themselves once their master has gone.
-            let patience = DurationNs::from_ms(if self.stopping { 100 } else { 0 });
+            let patience = DurationNs::from_ms(if is_stopping { 100 } else { 0 });
             let alive = outlive(&watched, patience);
             let members = stragglers(running);
             for (_, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
@@ -181,10 +249,14 @@ impl LocalServer {
     pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
         let limit = self.started + self.launch_spec.ready_within();
         loop {
-            if answers(self.launch_spec.address) || stop.load(Ordering::Relaxed) {
+            if answers(self.launch_spec.address) {
                 return Ok(());
             }
+            // A server that ended is an error even where everything is to end for that.
             self.not_yet(limit)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
         }
     }
 
@@ -200,13 +272,16 @@ impl LocalServer {
         if ended {
             // Before its number can be another's.
             self.running.iter().for_each(|running| running.signal(libc::SIGKILL));
-            let how = self.how_it_ended().unwrap_or_default();
+            let how = self.how_it_ended();
             self.kill_stragglers();
-            let words = self.last_words();
-            return Err(LabError::Environment(format!(
-                "{}: the server ended before it was ready ({how}){words}",
-                self.who
-            )));
+            let how = how.unwrap_or_default();
+            let text =
+                format!("{}: the server ended before it was ready{}", self.who, how.told(""));
+            // What a shell did not find is missing here; anything else is the server's own doing.
+            return Err(match how.is_missing_program {
+                true => LabError::Environment(text),
+                false => LabError::Target(text),
+            });
         }
         if monotonic_now() > limit {
             return Err(LabError::Environment(format!(
@@ -220,27 +295,27 @@ impl LocalServer {
         Ok(())
     }
 
-    fn last_words(&mut self) -> String {
-        let Some(running) = &mut self.running else { return String::new() };
-        running.end_drains();
-        running.last_words()
-    }
-
     pub fn is_alive(&self) -> bool {
         self.running.as_ref().is_none_or(|running| !running.ends_within(DurationNs::ZERO))
     }
 
     /// How it ended, in words that help.
-    pub fn how_it_ended(&mut self) -> Option<String> {
-        let how = self.running.as_mut()?.status()?.to_string();
-        let hint = match how.as_str() {
+    pub fn how_it_ended(&mut self) -> Option<HowEnded> {
+        let running = self.running.as_mut()?;
+        let status = running.status()?.to_string();
+        running.end_drains();
+        let hint = match status.as_str() {
             "exit status: 0" => "; if it went into the background, start it in the foreground \
                                  (nginx: -g 'daemon off;')"
                 .to_owned(),
             "exit status: 127" => format!("; is the program installed?{}", passed_over()),
             _ => String::new(),
         };
-        Some(format!("{how}{hint}"))
+        Some(HowEnded {
+            is_missing_program: status == "exit status: 127",
+            how: status + &hint,
+            output: self.running.as_ref()?.last_output(),
+        })
     }
 
     /// Lines and bytes that it wrote: to its standard streams, and to its log files.
@@ -257,8 +332,7 @@ impl LocalServer {
     /// Asks it to end; [`LocalServer::stop`] then waits. Servers that are stopped together are asked
     /// together.
     pub fn ask_to_stop(&mut self) {
-        if !self.stopping {
-            self.stopping = true;
+        if !self.stopping.swap(true, Ordering::Relaxed) {
             self.running.iter().for_each(|running| running.signal(libc::SIGTERM));
         }
     }

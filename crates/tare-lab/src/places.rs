@@ -24,7 +24,6 @@ use std::fmt::Debug;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -41,6 +40,7 @@ use crate::agent::Agent;
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::halt::Halt;
 use crate::injected::Injected;
 use crate::intercept::Namespace;
 use crate::journal::{Entries, Journal};
@@ -216,7 +216,7 @@ pub struct LabResources<'a> {
     pub journal: &'a Journal,
     pub network: Option<&'a Network>,
     pub clusters: &'a Clusters,
-    pub stop: &'a Arc<AtomicBool>,
+    pub halt: &'a Halt,
 }
 
 /// One place's own part of the lab.
@@ -248,7 +248,7 @@ impl PlaceContext {
         &self,
         argv: &[String],
         patience: DurationNs,
-        stop: &Arc<AtomicBool>,
+        halt: &Halt,
     ) -> Result<Agent, LabError> {
         let entrances = self.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default();
         let start = Start {
@@ -261,7 +261,7 @@ impl PlaceContext {
             events: &self.events,
             talks: true,
         };
-        Agent::start(&start, patience, stop)
+        Agent::start(&start, patience, halt)
     }
 
     fn note(&self, text: String) {

@@ -141,6 +141,11 @@ impl Running {
         }
     }
 
+    /// What it wrote that tells why it ended, a line each.
+    pub fn last_output(&self) -> Vec<String> {
+        self.written.telling_lines()
+    }
+
     /// Drains end when the last process that holds its output does. One that got away must not keep
     /// tare waiting: its drain is left to itself.
     pub fn end_drains(&mut self) {

@@ -61,7 +61,8 @@ pub struct Starting<'a> {
 
 /// Beyond what it is allowed, an answer about it may take so long.
 const GRACE: DurationNs = DurationNs::from_secs(10);
-const WORDS_CHARS_MAX: usize = 300;
+/// The last lines of a server elsewhere, with how it ended.
+const WORDS_CHARS_MAX: usize = 4000;
 
 impl Server {
     pub fn start(starting: Starting<'_>, launch_spec: LaunchSpec) -> Result<Self, LabError> {
@@ -133,7 +134,10 @@ impl Server {
         let told = self.ask(HowItEnded { server }, TIMEOUT).ok()??;
         Some(match self.site {
             Site::Here(_) => told,
-            Site::There(_) => plain::short(&told, WORDS_CHARS_MAX),
+            Site::There(_) => {
+                let cut: String = told.chars().take(WORDS_CHARS_MAX).collect();
+                plain::lines(&cut).into_owned()
+            }
         })
     }
 

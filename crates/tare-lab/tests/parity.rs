@@ -12,7 +12,6 @@ use std::sync::mpsc::channel;
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
-use tare_lab::LabError;
 use tare_lab::executor::{Executor, ExecutorPlan, Target as Metered};
 use tare_lab::launch_spec::LaunchSpec;
 use tare_lab::load::Load;
@@ -23,6 +22,7 @@ use tare_lab::requests::{
 };
 use tare_lab::site::Site;
 use tare_lab::world::MakeLoad as _;
+use tare_lab::{Halt, HaltReason, LabError};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::plan::plan;
@@ -44,12 +44,31 @@ const LOCALHOST: [u8; 4] = [127, 0, 0, 1];
 fn here() -> Site {
     let (events, _unheard) = channel();
     Site::Here(Arc::new(Executor::new(ExecutorPlan {
+        on_end: Arc::new(|_| {}),
         stop: Arc::default(),
         events,
         journal: None,
         own_group: None,
         ends_orphans: false,
     })))
+}
+
+/// A server that is a shell's script and listens nowhere.
+fn shell(script: &str) -> Box<LaunchSpec> {
+    Box::new(LaunchSpec {
+        argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        env: Vec::new(),
+        folder: std::env::temp_dir(),
+        files: Vec::new(),
+        address: (LOCALHOST, 1).into(),
+        tls: false,
+        count: None,
+        pages: None,
+        companion: None,
+        log_files: Vec::new(),
+        ready_within_ms: 5000,
+        stands: false,
+    })
 }
 
 fn target(tls: Option<TlsServer>) -> Target {
@@ -405,22 +424,8 @@ fn every_option_of_a_load_does_the_same_here_and_elsewhere() {
 fn servers_are_started_metered_and_ended_alike() {
     let (here, there) = (here(), There::new("there"));
     let seen = [&here, &there.site].map(|site| {
-        let folder = std::env::temp_dir();
         let busy = "echo one; echo two; while :; do :; done";
-        let launch_spec = Box::new(LaunchSpec {
-            argv: ["sh", "-c", busy].map(str::to_owned).to_vec(),
-            env: Vec::new(),
-            folder,
-            files: Vec::new(),
-            address: (LOCALHOST, 1).into(),
-            tls: false,
-            count: None,
-            pages: None,
-            companion: None,
-            log_files: Vec::new(),
-            ready_within_ms: 5000,
-            stands: false,
-        });
+        let launch_spec = shell(busy);
         let start = Start { who: "busy".into(), launch_spec, cpus: vec![0], cgroup: None };
         let server = site.ask(start).unwrap();
         let meter = site.ask(Attach { target: Metered::Server(server) }).unwrap();
@@ -474,6 +479,42 @@ fn servers_are_started_metered_and_ended_alike() {
     });
     assert_eq!(seen[0], seen[1]);
     assert!(seen[0].contains("signal: 15"), "{}", seen[0]);
+    there.end();
+}
+
+#[test]
+fn a_server_that_ends_by_itself_is_heard_of_at_once_here_and_there() {
+    let halt = Halt::default();
+    let on_end = halt.on_end();
+    let (events, _unheard) = channel();
+    let here = Site::Here(Arc::new(Executor::new(ExecutorPlan {
+        on_end: Arc::new(move |_| on_end()),
+        stop: Arc::default(),
+        events,
+        journal: None,
+        own_group: None,
+        ends_orphans: false,
+    })));
+    let there = There::new("there");
+    for (site, halt) in [(&here, &halt), (&there.site, &there.halt)] {
+        let start = |script: &str| {
+            let (who, launch_spec) = ("it".to_owned(), shell(script));
+            site.ask(Start { who, launch_spec, cpus: Vec::new(), cgroup: None }).unwrap()
+        };
+        // One that is asked to end is no surprise.
+        let asked = start("exec sleep 100");
+        site.ask(Stop { server: asked }).unwrap();
+        assert_eq!(halt.reason(), None);
+        let server = start("echo one; echo two >&2; exit 7");
+        while halt.reason().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(halt.reason(), Some(HaltReason::ServerEnded));
+        assert_eq!(site.ask(IsAlive { server }), Ok(false));
+        let how = site.ask(HowItEnded { server }).unwrap().unwrap();
+        assert!(how.starts_with(" (exit status: 7); its last output:\n    "), "{how}");
+        site.ask(Stop { server }).unwrap();
+    }
     there.end();
 }
 

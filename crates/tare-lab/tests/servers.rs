@@ -49,21 +49,22 @@ fn whatever_a_server_started_ends_with_it() {
     bench.end();
 }
 
-fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> String {
+fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> LabError {
     let mut bench = Bench::new(name, vec![command(text)], fixed);
     let outcome = bench.lab.launch(VariantId(0), 0).and_then(|launched| {
         let launched = launched.unwrap();
         launched.server.wait_until_listening(&Default::default())
     });
-    let error = outcome.unwrap_err();
-    assert!(matches!(error, LabError::Environment(_)), "{error:?}");
     bench.end();
-    error.to_string()
+    outcome.unwrap_err()
 }
 
 #[test]
 fn servers_that_do_not_start_say_why() {
-    let text = failure("missing", "no-such-program --port {port}", None);
+    let LabError::Environment(text) = failure("missing", "no-such-program --port {port}", None)
+    else {
+        panic!("a program that is missing is missing on this machine");
+    };
     assert!(
         text.contains(
             "v0: the server ended before it was ready (exit status: 127; is the program installed?)"
@@ -71,10 +72,14 @@ fn servers_that_do_not_start_say_why() {
         "{text}"
     );
     assert!(text.contains("no-such-program"), "its own words: {text}");
-    let text = failure("daemon", "true", None);
+    let LabError::Target(text) = failure("daemon", "true", None) else {
+        panic!("a server that ends is the target's failure");
+    };
     assert!(text.contains("if it went into the background, start it in the foreground"), "{text}");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap();
-    let text = failure("taken", "sleep 100", Some(taken));
+    let LabError::Environment(text) = failure("taken", "sleep 100", Some(taken)) else {
+        panic!("a port that is taken is taken on this machine");
+    };
     assert!(text.contains(&format!("something already answers on {taken}")), "{text}");
 }

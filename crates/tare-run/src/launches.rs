@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use tare_io::{DurationNs, Endpoint, Instant, Random};
-use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
 use tare_lab::world;
 use tare_lab::world::{
     Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
+use tare_lab::{HaltReason, LabError};
+use tare_load::failure::FailureKind;
+use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
-use tare_load::{LoadPlan, PlannedSource};
+use tare_load::{LoadPlan, PlannedSource, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::{Plan, VariantId};
-use tare_model::samples::{Launch, LaunchLoad, LaunchPart, Probe};
+use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe};
 use tare_model::url::Url;
 use tare_stats::design::CellOrder;
 
@@ -35,6 +37,9 @@ pub(crate) struct RunningVariant<L: World> {
     pub connections: L::Load,
     /// The cell whose load they are open for, and how it is made.
     opened: Option<(CellId, MadeBy)>,
+    /// Requests that were answered so far, and that were not, in time or at all.
+    answered: u64,
+    unanswered: u64,
     /// What each cell that is measured asks, and what it was answered.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
@@ -46,6 +51,17 @@ pub(crate) struct RunningVariant<L: World> {
     logged_before: (u64, u64),
     /// Its parts when it was ready; the server is the last.
     parts_before: Vec<LaunchPart>,
+}
+
+/// A variant from its launch to its first good reply.
+struct Starting<L: World> {
+    variant: VariantId,
+    launched: Option<L::Launch>,
+    /// When its place began to start, and what the machine had used then, where that is asked.
+    from: Instant,
+    machine: Option<tare_lab::machine::Counters>,
+    at: Instant,
+    unix_ms: u64,
 }
 
 /// What it took from nothing to the first good reply.
@@ -97,6 +113,27 @@ impl<L: World> RunningVariant<L> {
                 Ok(made_by)
             }
         }
+    }
+
+    /// Makes load on it.
+    pub fn load(&mut self, stretch: Stretch) -> Result<Measured, RunError> {
+        let measured = self.connections.slice(stretch)?;
+        self.saw(&measured.counts);
+        Ok(measured)
+    }
+
+    pub fn saw(&mut self, counts: &Counts) {
+        self.answered += counts.answered;
+        let timed_out =
+            counts.errors.iter().filter(|(kind, ..)| kind == FailureKind::TimedOut.name());
+        self.unanswered += counts.cut + timed_out.map(|(_, n, _)| n).sum::<u64>();
+    }
+
+    /// How many requests had no reply, if any.
+    pub fn without_reply(&self, name: &str) -> Option<String> {
+        let all = self.answered + self.unanswered;
+        (self.unanswered > 0)
+            .then(|| format!("{name}: {} of {all} requests had no reply", self.unanswered))
     }
 
     pub fn close(&mut self) -> Result<LaneLife, RunError> {
@@ -170,84 +207,120 @@ impl<L: World> RunningVariant<L> {
 }
 
 impl<L: World> Runner<'_, L> {
-    /// Starts them all, then waits for each until it gives a good reply.
+    /// Starts them all, then waits for each until it gives a good reply. Fewer come back where the run
+    /// is halted meanwhile.
     pub(crate) fn launch_all(
         &mut self,
         group: &[VariantId],
         round: u32,
         orders: &[(CellId, &CellOrder)],
     ) -> Result<Vec<RunningVariant<L>>, RunError> {
+        let (mut started, mut up) = (Vec::new(), Vec::new());
+        let launched = self.start_each(group, round, &mut started).and_then(|()| {
+            started.iter_mut().try_for_each(|one| {
+                up.extend(self.wait_until_up(one, round, orders)?);
+                Ok(())
+            })
+        });
+        if self.halted() == Some(HaltReason::ServerEnded) {
+            self.note_ended(&mut up);
+            let waiting = started.iter_mut().filter_map(|one| one.launched.as_mut());
+            let ended = waiting.filter_map(|launched| launched.not_yet(Instant::FAR).err()).next();
+            self.ended = self.ended.take().or(ended.map(RunError::from));
+        }
+        launched.map(|()| up)
+    }
+
+    fn start_each(
+        &mut self,
+        group: &[VariantId],
+        round: u32,
+        started: &mut Vec<Starting<L>>,
+    ) -> Result<(), RunError> {
         let from_nothing = self.plan().measures_startup();
-        let mut started = Vec::new();
-        for variant in group {
+        for variant in group.iter().copied() {
+            if self.is_halted() {
+                return Ok(());
+            }
             if from_nothing {
-                self.lab.make_way(*variant);
+                self.lab.make_way(variant);
             }
             let machine = from_nothing.then(|| self.lab.machine());
             let from = self.clock().now();
-            let launched = self.lab.launch(*variant, round)?;
+            let launched = self.lab.launch(variant, round)?;
             // What a place took to start is not the server's.
             let began = launched.as_ref().map(L::Launch::started);
             let at = began.unwrap_or_else(|| self.clock().now());
-            let from = (from, machine);
-            started.push((*variant, launched, from, at, self.clock().unix_ms()));
-            if self.interrupted() {
-                return Ok(Vec::new());
+            let unix_ms = self.clock().unix_ms();
+            started.push(Starting { variant, launched, from, machine, at, unix_ms });
+        }
+        Ok(())
+    }
+
+    /// Waits for its first good reply; `None` where the run is halted before that.
+    fn wait_until_up(
+        &mut self,
+        started: &mut Starting<L>,
+        round: u32,
+        orders: &[(CellId, &CellOrder)],
+    ) -> Result<Option<RunningVariant<L>>, RunError> {
+        let Starting { variant, launched, .. } = started;
+        let variant = *variant;
+        if self.is_halted() {
+            return Ok(None);
+        }
+        if let Some(launched) = launched {
+            launched.wait_until_listening()?;
+        }
+        if self.is_halted() {
+            return Ok(None);
+        }
+        let clients = self.lab.clients(variant, round)?;
+        self.load.take_sent();
+        let mut lanes = BTreeMap::new();
+        for (cell, order) in orders {
+            let rate = order.rate(variant.0);
+            let mut plan = self.lane_plan(*cell, variant, rate, launched.as_ref())?;
+            begin_list_anywhere(&mut plan, round);
+            let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
+            lanes.insert(*cell, LanePlan::new(plan, probe));
+            if self.is_halted() {
+                return Ok(None);
             }
         }
-        let mut all = Vec::new();
-        for (variant, mut launched, from, at, started_unix_ms) in started {
-            if let Some(launched) = &mut launched {
-                launched.wait_until_listening()?;
-            }
-            if self.interrupted() {
-                return Ok(Vec::new());
-            }
-            let clients = self.lab.clients(variant, round)?;
-            self.load.take_sent();
-            let mut lanes = BTreeMap::new();
-            for (cell, order) in orders {
-                let rate = order.rate(variant.0);
-                let mut plan = self.lane_plan(*cell, variant, rate, launched.as_ref())?;
-                begin_list_anywhere(&mut plan, round);
-                let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
-                lanes.insert(*cell, LanePlan::new(plan, probe));
-                if self.interrupted() {
-                    return Ok(Vec::new());
-                }
-            }
-            let now = self.clock().now();
-            let startup = launched.as_ref().and(from.1).map(|machine| Startup {
-                took: now.since(from.0),
-                cpu_ns: self.lab.machine().since(&machine).busy_ns,
-            });
-            if let Some(launched) = &mut launched {
-                self.begin_proofs(orders[0].0, variant, launched, &clients)?;
-            }
-            let mut up = RunningVariant {
-                variant,
-                lanes,
-                started_unix_ms,
-                ready: now.since(at),
-                startup,
-                counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
-                logged_before: (0, 0),
-                parts_before: Vec::new(),
-                meter: launched.as_ref().map(L::Launch::meter),
-                launched,
-                clients,
-                connections: self.lab.load(),
-                opened: None,
-            };
-            up.logged_before = up.logged();
-            up.parts_before = up.parts();
-            all.push(up);
-            if self.interrupted() {
-                return Ok(Vec::new());
-            }
-            self.on_event(&Event::Up { variant });
+        let now = self.clock().now();
+        let startup = launched.as_ref().and(started.machine.as_ref()).map(|machine| Startup {
+            took: now.since(started.from),
+            cpu_ns: self.lab.machine().since(machine).busy_ns,
+        });
+        if let Some(launched) = launched {
+            self.begin_proofs(orders[0].0, variant, launched, &clients)?;
         }
-        Ok(all)
+        if self.is_halted() {
+            return Ok(None);
+        }
+        let launched = launched.take();
+        let mut up = RunningVariant {
+            variant,
+            lanes,
+            started_unix_ms: started.unix_ms,
+            ready: now.since(started.at),
+            startup,
+            counted: launched.as_ref().and_then(|l| l.served(Expected::Quiet)),
+            logged_before: (0, 0),
+            parts_before: Vec::new(),
+            meter: launched.as_ref().map(L::Launch::meter),
+            launched,
+            clients,
+            connections: self.lab.load(),
+            opened: None,
+            answered: 0,
+            unanswered: 0,
+        };
+        up.logged_before = up.logged();
+        up.parts_before = up.parts();
+        self.on_event(&Event::Up { variant });
+        Ok(Some(up))
     }
 
     /// Evidence about a variant's layers, as far as it can be had before load.
@@ -322,7 +395,9 @@ impl<L: World> Runner<'_, L> {
         let limit = launched.ready_limit();
         loop {
             let answer = self.load.ask(clients, plan)?;
-            if self.interrupted() {
+            if self.is_halted() {
+                let none = || format!("{name}: no good reply yet");
+                self.unanswered.get_or_insert_with(none);
                 return Ok(None);
             }
             match answer {
@@ -359,9 +434,13 @@ impl<L: World> Runner<'_, L> {
             return Err(gone.into());
         }
         let name = &self.plan().variants[up.variant.0].name;
-        let (who, how) = launched.what_ended();
-        let how = how.map_or(String::new(), |how| format!(" ({how})"));
-        Err(RunError::Target(format!("{name}: {who} ended under load{how}")))
+        let (part, how) = launched.what_ended();
+        let how = how.unwrap_or_default();
+        let load = match up.answered {
+            0 => "before any load".into(),
+            n => format!("under load, after {n} requests"),
+        };
+        Err(RunError::Target(format!("{name}: {part} ended {load}{how}")))
     }
 
     pub(crate) fn stop_all(&mut self, mut up: Vec<RunningVariant<L>>) -> Result<(), RunError> {

@@ -1,12 +1,10 @@
 //! One load, made once, by clients that are elsewhere, of a server that is up already.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
-use tare_lab::{Lab, LabPlan};
+use tare_lab::{Halt, Lab, LabPlan};
 use tare_load::LoadPlan;
 use tare_load::measured::Measured;
 use tare_model::clients::Clients;
@@ -31,7 +29,7 @@ pub fn load_from(
     clients: Clients,
     plan: &LoadPlan,
     state: &Path,
-    stop: &Arc<AtomicBool>,
+    halt: &Halt,
 ) -> Result<Once, RunError> {
     let deployment = Deployment {
         name: "load".into(),
@@ -51,13 +49,13 @@ pub fn load_from(
         connections: plan.engine.max_connections,
         exclusive: false,
         place_launches: 1,
-        stop: Arc::clone(stop),
+        halt: halt.clone(),
     })?;
     let loaded = load(&mut lab, plan);
     let proofs = lab.placement(VariantId(0)).proofs;
     let left = lab.close();
     match loaded {
-        Err(_) if stop.load(Ordering::Relaxed) => Err(RunError::Interrupted),
+        Err(_) if halt.is_raised() => Err(RunError::Interrupted),
         Err(error) => Err(error),
         Ok((measured, made_by)) => Ok(Once { measured, made_by, proofs, left }),
     }

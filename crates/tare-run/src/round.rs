@@ -1,6 +1,7 @@
 //! One round: every variant launched, probed, put under slices in turn, and stopped.
 
 use tare_io::DurationNs;
+use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
 use tare_lab::world::{Launch as _, World};
 use tare_model::plan::VariantId;
@@ -34,10 +35,15 @@ impl<L: World> Runner<'_, L> {
             true => order.into_iter().map(|variant| vec![variant]).collect(),
             false => vec![order],
         };
-        for group in groups {
-            self.run_group(&group, &mut asked, &mut rounds)?;
-            if self.interrupted() {
-                return Ok(None);
+        let last = groups.len() - 1;
+        for (at, group) in groups.iter().enumerate() {
+            self.run_group(group, &mut asked, &mut rounds)?;
+            match self.halted() {
+                None => {}
+                // What is whole when the time is over counts.
+                Some(HaltReason::TimeOver) if at == last => {}
+                Some(HaltReason::TimeOver) => self.cut_short(&rounds),
+                Some(_) => return Ok(None),
             }
         }
         rounds.retain(|(cell, _)| self.cells[cell.0].stopped.is_none());
@@ -68,7 +74,8 @@ impl<L: World> Runner<'_, L> {
         let (index, cells) = (rounds[0].1.index, rounds.len());
         let orders = asked.cells.iter().map(|order| (CellId(order.cell), order));
         let mut up = self.launch_all(group, index, &orders.collect::<Vec<_>>())?;
-        if self.interrupted() {
+        if self.is_halted() {
+            self.cut_short(rounds);
             return Ok(());
         }
         let mut lives = vec![LaneLife::default(); up.len()];
@@ -76,15 +83,29 @@ impl<L: World> Runner<'_, L> {
         for turn in schedule::turns(seed, index, cells) {
             let (cell, round) = &mut rounds[turn];
             let at = self.clock().now();
-            // In a sweep the deadline can pass during the first round.
-            if at > self.deadline && measuring > DurationNs::ZERO {
+            // In a sweep the deadline can pass before a cell's turn.
+            if self.is_halted() {
                 self.cells[cell.0].stopped.get_or_insert(Stopped::MaxTime);
                 continue;
             }
             let is_first = measuring == DurationNs::ZERO;
             let (own, measured) = self.measure_cell(turn, is_first, asked, &mut up, round);
-            if self.interrupted() {
-                return measured;
+            match self.halted() {
+                None => {}
+                Some(HaltReason::TimeOver) => {
+                    self.services.halt.lift();
+                    if !measured.as_ref().is_ok_and(|measured| measured.is_whole) {
+                        let unanswered =
+                            up.iter().find_map(|up| up.without_reply(self.name_of(up)));
+                        self.unanswered = self.unanswered.take().or(unanswered);
+                        self.cells[cell.0].stopped.get_or_insert(Stopped::MaxTime);
+                        continue;
+                    }
+                }
+                Some(_) => {
+                    self.note_ended(&mut up);
+                    return measured.map(drop);
+                }
             }
             for (sum, life) in lives.iter_mut().zip(&own) {
                 sum.add(life);
@@ -99,6 +120,9 @@ impl<L: World> Runner<'_, L> {
             let took = self.clock().now().since(at);
             round.elapsed_ns += took.as_ns();
             measuring = measuring + took;
+        }
+        if rounds.iter().all(|(cell, _)| self.cells[cell.0].stopped.is_some()) {
+            return self.stop_all(up);
         }
         for up in &mut up {
             // Its workers may go on without it; that is not what was asked for.
@@ -120,6 +144,15 @@ impl<L: World> Runner<'_, L> {
             round.elapsed_ns += shared / cells as u64;
         }
         Ok(())
+    }
+
+    /// These get no whole round any more: the time is over.
+    fn cut_short(&mut self, rounds: &[(CellId, Round)]) {
+        if self.halted() == Some(HaltReason::TimeOver) {
+            for (cell, _) in rounds {
+                self.cells[cell.0].stopped.get_or_insert(Stopped::MaxTime);
+            }
+        }
     }
 
     /// Only launches that no other cell has loaded yet can tell what they use at rest, and how long
@@ -163,16 +196,19 @@ impl<L: World> Runner<'_, L> {
         asked: &mut RoundOrder,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
-    ) -> (Vec<LaneLife>, Result<(), RunError>) {
+    ) -> (Vec<LaneLife>, Result<CellMeasured, RunError>) {
         let cell = CellId(asked.cells[turn].cell);
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
         let used: Vec<Option<Usage>> = up.iter().map(|up| up.used().usage).collect();
         let begun = if is_first { self.begin_load(cell, asked, up) } else { Ok(()) };
         let order = &asked.cells[turn];
         let measured = begun.and_then(|()| self.measure(cell, order, up, round));
-        let measured = measured.and_then(|()| match order.sustained {
-            Some(sustained) => self.check_sustained(sustained, cell, up),
-            None => Ok(()),
+        let measured = measured.and_then(|()| {
+            let is_whole = !self.is_halted();
+            if let Some(sustained) = order.sustained.filter(|_| is_whole) {
+                self.check_sustained(sustained, cell, up)?;
+            }
+            Ok(CellMeasured { is_whole })
         });
         // All are closed, also where one fails.
         let lives: Vec<_> = up.iter_mut().map(RunningVariant::close).collect();
@@ -206,6 +242,12 @@ impl<L: World> Runner<'_, L> {
             Err(failure) => (Vec::new(), measured.and(Err(failure))),
         }
     }
+}
+
+/// What a cell's turn in a round came to.
+struct CellMeasured {
+    /// All of its slices were made.
+    is_whole: bool,
 }
 
 /// The end of a place is heard within this.

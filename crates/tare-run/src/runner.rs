@@ -1,13 +1,12 @@
 //! Runs rounds until the stopping rule, the clock or the user says stop.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_guards::Rulebook;
-use tare_io::{DurationNs, Instant};
+use tare_io::DurationNs;
 use tare_lab::places::to_wait_for;
 use tare_lab::world::World;
+use tare_lab::{Halt, HaltReason};
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::samples::Round;
 use tare_stats::design::{Design, History, RoundOrder};
@@ -18,6 +17,7 @@ use tare_store::{Entry, RunEnd, RunId};
 use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::error::RunError;
+use crate::launches::RunningVariant;
 use crate::observer::{Event, Observer};
 use crate::outcome::Stopped;
 use crate::record::Record;
@@ -34,11 +34,13 @@ pub struct Runner<'a, L: World> {
     design: Box<dyn Design + 'a>,
     /// How long launches took to be warm.
     pub(crate) surveys: Surveys,
-    services: RunServices<'a>,
-    /// When `max_time` is over.
-    pub(crate) deadline: Instant,
+    pub(crate) services: RunServices<'a>,
     load_noted: bool,
     lost_rounds: u32,
+    /// What a server that ended by itself left to say.
+    pub(crate) ended: Option<RunError>,
+    /// Requests that had no reply in the round that the deadline cut off.
+    pub(crate) unanswered: Option<String>,
 }
 
 /// Whom a run reports to, and who stops it.
@@ -46,7 +48,7 @@ pub struct RunServices<'a> {
     pub record: &'a dyn Record,
     pub clock: &'a dyn Clock,
     pub observer: &'a mut dyn Observer,
-    pub stop: Arc<AtomicBool>,
+    pub halt: Halt,
 }
 
 /// Where a run begins: at its beginning, or where an earlier part of it ended.
@@ -54,7 +56,6 @@ pub struct RunServices<'a> {
 pub struct Start {
     /// The number of the next round.
     pub next_round: u32,
-    pub elapsed_ns: u64,
 }
 
 impl<'a, L: World> Runner<'a, L> {
@@ -81,9 +82,19 @@ impl<'a, L: World> Runner<'a, L> {
         let Some(first) = cells.first() else {
             return Err(RunError::Bug("a run of nothing".into()));
         };
-        let (load, deadline, surveys) = (lab.load(), Instant::FAR, Surveys::of(&first.digests));
-        let (load_noted, lost_rounds) = (false, 0);
-        Ok(Self { cells, lab, load, design, surveys, services, deadline, load_noted, lost_rounds })
+        let (load, surveys) = (lab.load(), Surveys::of(&first.digests));
+        Ok(Self {
+            cells,
+            lab,
+            load,
+            design,
+            surveys,
+            services,
+            load_noted: false,
+            lost_rounds: 0,
+            ended: None,
+            unanswered: None,
+        })
     }
 
     /// What all cells have in common: variants, seed, CPUs.
@@ -101,13 +112,19 @@ impl<'a, L: World> Runner<'a, L> {
 
     /// Runs to the end, whatever that is; what was made is removed then. Why each cell ended.
     pub fn run(mut self, start: Start) -> Vec<Stopped> {
-        let ended = self.rounds(start);
-        let of_all = match ended {
+        let of_all = match self.rounds(start) {
             Ok(()) => None,
             // What was stopped in its middle fails in some way of its own.
-            Err(_) if self.interrupted() => Some(Stopped::Interrupted),
-            Err(failure) => Some(Stopped::Failed(failure)),
+            Err(failure) => Some(match self.halted() {
+                None => Stopped::Failed(failure),
+                Some(HaltReason::Interrupted) => Stopped::Interrupted,
+                Some(HaltReason::TimeOver) => Stopped::MaxTime,
+                Some(HaltReason::ServerEnded) => {
+                    Stopped::Failed(self.ended.take().unwrap_or(failure))
+                }
+            }),
         };
+        self.services.halt.lift();
         self.on_event(&Event::Ended);
         let (of_load, beside) = self.lab.own_cpu();
         let ms = |time: DurationNs| time.as_ns() / 1_000_000;
@@ -117,7 +134,10 @@ impl<'a, L: World> Runner<'a, L> {
         for cell in (0..self.cells.len()).map(CellId) {
             let own = self.cells[cell.0].stopped.take();
             let own = own.or_else(|| self.design.ended(cell.0).map(Stopped::from));
-            let stopped = own.or(of_all.clone()).unwrap_or(Stopped::Interrupted);
+            let stopped = match own.or(of_all.clone()).unwrap_or(Stopped::Interrupted) {
+                Stopped::MaxTime => self.out_of_time(cell),
+                stopped => stopped,
+            };
             let run = self.cells[cell.0].run;
             let _ = self.note(run, format!("ended: {}; {cpu}", stopped.word()));
             let end = RunEnd { stopped_by: stopped.word().into() };
@@ -137,9 +157,6 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     fn rounds(&mut self, start: Start) -> Result<(), RunError> {
-        let max_ns = self.plan().stop.max_time.as_ns().saturating_sub(start.elapsed_ns);
-        self.deadline = self.clock().now() + DurationNs::from_ns(max_ns);
-        let left = |runner: &Self| runner.deadline.since(runner.clock().now());
         self.see_what_is_waited_for();
         let words = self.first_words();
         for cell in &self.cells {
@@ -148,7 +165,7 @@ impl<'a, L: World> Runner<'a, L> {
         let mut index = start.next_round;
         let mut is_fitted = !self.plan().is_exclusive();
         loop {
-            let left = left(self);
+            let left = self.services.halt.deadline().since(self.clock().now());
             let history = History {
                 cells: self.cells.iter().map(Cell::history).collect(),
                 surveys: &self.surveys,
@@ -156,7 +173,7 @@ impl<'a, L: World> Runner<'a, L> {
             };
             let Some(asked) = self.design.next(&history) else { return Ok(()) };
             // A round that was enough is enough, also where the user stops the run then.
-            if self.interrupted() {
+            if self.is_halted() {
                 return Err(RunError::Interrupted);
             }
             if asked.cells.is_empty() {
@@ -196,7 +213,7 @@ impl<'a, L: World> Runner<'a, L> {
         self.lost_rounds < self.plan().stop.lost_rounds
             && matches!(failure, RunError::Environment(_) | RunError::Target(_))
             && self.cells.iter().any(|cell| !cell.digests.is_empty())
-            && !self.interrupted()
+            && !self.is_halted()
     }
 
     /// Leaves a round out; what failed in it is started afresh in the next.
@@ -243,7 +260,7 @@ impl<'a, L: World> Runner<'a, L> {
 
     /// A value that cannot be measured does not end a sweep: the others can.
     pub(crate) fn fail(&mut self, cell: CellId, failure: RunError) -> Result<(), RunError> {
-        if self.cells.len() == 1 || self.interrupted() {
+        if self.cells.len() == 1 || self.is_halted() {
             return Err(failure);
         }
         self.note(self.cells[cell.0].run, failure.to_string())?;
@@ -279,8 +296,40 @@ impl<'a, L: World> Runner<'a, L> {
         all.into_iter().try_for_each(|by| self.note(run, format!("load by {by}")))
     }
 
-    pub(crate) fn interrupted(&self) -> bool {
-        self.services.stop.load(Ordering::Relaxed)
+    /// Why everything under way is to end.
+    pub(crate) fn halted(&self) -> Option<HaltReason> {
+        let halt = &self.services.halt;
+        let is_over = || (self.clock().now() >= halt.deadline()).then_some(HaltReason::TimeOver);
+        halt.reason().or_else(is_over)
+    }
+
+    pub(crate) fn name_of(&self, up: &RunningVariant<L>) -> &'a str {
+        &self.plan().variants[up.variant.0].name
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted().is_some()
+    }
+
+    /// Remembers which of these servers ended by itself, if that is why the run is halted.
+    pub(crate) fn note_ended(&mut self, up: &mut [RunningVariant<L>]) {
+        if self.halted() == Some(HaltReason::ServerEnded) {
+            let ended = up.iter_mut().find_map(|up| self.check_alive(up).err());
+            self.ended = self.ended.take().or(ended);
+        }
+    }
+
+    /// The time is over: a failure where no round was finished for want of replies.
+    fn out_of_time(&self, cell: CellId) -> Stopped {
+        let has_rounds = !self.cells[cell.0].digests.is_empty();
+        match self.unanswered.as_ref().filter(|_| !has_rounds) {
+            None => Stopped::MaxTime,
+            Some(why) => {
+                let max_time = self.plan().stop.max_time;
+                let text = format!("{why}, so no round was finished within --max-time {max_time}");
+                Stopped::Failed(RunError::Target(text))
+            }
+        }
     }
 
     pub(crate) fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {

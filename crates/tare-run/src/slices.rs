@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tare_io::DurationNs;
 use tare_lab::meter::Quiet;
-use tare_lab::world::{Launch as _, MakeLoad as _, Used, World};
+use tare_lab::world::{Launch as _, Used, World};
 use tare_load::LaneId;
 use tare_model::found::Found;
 use tare_model::plan::{ReconnectEach, VariantId};
@@ -139,7 +139,7 @@ impl<L: World> Runner<'_, L> {
         };
         let (mut before, mut began) = (read(up), self.clock().now());
         let mut stretches: Vec<Vec<u64>> = Vec::new();
-        while !at_rest(&stretches) && !self.interrupted() {
+        while !at_rest(&stretches) && !self.is_halted() {
             self.clock().pause(DurationNs::from_ns(WATCH_NS));
             let (after, now) = (read(up), self.clock().now());
             let used =
@@ -172,11 +172,11 @@ impl<L: World> Runner<'_, L> {
         let mut least = window.shape.warmup;
         loop {
             let length = warm_next(up.lane(cell).load.warmup, needed, least, order.warmup_max);
-            let measured = up.connections.slice(window.warmup(length))?;
+            let measured = up.load(window.warmup(length))?;
             let load = &mut up.lane_mut(cell).load;
             load.warmup.ns += length.as_ns();
             load.warmup.requests += measured.counts.answered;
-            if is_warm(load.warmup, needed, order.warmup_max) || self.interrupted() {
+            if is_warm(load.warmup, needed, order.warmup_max) || self.is_halted() {
                 return Ok(());
             }
             least = window.shape.length;
@@ -192,13 +192,13 @@ impl<L: World> Runner<'_, L> {
         window: Window,
     ) -> Result<Option<Slice>, RunError> {
         let before = up[at].used().usage;
-        let measured = up[at].connections.slice(window.stretch())?;
+        let measured = up[at].load(window.stretch())?;
         let still = self.quiesce(up);
         let load = &mut up[at].lane_mut(cell).load;
         load.rests += 1;
         load.rests_cut += u32::from(!still);
         let after = up[at].used().usage;
-        if self.interrupted() {
+        if self.is_halted() {
             return Ok(None);
         }
         let used = after.zip(before).map(|(after, before)| after.since(&before));
@@ -224,7 +224,7 @@ impl<L: World> Runner<'_, L> {
         window: Window,
     ) -> Result<u64, RunError> {
         let before = up[at].used().usage;
-        let measured = up[at].connections.slice(window.only_ramp())?;
+        let measured = up[at].load(window.only_ramp())?;
         self.quiesce(up);
         let Some((after, before)) = up[at].used().usage.zip(before) else { return Ok(0) };
         let (server, answered) = (after.since(&before), measured.counts.answered);
@@ -248,13 +248,16 @@ impl<L: World> Runner<'_, L> {
         let mut slowest: Option<Pace> = None;
         for variant in 0..self.plan().variants.len() {
             let mut up = self.launch_all(&[VariantId(variant)], 0, &[(cell, order)])?;
-            if self.interrupted() {
+            if self.is_halted() {
                 return Ok(());
             }
             for up in &mut up {
                 up.open(cell)?;
             }
-            let Some(pace) = self.trials(cell, order, &mut up)? else { return Ok(()) };
+            let Some(pace) = self.trials(cell, order, &mut up)? else {
+                self.note_ended(&mut up);
+                return Ok(());
+            };
             slowest = Some(slowest.map_or(pace, |slowest| slowest.slowest(pace)));
             for up in &mut up {
                 up.close()?;
@@ -279,10 +282,10 @@ impl<L: World> Runner<'_, L> {
             let mut trials = Trials::default();
             while let Some(shape) = trials.next() {
                 let window = Window::of(shape, order, self.cells[cell.0].plan);
-                let measured = up.connections.slice(window.stretch())?;
+                let measured = up.load(window.stretch())?;
                 let (per_s, latency) = measured.rate_and_mean();
                 trials.take(Pace { per_s, latency });
-                if self.interrupted() {
+                if self.is_halted() {
                     return Ok(None);
                 }
             }

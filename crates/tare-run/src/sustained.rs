@@ -37,11 +37,11 @@ impl<L: World> Runner<'_, L> {
         let mut next = Some(survey.first);
         while let Some(length) = next {
             self.together(cell, up, length, true)?;
-            if self.interrupted() {
+            if self.is_halted() {
                 return Ok(());
             }
             let further = self.surveys.further(&loads(up, cell), &limits);
-            let further = further.filter(|_| self.clock().now() < self.deadline);
+            let further = further.filter(|_| !self.is_halted());
             next = further.map(DurationNs::from_ns);
         }
         // All cells of a sweep are measured on the same launches.
@@ -84,9 +84,24 @@ impl<L: World> Runner<'_, L> {
         // Their warm-up may have been such load.
         let mut loads = up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref());
         let has = loads.any(|load| load.in_turns == turns.is_some());
-        if has || self.interrupted() || up.len() < 2 {
+        if has || up.len() < 2 {
             return Ok(());
         }
+        self.load_sustained(length, turns, cell, up)?;
+        // One that was cut off tells nothing.
+        if self.is_halted() {
+            up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
+        }
+        Ok(())
+    }
+
+    fn load_sustained(
+        &mut self,
+        length: DurationNs,
+        turns: Option<u32>,
+        cell: CellId,
+        up: &mut [RunningVariant<L>],
+    ) -> Result<(), RunError> {
         let Some(turns) = turns else { return self.together(cell, up, length, false) };
         // Its warm-up has said what it had to: other launches' are kept.
         up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
@@ -121,6 +136,7 @@ impl<L: World> Runner<'_, L> {
             up.iter_mut().map(|up| (&mut up.connections, up.meter.as_ref())).unzip();
         let measured = self.lab.load_at_once(&mut loads, stretch, &meters)?;
         for (up, (measured, readings)) in up.iter_mut().zip(measured) {
+            up.saw(&measured.counts);
             let lane = up.lane_mut(cell);
             let mut more = sustained(&measured, &readings, cold);
             if let Some(before) = lane.load.sustained.take() {

@@ -1,5 +1,6 @@
 //! When to stop, and how many slices a launch is worth.
 
+use tare_io::DurationNs;
 use tare_model::plan::PlanParts;
 
 use crate::analysis::{Analysis, Comparison, OF_MISSES, SYSTEMATIC};
@@ -137,6 +138,29 @@ pub fn used(launch_s: f64, cycle_s: f64) -> u32 {
     ((launch_s * OF_LAUNCH / cycle_s.max(1e-6)).ceil() as u32).clamp(CYCLES, CYCLES_MAX)
 }
 
+/// The time limit with which a run gets the rounds that a verdict needs, where by its rounds so far it
+/// does not get them within `max_time`: a number that a person would choose.
+pub fn max_time_needed(rounds: u32, elapsed_ns: u64, max_time: DurationNs) -> Option<DurationNs> {
+    if rounds == 0 || rounds >= ROUNDS_MIN {
+        return None;
+    }
+    let needed_s = elapsed_ns as f64 / 1e9 / f64::from(rounds) * f64::from(ROUNDS_MIN);
+    (needed_s > max_time.as_secs_f64()).then(|| round_limit(needed_s * SPARE))
+}
+
+/// A time limit of at least so many seconds, as a person would write it.
+pub fn round_limit(seconds: f64) -> DurationNs {
+    let step = match seconds {
+        s if s <= 60.0 => 5.0,
+        s if s <= 600.0 => 30.0,
+        _ => 60.0,
+    };
+    DurationNs::from_secs_f64((seconds / step).ceil() * step)
+}
+
+/// Later rounds may take longer.
+const SPARE: f64 = 1.15;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +169,17 @@ mod tests {
     fn looks_are_spaced_by_fifths() {
         let looks: Vec<u32> = (1..60).filter(|n| is_look(*n)).collect();
         assert_eq!(looks, [3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 58]);
+    }
+
+    #[test]
+    fn a_limit_too_short_for_three_rounds_is_told_by_the_first() {
+        let s = DurationNs::from_secs;
+        assert_eq!(max_time_needed(1, 8_000_000_000, s(20)), Some(s(30)));
+        assert_eq!(max_time_needed(2, 30_000_000_000, s(40)), Some(s(55)));
+        assert_eq!(max_time_needed(1, 40_000_000_000, s(60)), Some(s(150)));
+        assert_eq!(max_time_needed(1, 6_000_000_000, s(20)), None);
+        assert_eq!(max_time_needed(3, 30_000_000_000, s(20)), None, "it has them");
+        assert_eq!(max_time_needed(0, 20_000_000_000, s(20)), None, "nothing is known");
     }
 
     #[test]

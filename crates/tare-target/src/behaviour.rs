@@ -32,6 +32,10 @@ pub struct Behaviour {
     /// Sends the head in pieces, this far apart.
     pub slow_head: Option<DurationNs>,
     pub defect: Option<Defect>,
+    /// Only every so many replies have the defect.
+    pub defect_every: Option<u64>,
+    /// The process exits after so many requests.
+    pub die_after: Option<u64>,
     pub seed: u64,
 }
 
@@ -55,6 +59,8 @@ impl Default for Behaviour {
             reset_rate: 0.0,
             slow_head: None,
             defect: None,
+            defect_every: None,
+            die_after: None,
             seed: 0,
         }
     }
@@ -316,6 +322,11 @@ impl Brain {
         share > 0.0 && self.random.chance(share)
     }
 
+    /// Whether the process is to exit instead of answering the newest request.
+    pub fn is_to_die(&self) -> bool {
+        self.behaviour.die_after.is_some_and(|after| self.requests >= after)
+    }
+
     /// Whether the next reply has other bytes.
     pub fn is_odd_reply(&mut self) -> bool {
         let share = self.behaviour.odd_rate;
@@ -325,7 +336,9 @@ impl Brain {
     }
 
     fn answer(&mut self) -> Answer {
-        let Behaviour { reset_rate, error_rate, error_status, defect, .. } = self.behaviour;
+        let Behaviour { reset_rate, error_rate, error_status, defect_every, .. } = self.behaviour;
+        let is_hit = defect_every.is_none_or(|every| (self.requests + 1).is_multiple_of(every));
+        let defect = self.behaviour.defect.filter(|_| is_hit);
         if reset_rate > 0.0 && self.random.chance(reset_rate) {
             Answer::Reset
         } else if let Some(defect) = defect {

@@ -306,6 +306,9 @@ impl Server {
         }
         self.count(Counter::Requests, 1);
         let decision = self.brain.decide(now, self.clients[slot as usize].worker);
+        if self.brain.is_to_die() {
+            die();
+        }
         self.count(Counter::WaitedNs, decision.at.since(now).as_ns());
         let client = &mut self.clients[slot as usize];
         client.requests += 1;
@@ -545,3 +548,12 @@ impl Client {
         self.closing = false;
     }
 }
+
+/// The end of a server with a bug: a line and a status of its own.
+fn die() -> ! {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "target: died as --die-after asked");
+    std::process::exit(DIED)
+}
+
+const DIED: i32 = 9;

@@ -17,6 +17,7 @@ pub mod sweep;
 
 use std::path::PathBuf;
 
+use tare_io::Instant;
 use tare_report::form::Form;
 
 /// What the user wants done with a run.
@@ -26,4 +27,6 @@ pub struct RunOptions {
     pub forms: Vec<(Form, PathBuf)>,
     pub gates: Vec<gate::Gate>,
     pub quiet: bool,
+    /// When the command began: its time limit counts from then on.
+    pub began: Instant,
 }

@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::ServerId;
 use crate::requests::Request;
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +73,8 @@ pub enum Message {
     },
     /// What a server said.
     Event(Event),
+    /// A server ended although nobody asked it to.
+    Ended(ServerId),
 }
 
 /// A line of an agent's, as it is read. An answer is kept as it came until it is known what it is
@@ -85,6 +88,7 @@ pub struct HeardLine<'a> {
     pub done: Option<HeardAnswer<'a>>,
     pub failed: Option<HeardFailure>,
     pub event: Option<Event>,
+    pub ended: Option<ServerId>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,15 +144,15 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let clocks = ToAgent::parse(br#"{"tare":1,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
+        let clocks = ToAgent::parse(br#"{"tare":2,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
         let clocks = clocks.unwrap();
         assert!(matches!(clocks.word, Word::Ask(Request::ReadClocks(ReadClocks {}))));
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),
-            (b"{\"tare\":1,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":1,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
-            (b"{\"tare\":1,\"id\":7}", "missing field"),
+            (b"{\"tare\":2,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":2,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
+            (b"{\"tare\":2,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

@@ -10,7 +10,7 @@ use super::REQUEST_BYTES_MAX;
 use super::protocol::{FromAgent, Hello, Message, PROTOCOL, ToAgent, Word};
 use crate::error::LabError;
 use crate::event::Event;
-use crate::executor::{Executor, ExecutorPlan};
+use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
 use crate::groups::Group;
 use crate::journal::Journal;
 use crate::requests::Request;
@@ -48,6 +48,7 @@ pub fn serve(from: From, to: To, served: Served) -> Result<(), String> {
     let words = listen(from, stop.clone()).map_err(|error| error.to_string())?;
     let executor = Arc::new(Executor::new(ExecutorPlan {
         stop: stop.clone(),
+        on_end: to.ends(),
         events: to.events(),
         journal: served.journal.as_ref().map(Journal::entries),
         own_group: served.own_group,
@@ -152,6 +153,12 @@ impl Outgoing {
             Ok(value) => Message::Done { id, value },
             Err(failed) => Message::Failed { id, failed },
         });
+    }
+
+    /// Tells tare at once which server ended by itself.
+    fn ends(&self) -> OnServerEnd {
+        let to = self.clone();
+        Arc::new(move |server| drop(to.say(Message::Ended(server))))
     }
 
     /// Passes on what servers say, as it comes.

@@ -4,7 +4,7 @@ use super::*;
 use crate::requests::Lines;
 
 /// An agent that greets as ours do, and then does what this script says.
-fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Receiver<Event>) {
+fn agent(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
     let hello = format!(r#"{{"tare":{PROTOCOL},"hello":{{"version":"{VERSION}"}}}}"#);
     let argv: Vec<String> =
         ["sh", "-c", &format!("echo '{hello}'; {script}")].map(str::to_owned).to_vec();
@@ -19,7 +19,7 @@ fn agent(script: &str, stop: &Arc<AtomicBool>) -> (Result<Agent, LabError>, Rece
         events: &events,
         talks: true,
     };
-    (Agent::start(&start, DurationNs::from_secs(10), stop), heard)
+    (Agent::start(&start, DurationNs::from_secs(10), halt), heard)
 }
 
 /// Any request: what is answered is the script's.
@@ -37,7 +37,7 @@ fn answers_of_another_protocol_than_its_greeting_are_not_taken() {
     let other = PROTOCOL + 1;
     for what in [r#""done":{"id":1,"value":7}"#, r#""failed":{"id":1,"failed":{"target":"no"}}"#] {
         let script = format!(r#"read -r line; echo '{{"tare":{other},{what}}}'; cat"#);
-        let (agent, _heard) = agent(&script, &Arc::default());
+        let (agent, _heard) = agent(&script, &Halt::default());
         let agent = agent.unwrap();
         let error = ask(&agent).unwrap_err().to_string();
         let told = format!("its agent greeted in protocol {PROTOCOL} and now speaks {other}");
@@ -53,7 +53,7 @@ fn events_without_end_are_not_kept() {
     let script = format!(
         "yes '{event}' | head -n 100000; read -r line; echo '{answer}'; yes '{event}' | head -n 9999"
     );
-    let (agent, heard) = agent(&script, &Arc::default());
+    let (agent, heard) = agent(&script, &Halt::default());
     let agent = agent.unwrap();
     assert_eq!(ask(&agent), Ok(Some(7)));
     agent.end();
@@ -67,12 +67,12 @@ fn events_without_end_are_not_kept() {
 #[test]
 fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
     let stray = said(r#""done":{"id":99,"value":[]}"#);
-    let stop = Arc::new(AtomicBool::new(false));
-    let (strange, _heard) = agent(&format!("yes '{stray}'"), &stop);
+    let halt = Halt::default();
+    let (strange, _heard) = agent(&format!("yes '{stray}'"), &halt);
     let error = ask(&strange.unwrap()).unwrap_err().to_string();
     assert!(error.contains("the place is gone"), "{error}");
     // A few at a time, for ever: none of them is the answer.
-    let (strange, _heard) = agent(&format!("while sleep 0.01; do echo '{stray}'; done"), &stop);
+    let (strange, _heard) = agent(&format!("while sleep 0.01; do echo '{stray}'; done"), &halt);
     let asked = strange.unwrap();
     let error = asked.ask(Lines { path: "/".into() }, DurationNs::from_ms(200)).unwrap_err();
     assert!(error.to_string().contains("did not answer within 200ms"), "{error}");
@@ -82,9 +82,9 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
 fn its_errors_cannot_write_to_the_terminal() {
     let failed = said(r#""failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}"#);
     let (agent, _heard) =
-        agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Arc::default());
+        agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Halt::default());
     let error = ask(&agent.unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\\nno");
+    assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\n    no");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn an_answer_without_end_is_not_taken_in() {
     let begin = said(r#""done":{"id":1,"value":["#);
     let begin = begin.trim_end_matches('}');
     let script = format!("read -r line; printf '{begin}'; yes 0, | tr -d '\\n'");
-    let (agent, _heard) = agent(&script, &Arc::default());
+    let (agent, _heard) = agent(&script, &Halt::default());
     let asked = agent.unwrap();
     let error = ask(&asked).unwrap_err().to_string();
     assert!(error.contains("its agent sent a line of more than 16 MiB"), "{error}");

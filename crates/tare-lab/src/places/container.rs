@@ -223,7 +223,7 @@ impl Place for Container {
         }
         let (engine, name) = (self.spec.engine.clone(), self.container());
         resources.journal.record_before_create(resources::EngineContainer { engine, name })?;
-        let agent = self.context.start_agent(&self.argv()?, HELLO_WITHIN, resources.stop)?;
+        let agent = self.context.start_agent(&self.argv()?, HELLO_WITHIN, resources.halt)?;
         self.address = self.find_address()?;
         Ok(agent)
     }

@@ -260,7 +260,7 @@ impl Pod {
     fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
         self.begun = false;
         let within = self.spec.start_within()?;
-        let pod = wait(ground, &self.name(), &self.container(), within, resources.stop)
+        let pod = wait(ground, &self.name(), &self.container(), within, resources.halt.flag())
             .map_err(|error| error.named(&self.context.who))?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let ip = |value: &Value| value.as_str().and_then(|ip| ip.parse().ok());
@@ -303,7 +303,7 @@ impl Pod {
         resources: &LabResources<'_>,
     ) -> Result<Path, LabError> {
         let (spec, tag) = (&self.spec, &self.context.tag);
-        let front = front::wait(spec, ground, tag, spec.start_within()?, resources.stop);
+        let front = front::wait(spec, ground, tag, spec.start_within()?, resources.halt.flag());
         let mut front = front.map_err(|error| error.named(&self.context.who))?;
         if spec.node_meter != Some(false) {
             for pod in &mut front.pods {
@@ -327,13 +327,13 @@ impl Pod {
         uid: &str,
         container: Option<&str>,
     ) -> Result<Arc<NodeMeter>, LabError> {
-        let start = |argv: &[String]| self.context.start_agent(argv, HELLO_WITHIN, resources.stop);
+        let start = |argv: &[String]| self.context.start_agent(argv, HELLO_WITHIN, resources.halt);
         let wanted = Wanted {
             who: &self.context.who,
             tag: &self.context.tag,
             clusters: resources.clusters,
             journal: resources.journal,
-            stop: resources.stop,
+            stop: resources.halt.flag(),
             start_agent: &start,
         };
         NodeMeter::of(&wanted, ground, node, uid, container)
@@ -353,7 +353,7 @@ impl Pod {
     ) -> Result<Agent, LabError> {
         let name = self.name();
         let argv = exec(ground, &name, &self.container(), false, &[AGENT, "--pod"])?;
-        let mut agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
+        let mut agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)?;
         if agent.hello.program_sha256 != self.hash {
             return Err(LabError::Environment(format!(
                 "{}: the agent in its pod is not this tare's (SHA-256 {} there, {} here)",

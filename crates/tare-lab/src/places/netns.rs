@@ -50,7 +50,7 @@ impl Place for Netns {
         let ip = programs::need(&["ip"], "iproute2")?.display().to_string();
         let argv = [&ip, "netns", "exec", tag, &agent, "--drop-capabilities"];
         let argv = argv.map(str::to_owned);
-        self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)
+        self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {

@@ -376,7 +376,7 @@ impl Place for Oci {
         arguments.extend(flags.iter().map(String::as_str));
         arguments.extend(["run", "--bundle", &bundle, &id]);
         let argv = runtime::command_line(&program, &arguments);
-        self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)
+        self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)
     }
 
     fn prove(&self, agent: &Agent) -> Proof {

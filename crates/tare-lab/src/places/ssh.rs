@@ -131,7 +131,7 @@ impl Place for Ssh {
         };
         self.starts += 1;
         let argv = ssh_command::command_line(&self.spec.host, &self.spec.options, &remote);
-        let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.stop)?;
+        let agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)?;
         let clocks = Offset::find(|| agent.ask(ReadClocks {}, TIMEOUT));
         if let Ok(Offset { unix_ns, trip, .. }) = clocks {
             let ms = unix_ns as f64 / 1e6;

@@ -266,7 +266,7 @@ impl Vm {
             (None, false) => TCG_WITHIN,
         };
         let _ = std::fs::remove_file(&console);
-        self.context.start_agent(&machine.argv(), within, resources.stop).map_err(|error| {
+        self.context.start_agent(&machine.argv(), within, resources.halt).map_err(|error| {
             let said = last_words(&console);
             match (error, said) {
                 (LabError::Environment(text), Some(said)) => {
@@ -336,7 +336,7 @@ impl Place for Vm {
                 }
                 // Once it worked, a failure is one; and who asked for the hardware gets it, or not.
                 Err(error) if must || *boots == Some(true) => return Err(error),
-                Err(_) if resources.stop.load(std::sync::atomic::Ordering::Relaxed) => {
+                Err(_) if resources.halt.is_raised() => {
                     return Err(LabError::Environment("interrupted".into()));
                 }
                 Err(error) => {

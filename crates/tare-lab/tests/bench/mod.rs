@@ -43,7 +43,7 @@ impl Bench {
             load_cpus: Vec::new(),
             exclusive: false,
             place_launches: 3,
-            stop: Default::default(),
+            halt: Default::default(),
             connections: 10,
         };
         Self { lab: Lab::open(plan).unwrap(), state }

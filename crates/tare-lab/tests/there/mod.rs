@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tare_io::DurationNs;
+use tare_lab::Halt;
 use tare_lab::agent::protocol::Hello;
 use tare_lab::agent::serve::{Served, serve};
 use tare_lab::agent::{Agent, VERSION};
@@ -14,6 +15,7 @@ use tare_lab::site::Site;
 
 pub struct There {
     pub site: Site,
+    pub halt: Halt,
     /// The stream, for whoever breaks it.
     pub stream: UnixStream,
     pub thread: Option<JoinHandle<Result<(), String>>>,
@@ -35,8 +37,9 @@ impl There {
         let near = (Box::new(ours.try_clone().unwrap()) as _, Box::new(ours) as _);
         let (events, _unheard) = channel();
         let limit = DurationNs::from_secs(10);
-        let agent = Agent::over(name, near, None, &events, limit, &Arc::default()).unwrap();
-        Self { site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
+        let halt = Halt::default();
+        let agent = Agent::over(name, near, None, &events, limit, &halt).unwrap();
+        Self { halt, site: Site::There(Arc::new(agent)), stream, thread: Some(thread) }
     }
 
     /// The end of the stream is the end of the agent.

@@ -132,7 +132,7 @@ pub fn trust(items: &[Check]) -> String {
 /// What speaks against it, a line a family, its sign first.
 pub fn warnings(all: &[Warning]) -> String {
     let item = |warning: &Warning| {
-        let cure = match warning.cure {
+        let cure = match &warning.cure {
             Some(cure) => with_whole_flags(&escape(cure)),
             None => "<a href=\"#guards\">see below</a>".to_owned(),
         };

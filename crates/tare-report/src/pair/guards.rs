@@ -30,7 +30,8 @@ pub fn is_void(guards: &[RunGuard], variant: &str, baseline: Option<&str>) -> bo
 }
 
 fn guard(code: Code, severity: Severity, variant: Option<&str>, text: String) -> RunGuard {
-    RunGuard { code, severity, variant: variant.map(str::to_owned), text }
+    let line = Default::default();
+    RunGuard { code, severity, variant: variant.map(str::to_owned), text, line }
 }
 
 /// What forbids a verdict within a run forbids one between two.

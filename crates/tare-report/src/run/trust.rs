@@ -166,12 +166,18 @@ pub struct Warning {
     pub mark: Mark,
     pub text: String,
     /// `None` where the guards' own figures are the answer.
-    pub cure: Option<&'static str>,
+    pub cure: Option<String>,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} → {}", self.mark.sign(), self.text, self.cure.unwrap_or("see --why"))
+        write!(
+            f,
+            "{} {} → {}",
+            self.mark.sign(),
+            self.text,
+            self.cure.as_deref().unwrap_or("see --why")
+        )
     }
 }
 
@@ -244,6 +250,8 @@ fn warning(runs: &[Found<'_>], variants: usize, first: &RunGuard, family: &[&Run
         Some(Brief { seen, cure }) => (seen, cure),
         None => (first.text.as_str(), None),
     };
+    let seen = first.line.seen.as_deref().unwrap_or(seen);
+    let cure = first.line.cure.clone().or(cure.map(str::to_owned));
     Warning { mark: Mark::of(first.severity), text: format!("{whom}{seen}{scope}{more}"), cure }
 }
 

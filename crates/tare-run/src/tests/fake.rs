@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Endpoint, Instant};
-use tare_lab::Event;
-use tare_lab::LabError;
 use tare_lab::executor::LaneLife;
 use tare_lab::machine;
 use tare_lab::meter::{Quiet, Reading, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
+use tare_lab::{Event, Halt, LabError};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
-use tare_model::plan::VariantId;
+use tare_model::plan::{Stop, VariantId};
 use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Series};
 use tare_store::{Entry, RunId};
 
@@ -46,6 +45,8 @@ pub enum Fault {
     Fail,
     /// The server ends by itself.
     Die,
+    /// One request is never answered: everything waits until the run's time is over.
+    Hang,
 }
 
 /// A fault when a phase of that variant comes for the nth time.
@@ -89,6 +90,11 @@ impl Server {
 pub struct FakeWorld {
     pub servers: Vec<Server>,
     pub stop: Arc<AtomicBool>,
+    halt: RefCell<Halt>,
+    /// A request waits for its reply.
+    hangs: Cell<bool>,
+    /// Of the time limit, before the run began.
+    pub spent: Cell<DurationNs>,
     pub faults: RefCell<Vec<Planned>>,
     /// What was done, in words.
     pub log: RefCell<Vec<String>>,
@@ -105,6 +111,9 @@ impl FakeWorld {
         Rc::new(Self {
             servers,
             stop: Arc::new(AtomicBool::new(false)),
+            halt: RefCell::default(),
+            hangs: Cell::default(),
+            spent: Cell::default(),
             faults: RefCell::default(),
             log: RefCell::default(),
             entries: RefCell::default(),
@@ -113,6 +122,16 @@ impl FakeWorld {
             orphan_checks: Cell::new(0),
             opened: Cell::new(0),
         })
+    }
+
+    /// The end of a run's time, on this world's clock.
+    pub fn halt(&self, stop: &Stop) -> Halt {
+        let left = stop.max_time.as_ns() - self.spent.get().as_ns();
+        let deadline = Clock::now(self) + DurationNs::from_ns(left);
+        let halt = Halt::without_timer(deadline, self.stop.clone());
+        let halt = halt.ignoring_ends(stop.lost_rounds > 0);
+        self.halt.replace(halt.clone());
+        halt
     }
 
     pub fn say(&self, text: String) {
@@ -153,8 +172,16 @@ impl FakeWorld {
             });
         match planned.map(|planned| planned.fault) {
             None => {}
+            Some(Fault::Hang) => {
+                let deadline = self.halt.borrow().deadline();
+                self.pass(deadline.since(Clock::now(self)));
+                self.hangs.set(true);
+            }
             Some(Fault::Interrupt) => self.stop.store(true, Ordering::Relaxed),
-            Some(Fault::Die) => self.servers[variant].is_up.set(false),
+            Some(Fault::Die) => {
+                self.servers[variant].is_up.set(false);
+                self.halt.borrow().on_end()();
+            }
             Some(Fault::Fail) => {
                 let name = self.servers[variant].name;
                 return Err(LabError::Environment(format!("{name}: {phase:?} failed")));
@@ -385,7 +412,7 @@ impl Launch for FakeLaunch {
     }
 
     fn what_ended(&mut self) -> (String, Option<String>) {
-        ("the server".into(), Some("exit status: 9".into()))
+        ("the server".into(), Some(" (exit status: 9)".into()))
     }
 
     fn place_gone(&self, _: DurationNs) -> Option<LabError> {
@@ -469,6 +496,7 @@ impl MakeLoad for FakeLoad {
         self.lane.as_mut().unwrap().1 += in_ramp + answered;
         let mut counts = counts(answered, window);
         counts.answered += in_ramp;
+        counts.cut = u64::from(self.world.hangs.take());
         counts.due = rate.map(|rate| rate * window.as_secs_f64());
         if answered == 0 {
             counts.errors.push(("refused".into(), 1, "connection refused".into()));

@@ -111,6 +111,29 @@ impl<'a> ComparisonDesign<'a> {
         Some(SustainedOrder { length, turns: takes_turns(rounds).then(turns) })
     }
 
+    /// What its part of the next round takes, by those before it.
+    pub(super) fn round_time(
+        &self,
+        seen: &CellHistory<'_>,
+        surveys: &Surveys,
+        left: DurationNs,
+    ) -> Option<DurationNs> {
+        // A cold slice is as long as its requests take.
+        if self.is_cold() {
+            let elapsed = seen.rounds.iter().map(|round| round.elapsed_ns as f64 / 1e9);
+            let elapsed: Vec<f64> = elapsed.collect();
+            return (!elapsed.is_empty()).then(|| DurationNs::from_secs_f64(median(&elapsed)));
+        }
+        let launch_s = self.launch_seconds(seen, surveys)?;
+        let order = self.order(seen, surveys, left);
+        let slices_s = self.cycle_seconds(seen) * f64::from(order.cycles);
+        let sustained_s = order.sustained.map_or(0.0, |sustained| {
+            let turns = if sustained.turns.is_some() { self.plan.variants.len() } else { 1 };
+            sustained.length.as_secs_f64() * turns as f64
+        });
+        Some(DurationNs::from_secs_f64(launch_s + slices_s + sustained_s))
+    }
+
     /// Load on launches from their first request on, where it is not known how long they need.
     pub(super) fn survey(&self, seen: &CellHistory<'_>, surveys: &Surveys) -> Option<SurveyOrder> {
         let least = sustained_length(self.plan)?;

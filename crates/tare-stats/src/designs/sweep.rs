@@ -39,14 +39,18 @@ pub(super) fn next(
             active.push((cell, seen));
         }
     }
-    if history.left == DurationNs::ZERO {
+    let share = DurationNs::from_ns(history.left.as_ns() / active.len().max(1) as u64);
+    // A round that would be cut off is not begun.
+    let times =
+        active.iter().filter_map(|(cell, seen)| cell.round_time(seen, history.surveys, share));
+    let next = times.fold(DurationNs::ZERO, |sum, time| sum + time);
+    if history.left == DurationNs::ZERO || next > history.left {
         active.drain(..).for_each(|(cell, _)| cell.end(Ended::MaxTime));
     }
     let (first, seen) = active.first()?;
     let survey = first.survey(seen, history.surveys);
     let is_cold = active.iter().any(|(cell, _)| cell.is_cold());
     let watches_rest = !is_cold && active.iter().any(|(cell, seen)| cell.watches_rest(seen));
-    let share = DurationNs::from_ns(history.left.as_ns() / active.len() as u64);
     let orders = active.iter_mut().map(|(cell, seen)| cell.order(seen, history.surveys, share));
     Some(RoundOrder { cells: orders.collect(), watches_rest, survey })
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
 use tare_model::Metric;
 use tare_model::cold::Cold;
 use tare_model::plan::{self, Plan, PlanParts, ReconnectEach, Slices, Stop};
@@ -95,7 +96,7 @@ pub struct Choices {
     /// Treat differences up to this as the same; default: the precision
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     tolerance: Option<f64>,
-    /// Time limit, checked at the end of each round; default: 2m
+    /// Time limit for the whole command; default: 2m
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
     /// Stop after this many rounds, whatever the precision
@@ -179,6 +180,7 @@ impl OutputArgs {
             forms: self.forms.wanted(),
             gates: self.fail_if.clone(),
             quiet: self.quiet,
+            began: monotonic_now(),
         })
     }
 }

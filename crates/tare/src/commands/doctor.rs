@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use tare_io::time::monotonic_now;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
+use tare_lab::Halt;
 use tare_lab::cgroup::Cgroup;
 use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
@@ -268,7 +270,8 @@ fn noise(
     let row = begin(&plan, &mut store)?;
     let live = LiveTable::new(vec![facts(&plan, &row)], true);
     let begun = Begun::new(&plan, &row);
-    let measured = measure(vec![begun], store, Start::default(), live, stop)?;
+    let halt = Halt::at(monotonic_now() + plan.stop.max_time, stop.clone())?;
+    let measured = measure(vec![begun], store, Start::default(), live, &halt)?;
     match measured.stopped.into_iter().next() {
         Some(Stopped::Failed(failure)) => return Err(failure.into()),
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),

@@ -93,6 +93,13 @@ pub struct TargetArgs {
     /// all)
     #[arg(long, value_name = "KIND", value_parser = defect)]
     defect: Option<Defect>,
+    /// With --defect: break only every Nth reply
+    #[arg(long, value_name = "N", requires = "defect",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    defect_every: Option<u64>,
+    /// Exit with status 9 after this many requests, like a server that crashes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    die_after: Option<u64>,
     /// Use TLS, with a newly generated certificate (or --cert and --key)
     #[arg(long)]
     tls: bool,
@@ -296,6 +303,8 @@ fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
         reset_rate: args.reset_rate,
         slow_head: args.slow_head,
         defect: args.defect,
+        defect_every: args.defect_every,
+        die_after: args.die_after,
         seed: args.seed,
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_io::Instant;
+use tare_lab::Halt;
 use tare_lab::LabError;
 use tare_lab::places::kubernetes::ground::service_address;
 use tare_load::LoadPlan;
@@ -83,7 +84,8 @@ pub fn run(
 ) -> Result<LoadReport, Failure> {
     let place = ClientSpec::Place(PlaceSpec::Kubernetes(pods.spec.clone()));
     let clients = Clients::try_from(vec![place; pods.count]).map_err(RunError::from)?;
-    let once = load_from(clients, plan, &journal_folder()?, stop)?;
+    let halt = Halt::without_timer(Instant::FAR, stop.clone());
+    let once = load_from(clients, plan, &journal_folder()?, &halt)?;
     for text in &once.left {
         eprintln!("tare: {text}");
     }

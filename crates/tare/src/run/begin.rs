@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tare_io::DurationNs;
 use tare_io::time::wall_unix_ms;
+use tare_lab::Halt;
 use tare_lab::machine::Machine;
 use tare_model::plan::{Plan, PlanParts};
 use tare_results::{digests_of, facts, found_of, is_running, plan_of};
@@ -26,11 +28,11 @@ const FREE_BYTES_MIN: u64 = 16 << 20;
 /// Runs a plan that is new.
 pub fn run_new(plan: &Plan, options: &RunOptions) -> Result<(), Failure> {
     let mut outputs = Outputs::create(&options.forms)?;
-    let stop = stop_on_interrupt()?;
+    let halt = halt_within(plan, 0, options, stop_on_interrupt()?)?;
     let mut store = open_store(options)?;
     let row = begin(plan, &mut store)?;
     let begun = Begun::new(plan, &row);
-    let done = carry_out(vec![begun], store, Start::default(), options, &stop)?;
+    let done = carry_out(vec![begun], store, Start::default(), options, &halt)?;
     conclude(plan, done, &row, options, &mut outputs)
 }
 
@@ -61,13 +63,11 @@ pub fn resume(
     store.resume_run(row.id, &serde_json::to_string(&plan).unwrap_or_default())?;
     let row = store.find_run(text)?;
     let digests = digests_of(&store, &row, &plan)?;
-    let start = Start {
-        next_round: store.next_round(row.id)?,
-        elapsed_ns: digests.iter().map(|digest| digest.elapsed_ns).sum(),
-    };
-    let stop = stop_on_interrupt()?;
+    let start = Start { next_round: store.next_round(row.id)? };
+    let elapsed_ns = digests.iter().map(|digest| digest.elapsed_ns).sum();
+    let halt = halt_within(&plan, elapsed_ns, options, stop_on_interrupt()?)?;
     let begun = Begun { digests, found, ..Begun::new(&plan, &row) };
-    let done = carry_out(vec![begun], store, start, options, &stop)?;
+    let done = carry_out(vec![begun], store, start, options, &halt)?;
     conclude(&plan, done, &row, options, &mut outputs)
 }
 
@@ -107,13 +107,25 @@ pub(super) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
+/// The end of a run's time, which began with the command; `elapsed_ns` was spent before.
+fn halt_within(
+    plan: &Plan,
+    elapsed_ns: u64,
+    options: &RunOptions,
+    stop: Arc<AtomicBool>,
+) -> Result<Halt, Failure> {
+    let left = DurationNs::from_ns(plan.stop.max_time.as_ns().saturating_sub(elapsed_ns));
+    let halt = Halt::at(options.began + left, stop)?;
+    Ok(halt.ignoring_ends(plan.stop.lost_rounds > 0))
+}
+
 pub(super) fn carry_out(
     begun: Vec<Begun<'_>>,
     store: Store,
     start: Start,
     options: &RunOptions,
-    stop: &Arc<AtomicBool>,
+    halt: &Halt,
 ) -> Result<Measured, Failure> {
     let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
-    measure(begun, store, start, LiveTable::new(facts, options.quiet), stop)
+    measure(begun, store, start, LiveTable::new(facts, options.quiet), halt)
 }

@@ -7,6 +7,8 @@ use tare_report::run::document::RunDocument;
 use tare_report::sweep::cells::MissingCell;
 use tare_report::sweep::document::SweepDocument;
 use tare_run::Stopped;
+use tare_stats::stopping::round_limit;
+use tare_stats::verdict::ROUNDS_MIN;
 use tare_store::RunRow;
 
 use super::measure::Measured;
@@ -31,7 +33,7 @@ pub(super) fn conclude(
     let report = &document.report;
     if report.run.rounds > 0 {
         outputs.write(document, Some(&kept(row, &options.store)))?;
-    } else if !matches!(stopped, Stopped::Failed(_)) {
+    } else if *stopped == Stopped::Interrupted {
         let kept = kept(row, &options.store);
         print_stderr(&format!("tare: no round was finished, so there is no result; {kept}"));
     }
@@ -39,6 +41,14 @@ pub(super) fn conclude(
     match stopped {
         Stopped::Failed(failure) => Err(failure.clone().into()),
         Stopped::Interrupted => Err(Failure::Interrupted),
+        Stopped::MaxTime if report.run.rounds == 0 => {
+            let max_time = plan.stop.max_time;
+            let least = round_limit(max_time.as_secs_f64() * f64::from(ROUNDS_MIN));
+            Err(Failure::Unresolved(format!(
+                "no round was finished within --max-time {max_time}; a verdict needs \
+                 {ROUNDS_MIN} rounds: try --max-time {least}"
+            )))
+        }
         _ => gate::judge(&options.gates, &plan.stop.metrics, report)
             .and_then(|()| gate::judge_void(report)),
     }

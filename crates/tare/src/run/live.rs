@@ -12,6 +12,7 @@ use tare_report::run::words::{overhead, spare, table, time};
 use tare_report::run::{Comparison, RunReport};
 use tare_run::observer::{Event, Observer};
 use tare_run::schedule::CellId;
+use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
 use crate::load::outputs::print_stderr;
@@ -170,6 +171,10 @@ const TOLD_ALL: usize = 4;
 fn progress(report: &RunReport, rounds: Option<u32>) -> String {
     let run = &report.run;
     let spent = time(run.elapsed_ms as f64 / 1000.0);
+    let elapsed_ns = run.elapsed_ms.saturating_mul(1_000_000);
+    if let Some(needed) = max_time_needed(run.rounds, elapsed_ns, report.plan.parts.stop.max_time) {
+        return format!("round {}, {spent}; a verdict needs --max-time {needed}", run.rounds);
+    }
     match (rounds, run.seconds_needed) {
         (Some(most), _) => format!("round {} of {most}, {spent}", run.rounds),
         (None, Some(seconds)) if run.rounds > 1 => {

@@ -2,12 +2,10 @@
 //! what came of it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
-use tare_lab::{Lab, LabPlan};
+use tare_lab::{Halt, Lab, LabPlan};
 use tare_model::found::Found;
 use tare_model::plan::Plan;
 use tare_report::run::document::RunDocument;
@@ -52,7 +50,7 @@ pub fn measure(
     store: Store,
     start: Start,
     mut live: LiveTable,
-    stop: &Arc<AtomicBool>,
+    halt: &Halt,
 ) -> Result<Measured, Failure> {
     let path = store.path().to_owned();
     let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
@@ -65,7 +63,7 @@ pub fn measure(
         record: &writer,
         clock: &SystemClock,
         observer: &mut live,
-        stop: stop.clone(),
+        halt: halt.clone(),
     };
     let stopped = match runner(cells.collect(), services) {
         Ok(runner) => runner.run(start),
@@ -132,7 +130,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
         load_cpus: plan.load_cpus.clone(),
         exclusive: plan.is_exclusive(),
         place_launches: plan.slices.place_launches.unwrap_or(PLACE_LAUNCHES),
-        stop: services.stop.clone(),
+        halt: services.halt.clone(),
         connections: connections.max().unwrap_or(0),
     })?;
     Ok(Runner::new(cells, lab, services)?)

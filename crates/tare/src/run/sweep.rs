@@ -1,10 +1,9 @@
 //! The cells of a sweep: those that differ in load only are measured on the same launches, the
 //! others one after another.
 
-use std::sync::atomic::Ordering;
-
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
+use tare_lab::Halt;
 use tare_model::plan::Plan;
 use tare_model::variant::Variant;
 use tare_report::run::document::RunDocument;
@@ -17,6 +16,7 @@ use super::begin::{begin, carry_out, open_store, stop_on_interrupt};
 use super::conclude::{SweptCell, conclude_sweep};
 use super::measure::{Begun, Measured, before_it_ran};
 use crate::failure::Failure;
+use crate::load::interrupt;
 use crate::load::outputs::Outputs;
 
 pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
     let rows = rows?;
     drop(store);
     let groups = groups(cells);
-    let began = monotonic_now();
+    let began = options.began;
     let max_time = cells.first().map_or(DurationNs::ZERO, |cell| cell.stop.max_time);
     let mut swept: Vec<Option<SweptCell>> = cells.iter().map(|_| None).collect();
     let mut failed = None;
@@ -37,7 +37,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
         let share = share(max_time, monotonic_now().since(began), group.len(), left);
         let ended = match &failed {
             Some(failure) => Some(Stopped::Failed(RunError::clone(failure))),
-            None if stop.load(Ordering::Relaxed) => Some(Stopped::Interrupted),
+            None if interrupt::was_interrupted() => Some(Stopped::Interrupted),
             None if share == DurationNs::ZERO => Some(Stopped::MaxTime),
             None => None,
         };
@@ -49,12 +49,12 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
             }
             continue;
         }
-        let elapsed_ns = max_time.as_ns() - share.as_ns();
-        let start = Start { next_round: 0, elapsed_ns };
+        let halt = Halt::at(monotonic_now() + share, stop.clone())?;
+        let halt = halt.ignoring_ends(cells[group[0]].stop.lost_rounds > 0);
         let begun = group.iter().map(|cell| Begun::new(&cells[*cell], &rows[*cell])).collect();
         let store = open_store(options)?;
         let Measured { documents, stopped, written } =
-            carry_out(begun, store, start, options, &stop)?;
+            carry_out(begun, store, Start::default(), options, &halt)?;
         // What was measured before is reported; what could not be kept ends the rest.
         failed = written.err().map(before_it_ran);
         for ((cell, document), stopped) in group.iter().zip(documents).zip(stopped) {

@@ -112,7 +112,7 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
         "--launch=b=exec false {port}",
         "-q",
     ]);
-    assert_eq!(ran(command.env("PATH", &path)).code, Some(3));
+    assert_eq!(ran(command.env("PATH", &path)).code, Some(4));
     attacker.has_not_won();
     let mut command =
         desk.command(&["compare", "--launch=a=evil {port}", "--launch=b=evil {port}", "-q"]);
@@ -124,7 +124,7 @@ fn programs_that_another_user_could_have_put_there_do_not_run() {
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", open.0.display());
     let args =
         ["compare", "--launch=a=nginx -v; exec false {port}", "--launch=b=exec false {port}", "-q"];
-    assert_eq!(ran(desk.command(&args).env("PATH", &path)).code, Some(3));
+    assert_eq!(ran(desk.command(&args).env("PATH", &path)).code, Some(4));
     attacker.has_not_won();
     // Found only by being in the right folder.
     let mut command = desk.command(&["doctor"]);

@@ -124,7 +124,7 @@ fn mistakes_about_servers_get_one_line() {
     compare(&["--launch", "b=true {port}", "--fail-if", "a: p99 > 5%"])
         .fails(2, "gates are about what is compared with the baseline: b");
     compare(&["--launch", "b=no-such-program {port}"]).fails(3, "is the program installed?");
-    compare(&["--launch", "b=sleep 1000 & : {port}"]).fails(3, "if it went into the background");
+    compare(&["--launch", "b=sleep 1000 & : {port}"]).fails(4, "if it went into the background");
     compare(&["b=http://127.0.0.1:1/"])
         .fails(4, "b: no reply from 127.0.0.1:1: connection refused");
     compare(&["--launch", "b=sleep 1000; : {port}", "--ready-within", "300ms"])

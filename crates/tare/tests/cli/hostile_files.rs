@@ -108,7 +108,7 @@ fn escape_sequences_are_shown_and_not_sent_to_the_terminal() {
     let evil = "printf '\\033]0;pwned\\007\\302\\2331m\\342\\200\\256'";
     let dies = format!("--launch=a={evil}; exit 1 {{port}}");
     let told = desk.tare(&["compare", &dies, &dies.replace("=a=", "=b="), "-q"]);
-    told.fails(3, "\\u{1b}]0;pwned\\u{7}");
+    told.fails(4, "\\u{1b}]0;pwned\\u{7}");
     is_safe(&told.stderr, "an error");
     // What servers say goes into the log of the run.
     let says = format!(

@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod corpus;
 mod daemons;
+mod dead_servers;
 mod gates;
 mod guards;
 mod hostile;

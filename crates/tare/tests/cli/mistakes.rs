@@ -206,7 +206,7 @@ fn a_run_that_fails_keeps_the_last_report_and_says_why() {
     let gone = ["--launch=a=exec /bin/false {port}", "--launch=b=exec /bin/false {port}"];
     for page in [&kept, &new] {
         let args = ["compare", gone[0], gone[1], "-q", "--html", str(page)];
-        desk.tare(&args).fails(3, ": the server ended before it was ready");
+        desk.tare(&args).fails(4, ": the server ended before it was ready");
     }
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "yesterday's");
     assert!(!new.exists(), "nothing is left where nothing was");

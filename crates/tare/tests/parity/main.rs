@@ -9,16 +9,13 @@ mod common;
 #[path = "../../../tare-lab/tests/there/mod.rs"]
 mod there;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use common::{parity, runs, util};
 use parity::ROWS;
 use runs::{Desk, read};
 use tare_io::DurationNs;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
 use tare_lab::site::Site;
-use tare_lab::{Lab, LabPlan};
+use tare_lab::{Halt, Lab, LabPlan};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
 use tare_model::plan::{Plan, PlanParts, Slices, Stop};
@@ -79,7 +76,7 @@ fn plan(row: &parity::Row) -> Plan {
 }
 
 /// Makes a run, carried out by `elsewhere` or by this process; how it ended.
-fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
+fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
     let mut store = Store::open(&desk.folder.file("tare/tare.db")).unwrap();
     let run = store
         .begin_run(&NewRun {
@@ -93,7 +90,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
             variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
         })
         .unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
+    let halt = elsewhere.map_or_else(Halt::default, |(_, halt)| halt.clone());
     let deployments = plan.variants.iter().map(|variant| Deployment::of(variant, None).unwrap());
     let lab = Lab::open(LabPlan {
         state: &desk.folder.file("journal"),
@@ -103,16 +100,16 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
         connections: plan.load.connections,
         exclusive: false,
         place_launches: PLACE_LAUNCHES,
-        stop: stop.clone(),
+        halt: halt.clone(),
     })
     .unwrap();
     let lab = match elsewhere {
-        Some(site) => lab.carried_out_by(site.clone()),
+        Some((site, _)) => lab.carried_out_by(site.clone()),
         None => lab,
     };
     let writer = Writer::start(store).unwrap();
     let services =
-        RunServices { record: &writer, clock: &SystemClock, observer: &mut Nobody, stop };
+        RunServices { record: &writer, clock: &SystemClock, observer: &mut Nobody, halt };
     let cells = vec![Cell::new(plan, run, None, Vec::new())];
     let stopped = Runner::new(cells, lab, services).unwrap().run(Start::default());
     writer.finish().unwrap();
@@ -120,7 +117,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
 }
 
 /// What tare reports of such a run.
-fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
+fn report(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> RunReport {
     let stopped = run(desk, plan, elsewhere);
     assert!(matches!(stopped, Stopped::Rounds), "{stopped:?}");
     read(desk.tare(&["report", "last", "--json"]).success())
@@ -132,7 +129,8 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
     let there = There::new("there");
     for row in &ROWS {
         let plan = plan(row);
-        let [here, other] = [None, Some(&there.site)].map(|site| report(&desk, &plan, site));
+        let [here, other] =
+            [None, Some((&there.site, &there.halt))].map(|site| report(&desk, &plan, site));
         row.sets_off(&here);
         row.sets_off(&other);
         for (here, other) in here.variants.iter().zip(&other.variants) {
@@ -142,9 +140,9 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
         assert_eq!(checked(&here), checked(&other), "{row}");
     }
     // All of that went by the agent: without it there is no run.
-    let site = there.site.clone();
+    let (site, halt) = (there.site.clone(), there.halt.clone());
     there.end();
-    let stopped = run(&desk, &plan(&ROWS[0]), Some(&site));
+    let stopped = run(&desk, &plan(&ROWS[0]), Some((&site, &halt)));
     assert!(matches!(stopped, Stopped::Failed(_)), "{stopped:?}");
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tare_io::process::{Watched, signal};
 use tare_io::{DurationNs, Endpoint};
+use tare_lab::Halt;
 use tare_lab::agent::Agent;
 use tare_lab::agent::protocol::PROTOCOL;
 use tare_lab::load::Load;
@@ -94,8 +95,8 @@ fn agents_take_no_memory_for_replies_without_end() {
         let (from, to) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         let (events, _heard) = std::sync::mpsc::channel();
         let stream = (Box::new(from) as _, Box::new(to) as _);
-        let (limit, stop) = (DurationNs::from_secs(10), Arc::default());
-        let agent = Arc::new(Agent::over(kind, stream, None, &events, limit, &stop).unwrap());
+        let (limit, halt) = (DurationNs::from_secs(10), Halt::default());
+        let agent = Arc::new(Agent::over(kind, stream, None, &events, limit, &halt).unwrap());
         let sites = vec![Site::There(agent.clone())];
         let url = Url::parse(&format!("http://{}/", flood.address)).unwrap();
         let spec = LoadSpec {

@@ -1,0 +1,181 @@
+//! What ends everything under way: the deadline, a server that ended, or the user. Load workers,
+//! commands and conversations with agents all look at one flag, so that no wait can outlive the
+//! time that the user allowed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tare_io::Instant;
+use tare_io::time::monotonic_now;
+
+use crate::error::LabError;
+
+/// Why everything under way ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HaltReason {
+    /// The deadline passed.
+    TimeOver,
+    /// A server, or the place that it runs in, ended although nobody asked it to.
+    ServerEnded,
+    Interrupted,
+}
+
+/// A run's one deadline and its one flag. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Halt {
+    signal: Arc<Signal>,
+    deadline: Instant,
+    ignores_ends: bool,
+    /// Ends the timer's thread when the last clone is dropped.
+    _timer: Option<Sender<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    flag: Arc<AtomicBool>,
+    /// The first reason counts; `None` beside a set flag is the user.
+    reason: Mutex<Option<HaltReason>>,
+}
+
+impl Signal {
+    fn raise(&self, why: HaltReason) {
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_none() && !self.flag.load(Ordering::Relaxed) {
+            *reason = Some(why);
+            self.flag.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Tells the one who waits that something ended by itself.
+pub type OnEnd = Arc<dyn Fn() + Send + Sync>;
+
+impl Halt {
+    /// Raises `flag` at the deadline; whoever catches the user's signals may raise it earlier.
+    pub fn at(deadline: Instant, flag: Arc<AtomicBool>) -> Result<Self, LabError> {
+        let halt = Self::without_timer(deadline, flag);
+        let (timer, dropped) = channel();
+        let signal = halt.signal.clone();
+        let wait = move || {
+            loop {
+                let left = deadline.since(monotonic_now());
+                match dropped.recv_timeout(Duration::from(left).min(LONGEST_WAIT)) {
+                    Err(RecvTimeoutError::Timeout) if monotonic_now() < deadline => {}
+                    Err(RecvTimeoutError::Timeout) => return signal.raise(HaltReason::TimeOver),
+                    _ => return,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("deadline".into()).spawn(wait);
+        thread.map_err(|e| LabError::Environment(format!("cannot start a thread: {e}")))?;
+        Ok(Self { _timer: Some(timer), ..halt })
+    }
+
+    /// The caller's own clock tells when the deadline has passed.
+    pub fn without_timer(deadline: Instant, flag: Arc<AtomicBool>) -> Self {
+        let signal = Arc::new(Signal { flag, reason: Mutex::default() });
+        Self { signal, deadline, ignores_ends: false, _timer: None }
+    }
+
+    /// Servers may end: the run goes on without the round in which one did.
+    #[must_use]
+    pub fn ignoring_ends(self, ignores_ends: bool) -> Self {
+        Self { ignores_ends, ..self }
+    }
+
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.signal.flag
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.signal.flag.load(Ordering::Acquire)
+    }
+
+    /// Why the flag was raised; it stays known after [`Halt::lift`].
+    pub fn reason(&self) -> Option<HaltReason> {
+        let known = *self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        known.or_else(|| self.is_raised().then_some(HaltReason::Interrupted))
+    }
+
+    /// To be called when a server or a place ended by itself.
+    pub fn on_end(&self) -> OnEnd {
+        let (signal, ignores_ends) = (self.signal.clone(), self.ignores_ends);
+        Arc::new(move || {
+            if !ignores_ends {
+                signal.raise(HaltReason::ServerEnded);
+            }
+        })
+    }
+
+    /// Everything under way has ended: what follows (proofs, removal) has its ordinary time limits
+    /// again. The user's wish to stop stays.
+    pub fn lift(&self) {
+        let reason = self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if reason.is_some() {
+            self.signal.flag.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// No deadline.
+impl Default for Halt {
+    fn default() -> Self {
+        Self::without_timer(Instant::FAR, Arc::default())
+    }
+}
+
+/// A wait of the timer's thread: a deadline may lie centuries ahead.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use tare_io::DurationNs;
+
+    use super::*;
+
+    #[test]
+    fn the_first_reason_counts_and_outlives_the_flag() {
+        let halt = Halt::default();
+        assert_eq!((halt.reason(), halt.is_raised()), (None, false));
+        halt.on_end()();
+        halt.signal.raise(HaltReason::TimeOver);
+        assert_eq!((halt.reason(), halt.is_raised()), (Some(HaltReason::ServerEnded), true));
+        halt.lift();
+        assert_eq!((halt.reason(), halt.is_raised()), (Some(HaltReason::ServerEnded), false));
+    }
+
+    #[test]
+    fn a_flag_raised_by_nobody_else_is_the_users_and_is_not_lifted() {
+        let halt = Halt::default();
+        halt.flag().store(true, Ordering::Relaxed);
+        halt.on_end()();
+        assert_eq!(halt.reason(), Some(HaltReason::Interrupted));
+        halt.lift();
+        assert!(halt.is_raised());
+    }
+
+    #[test]
+    fn ends_that_a_run_may_lose_a_round_for_do_not_halt_it() {
+        let halt = Halt::default().ignoring_ends(true);
+        halt.on_end()();
+        assert_eq!(halt.reason(), None);
+    }
+
+    #[test]
+    fn the_timer_raises_the_flag_at_the_deadline_and_not_before() {
+        let deadline = monotonic_now() + DurationNs::from_ms(30);
+        let halt = Halt::at(deadline, Arc::default()).unwrap();
+        let limit = deadline + DurationNs::from_secs(30);
+        while !halt.is_raised() && monotonic_now() < limit {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        assert!(monotonic_now() >= deadline);
+        assert_eq!(halt.reason(), Some(HaltReason::TimeOver));
+    }
+}
