@@ -11,6 +11,7 @@ pub mod connections;
 pub mod evidence;
 pub mod filters;
 pub mod places;
+pub mod replies;
 pub mod run;
 pub mod steady;
 pub mod traffic;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tare_model::load::LoadSpec;
 use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
-use tare_model::samples::{Probe, Series};
+use tare_model::samples::Series;
 use tare_model::variant::Variant;
 use tare_stats::estimate::mean;
 use tare_stats::shape::{trend, two_modes};
@@ -17,14 +17,15 @@ use crate::connections;
 use crate::evidence::{Circumstances, Evidence};
 use crate::filters;
 use crate::places;
+use crate::replies::unequal_reply;
 use crate::steady::{self, MAY_PASS};
 use crate::traffic::{Traffic, of_traffic};
-use crate::units::{bytes, count, counted, percent};
+use crate::units::{count, counted, percent};
 use crate::{Code, RunGuard, Severity, guard, in_order, why_void};
 
 /// What load consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LoadKind {
+pub(crate) enum LoadKind {
     /// Requests or messages that are answered.
     Replies,
     /// Messages that are not: who sends them is a part of what is measured.
@@ -34,7 +35,7 @@ enum LoadKind {
 }
 
 impl LoadKind {
-    fn by(load: &LoadSpec) -> Self {
+    pub(crate) fn by(load: &LoadSpec) -> Self {
         match load.protocol() {
             Protocol::Http | Protocol::Messages { .. } => Self::Replies,
             Protocol::Stream { .. } => Self::Streams,
@@ -98,9 +99,6 @@ pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// Replies that differ in size by more are not the same work, where probes saw the same.
-const BODY_APART: f64 = 0.01;
-const RANDOM_BODY_APART: f64 = 0.1;
 /// Log lines a request beyond the baseline's.
 const CHATTY_LINES: f64 = 0.02;
 /// Share of CPU time stolen, and CPUs used by others.
@@ -112,115 +110,6 @@ const CROWDED_SHARE: f64 = 0.75;
 /// Share of segments sent again. A few are probes for the tail of a reply that was merely slow.
 const RETRANSMITTED: f64 = 0.001;
 const PORTS_USED: f64 = 0.8;
-
-fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
-    let baseline = evidence.question.baseline;
-    if variant == baseline {
-        return Vec::new();
-    }
-    let facts = &evidence.plan.variants[variant];
-    let may = |what: &str| facts.may_differ.iter().any(|declared| declared.word() == what);
-    let mut guards = Vec::new();
-    let pairs = evidence.digests.iter().filter_map(|digest| {
-        let probe = |v: usize| digest.variants[v].launch.as_ref()?.probe.as_ref();
-        Some((probe(baseline)?, probe(variant)?))
-    });
-    let both_tls = facts.is_tls() && evidence.plan.variants[baseline].is_tls();
-    let mut seen: Vec<&str> = Vec::new();
-    for (base, mine) in pairs {
-        for (what, severity, text) in differences(base, mine, both_tls) {
-            if !may(what) && !seen.contains(&what) {
-                seen.push(what);
-                guards.extend(guard(Code::UnequalReply, severity, Some(&facts.name), text));
-            }
-        }
-    }
-    let size = |v: usize| {
-        let counts = &evidence.totals[v].counts;
-        counts.body_bytes as f64 / counts.completed.max(1) as f64
-    };
-    let (base, mine) = (size(baseline), size(variant));
-    // Of what is asked for at random, one has more of the long ones.
-    let allowed = if evidence.plan.load.random_order { RANDOM_BODY_APART } else { BODY_APART };
-    let apart = (mine - base).abs() > base.max(mine) * allowed;
-    let measured = |v: usize| evidence.totals[v].counts.completed > 0;
-    // A stream has no replies whose size could tell.
-    let replies = LoadKind::by(&evidence.plan.load) == LoadKind::Replies;
-    if apart
-        && replies
-        && !may("body")
-        && seen.is_empty()
-        && measured(variant)
-        && measured(baseline)
-    {
-        let text = format!(
-            "under load its replies have {} on average, the baseline's {}: not the same work",
-            bytes(mine),
-            bytes(base)
-        );
-        guards.extend(guard(Code::UnequalReply, Severity::Void, Some(&facts.name), text));
-    }
-    guards
-}
-
-/// What two probes saw differently: what to declare, how grave it is, and in words.
-fn differences(
-    base: &Probe,
-    mine: &Probe,
-    both_tls: bool,
-) -> Vec<(&'static str, Severity, String)> {
-    let mut found = Vec::new();
-    let mut add = |what, severity, text| found.push((what, severity, text));
-    if base.status != mine.status {
-        let text = format!("it answers {}, the baseline {}", mine.status, base.status);
-        add("status", Severity::Void, text);
-    }
-    if base.body_bytes != mine.body_bytes {
-        let text = format!(
-            "its reply has {} bytes of body, the baseline's {}; if that is intended, declare it \
-             (--may-differ body)",
-            count(mine.body_bytes),
-            count(base.body_bytes)
-        );
-        add("body", Severity::Void, text);
-    } else if base.body_sha256 != mine.body_sha256 && base.body_stable && mine.body_stable {
-        let text = "its reply's body has the baseline's length, but other bytes; where that is \
-                    meant, declare it (--may-differ body)";
-        add("body", Severity::Void, text.into());
-    }
-    if base.connection_kept != mine.connection_kept {
-        let (who, other) =
-            if mine.connection_kept { ("keeps", "closes") } else { ("closes", "keeps") };
-        let text = format!(
-            "it {who} the connection after a reply, the baseline {other} it; if that is intended, \
-             declare it (--may-differ connection)"
-        );
-        add("connection", Severity::Void, text);
-    }
-    if both_tls && base.tls != mine.tls {
-        let name = |probe: &Probe| probe.tls.clone().unwrap_or_else(|| "no TLS".into());
-        let text = format!(
-            "it speaks {}, the baseline {}; if that is intended, declare it (--may-differ tls)",
-            name(mine),
-            name(base)
-        );
-        add("tls", Severity::Void, text);
-    }
-    if base.header_names != mine.header_names {
-        let only = |a: &Probe, b: &Probe| {
-            let names: Vec<&str> = a.header_names.iter().map(String::as_str).collect();
-            let missing = names.into_iter().filter(|name| b.header_names.iter().all(|n| n != name));
-            missing.collect::<Vec<&str>>().join(", ")
-        };
-        let differences = [("it also sends", only(mine, base)), ("it lacks", only(base, mine))];
-        let differences = differences.iter().filter(|(_, names)| !names.is_empty());
-        let told: Vec<String> = differences.map(|(how, names)| format!("{how} {names}")).collect();
-        let text = format!("its headers differ from the baseline's: {}", told.join("; "));
-        // Servers name themselves and their caches differently, and do the same work.
-        add("headers", Severity::Note, text);
-    }
-    found
-}
 
 fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let counted = evidence.totals[variant]

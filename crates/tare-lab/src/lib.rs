@@ -33,6 +33,7 @@ pub mod lab;
 pub mod launch;
 pub mod launch_spec;
 pub mod layers;
+mod listening;
 pub mod load;
 pub mod local;
 pub mod log_file;

@@ -19,6 +19,7 @@ use crate::error::LabError;
 use crate::event::Event;
 use crate::journal::Entries;
 use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
+use crate::listening;
 use crate::log_file::LogFile;
 use crate::running::{Running, Start};
 
@@ -284,15 +285,30 @@ impl LocalServer {
             });
         }
         if monotonic_now() > limit {
+            let limit = self.launch_spec.ready_within();
+            let place = self.where_it_listens();
+            let words = self.running.as_ref().map_or(String::new(), Running::last_words);
             return Err(LabError::Environment(format!(
-                "{}: no good reply from {} within {} (--ready-within){}",
-                self.who,
-                self.launch_spec.address,
-                self.launch_spec.ready_within(),
-                self.running.as_ref().map_or(String::new(), Running::last_words)
+                "{}: no good reply from {} within {limit} (--ready-within){place}{words}",
+                self.who, self.launch_spec.address,
             )));
         }
         Ok(())
+    }
+
+    /// Says so where it listens on another port than it should.
+    fn where_it_listens(&self) -> String {
+        let Some(running) = &self.running else { return String::new() };
+        let members = match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => running.members(),
+        };
+        let (ports, own) = (listening::ports_of(&members), self.launch_spec.address.port());
+        if ports.is_empty() || ports.contains(&own) {
+            return String::new();
+        }
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        format!("; it listens on {}, not {own}: use {{port}}", ports.join(" and "))
     }
 
     pub fn is_alive(&self) -> bool {

@@ -65,7 +65,7 @@ pub enum Failure {
     Reply(#[from] ReplyDefect),
     #[error("no complete reply within the time limit")]
     TimedOut,
-    #[error("TLS: {0}")]
+    #[error("TLS: {}", tls_sentence(.0))]
     Tls(String),
 }
 
@@ -82,6 +82,16 @@ impl Failure {
             Self::Reply(_) => FailureKind::Malformed,
             Self::Tls(_) => FailureKind::Tls,
         }
+    }
+}
+
+/// What TLS agrees on, or the first bytes that come, say so.
+pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
+
+fn tls_sentence(text: &str) -> &str {
+    match text.contains("NoApplicationProtocol") {
+        true => ONLY_HTTP2,
+        false => text,
     }
 }
 

@@ -32,6 +32,8 @@ struct ProbedReply {
     header_names: Vec<String>,
     body_bytes: u64,
     sha256: String,
+    body_start: String,
+    content_encoding: Option<String>,
 }
 
 impl Prober {
@@ -72,6 +74,9 @@ impl Prober {
             body_sha256: first.sha256.clone(),
             body_stable: first.sha256 == second.sha256,
             header_names: first.header_names.clone(),
+            content_encoding: first.content_encoding.clone(),
+            body_start: first.body_start.clone(),
+            first_difference: None,
             // One was opened before; another means that the first was not good for two requests.
             connection_kept: opened == 0 && life.closed_by_server == 0,
             tls: life.tls,
@@ -184,13 +189,22 @@ impl Source for Watching {
 
     fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
         let head = String::from_utf8_lossy(&capture.head);
-        let names = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        let mut header_names: Vec<String> =
-            names.map(|(name, _)| name.trim().to_ascii_lowercase()).collect();
+        let headers = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let headers = headers.map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()));
+        let content_encoding =
+            headers.clone().find(|(name, _)| name == "content-encoding").map(|(_, v)| v.to_owned());
+        let mut header_names: Vec<String> = headers.map(|(name, _)| name).collect();
         header_names.sort();
         header_names.dedup();
         let (sha256, body_bytes) = (capture.sha256(), capture.body_bytes());
-        let seen = ProbedReply { status: reply.status, header_names, body_bytes, sha256 };
+        let seen = ProbedReply {
+            status: reply.status,
+            header_names,
+            body_bytes,
+            sha256,
+            body_start: String::from_utf8_lossy(capture.body_start()).into_owned(),
+            content_encoding,
+        };
         self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
     }
 }

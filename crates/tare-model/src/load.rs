@@ -14,7 +14,7 @@ use crate::{Invalid, text};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadSpec {
-    /// What is asked of servers that tare starts; elsewhere the URL has the path.
+    /// What is asked for, where a variant's URL does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Requested in turn instead of the path of the URL.
@@ -272,11 +272,24 @@ impl LoadSpec {
     /// What is wrong with the paths that are requested.
     pub fn check_paths(&self) -> Result<(), Invalid> {
         let usage = |text: String| Err(Invalid(text));
+        if self.path.is_some() && !self.paths.is_empty() {
+            return usage("path and paths: choose one".into());
+        }
         if self.random_order && self.paths.is_empty() {
             return usage("random_order goes with paths".into());
         }
-        if !self.paths.is_empty() && self.protocol() != Protocol::Http {
-            return usage("paths go with HTTP, not with load.test and load.call".into());
+        let of_http = [
+            ("path", self.path.is_some()),
+            ("paths", !self.paths.is_empty()),
+            ("method", self.method.is_some()),
+            ("headers", !self.headers.is_empty()),
+            ("body", self.body.is_some()),
+            ("body_file", self.body_file.is_some()),
+            ("expect_status", self.expect_status != EXPECT_STATUS),
+        ];
+        let given = of_http.iter().find(|(_, given)| *given);
+        if let (Some((key, _)), true) = (given, self.protocol() != Protocol::Http) {
+            return usage(format!("{key} goes with HTTP, not with load.test and load.call"));
         }
         if self.paths.len() > PATHS_MAX {
             return usage(format!("{} paths; {PATHS_MAX} are allowed", self.paths.len()));
@@ -304,11 +317,30 @@ impl LoadSpec {
         }
     }
 
+    /// What only loads over TLS can have, where nothing is asked over TLS.
+    pub fn check_plain(&self) -> Result<(), Invalid> {
+        let of_tls = [
+            ("sni", self.sni.is_some()),
+            ("tls_version", self.tls_version.is_some()),
+            ("ciphers", !self.ciphers.is_empty()),
+            ("tls_resume", self.tls_resume),
+        ];
+        match of_tls.iter().find(|(_, given)| *given) {
+            Some((key, _)) => {
+                Err(Invalid(format!("{key} goes with TLS: no URL begins with https")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// An open loop is asked for by `flags`.
     pub fn check_open_loop(&self, open: bool, flags: &str) -> Result<(), Invalid> {
         if !open && (self.poisson || self.max_connections.is_some()) {
             let flag = if self.poisson { "--poisson" } else { "--max-connections" };
             return Err(Invalid(format!("{flag} needs an open loop: give {flags}")));
+        }
+        if self.spin.is_some() && !open {
+            return Err(Invalid(format!("--spin needs an open loop: give {flags}")));
         }
         if self.linger.is_some() && open {
             return Err("--linger goes with a closed loop: at a rate nothing waits".into());

@@ -242,6 +242,9 @@ impl PlanParts {
         }
         self.load.check_test()?;
         self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
+        if !self.variants.iter().any(Variant::is_tls) {
+            self.load.check_plain()?;
+        }
         let protocol = self.load.protocol();
         self.variants.iter().try_for_each(|variant| {
             variant.url(1)?;

@@ -277,6 +277,14 @@ pub struct Probe {
     pub body_stable: bool,
     /// Lower case, sorted.
     pub header_names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_encoding: Option<String>,
+    /// How the body begins, as text; kept until it has been compared with the baseline's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body_start: String,
+    /// Where its body first differs from the baseline's of the same length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_difference: Option<String>,
     /// Two requests went over one connection.
     pub connection_kept: bool,
     /// For example "TLSv1.3 TLS13_AES_256_GCM_SHA384".
@@ -606,14 +614,74 @@ fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Bytes of a body's start that a probe keeps, and characters of where two differ.
+pub const BODY_START_MAX: usize = 4096;
+const DIFFERENCE_CHARS_MAX: usize = 200;
+
 impl Probe {
+    /// Keeps where the body first differs from the baseline's, if only its bytes do, and forgets how
+    /// it begins.
+    pub fn compare_body(&mut self, base: &Self) {
+        let only_bytes = self.body_bytes == base.body_bytes && self.body_sha256 != base.body_sha256;
+        let is_known = !self.body_start.is_empty() && !base.body_start.is_empty();
+        if only_bytes && is_known && self.body_stable && base.body_stable {
+            self.first_difference = Some(first_difference(&self.body_start, &base.body_start));
+        }
+    }
     /// As much of it as a reply can hold: it may come from an agent in another's hands.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.header_names.truncate(HEADER_NAMES_MAX);
         self.header_names.iter_mut().for_each(|name| *name = plain::short(name, WORD_CHARS_MAX));
         self.body_sha256 = plain::short(&self.body_sha256, WORD_CHARS_MAX);
+        self.content_encoding =
+            self.content_encoding.map(|value| plain::short(&value, WORD_CHARS_MAX));
+        self.first_difference =
+            self.first_difference.map(|text| plain::short(&text, DIFFERENCE_CHARS_MAX));
+        self.body_start = self.body_start.chars().take(BODY_START_MAX).collect();
         self.tls = self.tls.map(|tls| plain::short(&tls, WORD_CHARS_MAX));
         self
+    }
+}
+
+/// `byte 17: "…id":18…" against "…id":17…"`.
+fn first_difference(mine: &str, base: &str) -> String {
+    let pairs = mine.char_indices().zip(base.chars());
+    let Some(((at, _), _)) = pairs.into_iter().find(|((_, a), b)| a != b) else {
+        return format!("not in the first {BODY_START_MAX} bytes");
+    };
+    let around = |text: &str| {
+        let before: Vec<char> = text[..at].chars().rev().take(AROUND).collect();
+        let after = text[at..].chars().take(AROUND);
+        let cut: String = before.into_iter().rev().chain(after).collect();
+        plain::line(&cut).into_owned()
+    };
+    format!("byte {at}: {:?} against {:?}", around(mine), around(base))
+}
+
+/// Characters before the first difference, and from it on.
+const AROUND: usize = 10;
+#[cfg(test)]
+mod difference_tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_shown_with_what_is_around_it() {
+        let probe = |body: &str, hash: &str| Probe {
+            body_start: body.into(),
+            body_sha256: hash.into(),
+            body_stable: true,
+            ..Probe::default()
+        };
+        let told = |mine: &str, base: &str| {
+            let mut mine = probe(mine, "a");
+            mine.compare_body(&probe(base, "b"));
+            mine.first_difference
+        };
+        let seen = told(r#"{"time":"é","id":18,"x":1}"#, r#"{"time":"é","id":17,"x":1}"#);
+        let expected = r#"byte 19: "\"é\",\"id\":18,\"x\":1}" against "\"é\",\"id\":17,\"x\":1}""#;
+        assert_eq!(seen.as_deref(), Some(expected));
+        assert_eq!(told("same", "same").as_deref(), Some("not in the first 4096 bytes"));
+        assert_eq!(told("", "x"), None, "it is not known");
     }
 }

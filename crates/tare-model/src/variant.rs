@@ -224,6 +224,19 @@ impl Variant {
         Url::parse(&self.url.replace("{port}", &port.to_string())).map_err(|why| wrong(&why))
     }
 
+    /// Asks for this path where its URL names none; another path in the URL contradicts it.
+    pub fn ask_for(&mut self, path: &str) -> Result<(), Invalid> {
+        let own = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let own = own.find(['/', '?']).map_or("", |at| &own[at..]);
+        if matches!(own, "" | "/") {
+            self.url = format!("{}{path}", self.url.trim_end_matches('/'));
+        } else if own != path {
+            let text = format!("its URL asks for {own}, and the load's path is {path}: write one");
+            return Err(Invalid(text));
+        }
+        Ok(())
+    }
+
     /// What cannot be seen from one place alone.
     fn check_places(&self) -> Result<(), Invalid> {
         let usage = |text: &str| Err(Invalid::from(text));
@@ -322,5 +335,28 @@ impl Difference {
 
     pub fn word(self) -> &'static str {
         Self::ALL.into_iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_goes_behind_a_url_that_names_none() {
+        let asked = |url: &str| {
+            let mut variant = Variant::new("a", url, ServerSpec::External);
+            variant.ask_for("/data.json?n=1").map(|()| variant.url)
+        };
+        let told = |url: &str| Ok(format!("{url}/data.json?n=1"));
+        assert_eq!(asked("http://127.0.0.1:8201/"), told("http://127.0.0.1:8201"));
+        assert_eq!(asked("http://127.0.0.1:{port}"), told("http://127.0.0.1:{port}"));
+        assert_eq!(asked("h:1"), told("h:1"));
+        assert_eq!(asked("http://h/data.json?n=1"), told("http://h"));
+        let why = asked("http://h/other").unwrap_err().0;
+        assert_eq!(
+            why,
+            "its URL asks for /other, and the load's path is /data.json?n=1: write one"
+        );
     }
 }

@@ -93,20 +93,20 @@ fn of_replies() -> Vec<Case> {
         round.launches[1].probe.as_mut().unwrap()
     }
     vec![
-        seen("unequal-reply", Void, "it answers 403, the baseline 200", |r| probe(r).status = 403),
-        seen("unequal-reply", Void, "613 bytes of body, the baseline's 612", |r| {
+        seen("unequal-reply", Void, "status 403 against 200", |r| probe(r).status = 403),
+        seen("unequal-reply", Void, "613 bytes against 612", |r| {
             probe(r).body_bytes = 613;
         }),
-        seen("unequal-reply", Void, "length, but other bytes", |r| {
+        seen("unequal-reply", Void, "612 bytes in both, but not the same", |r| {
             probe(r).body_sha256 = "cd".into();
         }),
-        seen("unequal-reply", Void, "closes the connection after a reply", |r| {
+        seen("unequal-reply", Void, "it closes the connection after each reply", |r| {
             probe(r).connection_kept = false;
         }),
         Case {
             code: "unequal-reply",
             severity: Void,
-            says: "it speaks TLSv1.2, the baseline no TLS",
+            says: "TLSv1.2 against no TLS",
             plan: |facts| tls(facts, false),
             round: |r| {
                 r.slices.iter_mut().for_each(|slice| slice.counts.handshakes_full = 1);

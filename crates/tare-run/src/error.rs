@@ -15,6 +15,9 @@ pub enum RunError {
     /// The server: refused, reset, wrong answer.
     #[error("{0}")]
     Target(String),
+    /// No verdict is allowed: replies differ in what was not declared.
+    #[error("{0}")]
+    Void(String),
     #[error("interrupted")]
     Interrupted,
     /// Ours.

@@ -9,14 +9,16 @@ use tare_lab::world::{
     Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
 use tare_lab::{HaltReason, LabError};
-use tare_load::failure::FailureKind;
+use tare_load::failure::{FailureKind, ONLY_HTTP2};
 use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe};
+use tare_model::servers::ServerSpec;
 use tare_model::url::Url;
+use tare_model::variant::Difference;
 use tare_stats::design::CellOrder;
 
 use crate::error::RunError;
@@ -283,6 +285,9 @@ impl<L: World> Runner<'_, L> {
             let mut plan = self.lane_plan(*cell, variant, rate, launched.as_ref())?;
             begin_list_anywhere(&mut plan, round);
             let probe = self.first_reply(variant, launched.as_mut(), &clients, &plan)?;
+            if let Some(probe) = &probe {
+                self.check_status(*cell, variant, &plan, probe)?;
+            }
             lanes.insert(*cell, LanePlan::new(plan, probe));
             if self.is_halted() {
                 return Ok(None);
@@ -386,10 +391,7 @@ impl<L: World> Runner<'_, L> {
         let Some(launched) = launched else {
             return match self.load.ask(clients, plan)? {
                 Ok(probe) => Ok(Some(probe)),
-                Err(why) => {
-                    let address = &plan.engine.endpoint;
-                    Err(RunError::Target(format!("{name}: no reply from {address}: {why}")))
-                }
+                Err(why) => Err(RunError::Target(self.without_replies(variant, plan, why))),
             };
         };
         let limit = launched.ready_limit();
@@ -409,6 +411,10 @@ impl<L: World> Runner<'_, L> {
                     return Ok(Some(probe));
                 }
                 Ok(_) => launched.not_yet(Instant::FAR)?,
+                // It will not speak another protocol a moment later.
+                Err(why) if why.contains(ONLY_HTTP2) => {
+                    return Err(RunError::Target(format!("{name}: {why}")));
+                }
                 // An agent may not notice, or not say, that its server is late.
                 Err(why) if self.clock().now() > limit + LATE => {
                     let text =
@@ -423,6 +429,53 @@ impl<L: World> Runner<'_, L> {
                 })?,
             }
         }
+    }
+
+    /// A status that is not good says at once what a whole run would.
+    fn check_status(
+        &self,
+        cell: CellId,
+        variant: VariantId,
+        load: &LoadPlan,
+        probe: &Probe,
+    ) -> Result<(), RunError> {
+        let facts = &self.cells[cell.0].plan.variants[variant.0];
+        let may_differ = facts.may_differ_in(Difference::Status) || self.services.allows_void;
+        // The other values of a sweep may do better.
+        let is_good = load.engine.expected.contains(probe.status);
+        if is_good || may_differ || self.cells.len() > 1 {
+            return Ok(());
+        }
+        let Probe { status, .. } = probe;
+        let (method, path) = (self.cells[cell.0].plan.load.method(), facts.url(1)?.target);
+        Err(RunError::Target(format!(
+            "{}: {method} {path} is answered with status {status}, which is not good; if it is \
+             meant to be, say --expect-status {status}",
+            facts.name
+        )))
+    }
+
+    /// Why this server, which was up before the run, has no reply; and the others that have none.
+    fn without_replies(&mut self, variant: VariantId, plan: &LoadPlan, why: String) -> String {
+        let told = |name: &str, plan: &LoadPlan, why: &str| {
+            format!("{name}: no reply from {}: {why}", plan.engine.endpoint)
+        };
+        let run = self.plan();
+        let mut all = vec![(variant, told(&run.variants[variant.0].name, plan, &why))];
+        for (at, other) in run.variants.iter().enumerate() {
+            if at == variant.0 || other.server != ServerSpec::External {
+                continue;
+            }
+            let at = VariantId(at);
+            let Ok(plan) = self.lane_plan(CellId(0), at, None, None) else { continue };
+            let Ok(clients) = self.lab.clients(at, 0) else { continue };
+            if let Ok(Err(why)) = self.load.ask(&clients, &plan) {
+                all.push((at, told(&other.name, &plan, &why)));
+            }
+        }
+        all.sort_by_key(|(variant, _)| *variant);
+        let all: Vec<String> = all.into_iter().map(|(_, text)| text).collect();
+        all.join("; ")
     }
 
     /// An error that says how it ended, where a server under load did.

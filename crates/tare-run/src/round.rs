@@ -1,5 +1,6 @@
 //! One round: every variant launched, probed, put under slices in turn, and stopped.
 
+use tare_guards::replies::probes_forbid_all;
 use tare_io::DurationNs;
 use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
@@ -78,6 +79,10 @@ impl<L: World> Runner<'_, L> {
             self.cut_short(rounds);
             return Ok(());
         }
+        if let Some(void) = self.compare_probes(&mut up, rounds) {
+            self.stop_all(up)?;
+            return Err(RunError::Void(void));
+        }
         let mut lives = vec![LaneLife::default(); up.len()];
         let mut measuring = DurationNs::ZERO;
         for turn in schedule::turns(seed, index, cells) {
@@ -144,6 +149,36 @@ impl<L: World> Runner<'_, L> {
             round.elapsed_ns += shared / cells as u64;
         }
         Ok(())
+    }
+
+    /// Looks at what the probes of these saw. Why none can be compared with the baseline, where the
+    /// run is not to go on for that.
+    fn compare_probes(
+        &self,
+        up: &mut [RunningVariant<L>],
+        rounds: &[(CellId, Round)],
+    ) -> Option<String> {
+        let plan = self.plan();
+        let is_first = rounds.iter().all(|(cell, _)| self.cells[cell.0].digests.is_empty());
+        let mut forbidden: Option<Option<String>> = None;
+        for (cell, _) in rounds {
+            let of = |up: &RunningVariant<L>| up.lane(*cell).probe.clone();
+            let base = up.iter().find(|up| up.variant.0 == plan.baseline()).and_then(of);
+            for up in up.iter_mut() {
+                let Some(probe) = &mut up.lane_mut(*cell).probe else { continue };
+                base.iter().for_each(|base| probe.compare_body(base));
+                probe.body_start.clear();
+            }
+            let mut probes = vec![None; plan.variants.len()];
+            up.iter().for_each(|up| probes[up.variant.0] = up.lane(*cell).probe.as_ref());
+            let why = probes_forbid_all(self.cells[cell.0].plan, &probes);
+            // A sweep goes on for the sake of one value.
+            forbidden = Some(match forbidden {
+                None => why,
+                Some(before) => before.and(why),
+            });
+        }
+        forbidden.flatten().filter(|_| is_first && !self.services.allows_void)
     }
 
     /// These get no whole round any more: the time is over.

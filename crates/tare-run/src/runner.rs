@@ -49,6 +49,8 @@ pub struct RunServices<'a> {
     pub clock: &'a dyn Clock,
     pub observer: &'a mut dyn Observer,
     pub halt: Halt,
+    /// Void variants are measured all the same.
+    pub allows_void: bool,
 }
 
 /// Where a run begins: at its beginning, or where an earlier part of it ended.

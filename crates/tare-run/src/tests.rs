@@ -114,6 +114,7 @@ fn run_by(
         clock: world.as_ref(),
         observer: &mut logger,
         halt: world.halt(&plans[0].stop),
+        allows_void: world.allows_void.get(),
     };
     let (cells, lab) = (cells.collect(), FakeLab(world.clone()));
     let runner = match design {
@@ -559,8 +560,50 @@ fn a_run_that_can_have_no_verdict_ends_early() {
     let mut servers = two();
     servers[1].body = "another";
     let world = FakeWorld::new(servers);
-    assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Void]);
-    assert_eq!(rounds_of(&world, 1).len() as u32, 3);
+    let stopped = run(&world, &[by_default()], Start::default());
+    let [Stopped::Failed(RunError::Void(why))] = stopped.as_slice() else { panic!("{stopped:?}") };
+    assert!(why.starts_with("b against a is void: replies differ: 4 bytes in both"), "{why}");
+    assert!(why.ends_with("make them equal, or run with --may-differ body"), "{why}");
+    assert_eq!(slices_of(&world, 1), 0, "no load is needed to see it");
+    let mut declared = by_default();
+    declared.variants[1].may_differ = vec![tare_model::variant::Difference::Body];
+    let mut servers = two();
+    servers[1].body = "another";
+    let world = FakeWorld::new(servers);
+    assert_eq!(run(&world, &[declared], Start::default()), [Stopped::Precision]);
+}
+
+#[test]
+fn one_variant_that_can_be_compared_keeps_a_run_going() {
+    let mut servers = two();
+    servers[1].body = "another";
+    servers.push(Server::new("c", 20_000.0));
+    let world = FakeWorld::new(servers);
+    let mut parts = short(3);
+    let third = Variant { name: "c".into(), ..parts.variants[1].clone() };
+    parts.variants.push(third);
+    assert_eq!(run(&world, &[parts], Start::default()), [Stopped::Rounds]);
+}
+
+#[test]
+fn void_variants_are_measured_where_that_is_allowed() {
+    let mut servers = two();
+    servers[1].body = "another";
+    let world = FakeWorld::new(servers);
+    world.allows_void.set(true);
+    assert_eq!(run(&world, &[short(3)], Start::default()), [Stopped::Void]);
+}
+
+#[test]
+fn a_status_that_is_not_good_ends_the_run_at_the_probe() {
+    let mut servers = two();
+    servers[1].status = 404;
+    let world = FakeWorld::new(servers);
+    let stopped = run(&world, &[by_default()], Start::default());
+    let why = "b: GET / is answered with status 404, which is not good; if it is meant to be, say \
+               --expect-status 404";
+    assert_eq!(stopped, [Stopped::Failed(RunError::Target(why.into()))]);
+    assert_eq!(slices_of(&world, 1), 0);
 }
 
 #[test]

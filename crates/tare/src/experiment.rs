@@ -114,13 +114,19 @@ fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<PlanParts>, Failu
 
 fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
     let servers = file.server;
-    let path = file.load.path.clone().unwrap_or_else(|| "/".into());
-    if !path.starts_with('/') {
-        return Err(Failure::flag("load.path", &path, "must begin with /"));
+    let path = file.load.path.clone();
+    if let Some(path) = path.as_ref().filter(|path| !path.starts_with('/')) {
+        return Err(Failure::flag("load.path", path, "must begin with /"));
     }
+    let used: Vec<String> = file.variant.iter().map(|v| v.server.get_ref().clone()).collect();
+    let path = path.as_deref();
     let variants: Result<Vec<Variant>, Failure> =
-        file.variant.into_iter().map(|table| variant(table, &servers, &path, source)).collect();
+        file.variant.into_iter().map(|table| variant(table, &servers, path, source)).collect();
     let mut variants = variants?;
+    if let Some((name, table)) = servers.iter().find(|(name, _)| !used.contains(name)) {
+        let text = format!("no variant uses server '{name}': name it in one, or leave it out");
+        return Err(source.at(table.span().start, &text));
+    }
     if !variants.iter().any(|variant| variant.baseline) {
         variants.iter_mut().take(1).for_each(|first| first.baseline = true);
     }
@@ -158,7 +164,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
 fn variant(
     table: VariantTable,
     servers: &BTreeMap<String, Spanned<server::Table>>,
-    path: &str,
+    path: Option<&str>,
     source: &Source<'_>,
 ) -> Result<Variant, Failure> {
     let place = place::place(table.place, source)?;
@@ -177,10 +183,10 @@ fn variant(
     let takes_tls = take_tls(&layers, spec.facts().tls());
     let scheme = if takes_tls { "https" } else { "http" };
     let own = table.url.or_else(|| server.get_ref().url.clone());
-    Ok(Variant {
+    let mut variant = Variant {
         name: table.name,
         baseline: table.baseline,
-        url: own.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{{port}}{path}")),
+        url: own.unwrap_or_else(|| format!("{scheme}://127.0.0.1:{{port}}/")),
         server: spec,
         unix_socket: server.get_ref().unix_socket.as_ref().map(|path| source.whole(path)),
         headers: table.headers,
@@ -190,7 +196,12 @@ fn variant(
         place,
         clients,
         optional: table.optional,
-    })
+    };
+    if let Some(path) = path {
+        let asked = variant.ask_for(path);
+        asked.map_err(|why| source.at(at, &why.of(&format!("variant '{}'", variant.name)).0))?;
+    }
+    Ok(variant)
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ impl From<RunError> for Failure {
             RunError::Usage(text) => Self::Usage(text),
             RunError::Environment(text) => Self::Environment(text),
             RunError::Target(text) => Self::Target(text),
+            RunError::Void(text) => Self::Void(text),
             RunError::Interrupted => Self::Interrupted,
             RunError::Bug(text) => Self::Bug(text),
         }

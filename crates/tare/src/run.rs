@@ -27,6 +27,8 @@ pub struct RunOptions {
     pub forms: Vec<(Form, PathBuf)>,
     pub gates: Vec<gate::Gate>,
     pub quiet: bool,
+    /// A void variant is no failure.
+    pub allows_void: bool,
     /// When the command began: its time limit counts from then on.
     pub began: Instant,
 }

@@ -214,7 +214,7 @@ impl ReplyParser {
         self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
         *input = &input[end.unwrap_or(room)..];
         if end.is_none() && self.partial_head.len() <= HEAD_LIMIT_BYTES {
-            return Ok(None);
+            return check_not_http2(&self.partial_head).map(|()| None);
         }
         let partial = std::mem::take(&mut self.partial_head);
         let parsed = parse_head(&partial)?;
@@ -299,6 +299,11 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(ReplyDefect::BadHead { what: "it starts with an empty line".into() });
     }
+    check_not_http2(input)?;
+    // The rest of what may be an HTTP/2 frame's head is awaited: no HTTP/1.1 begins so.
+    if input.first() == Some(&0) && input.len() < FRAME_HEAD_BYTES {
+        return Ok(None);
+    }
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
     let mut response = httparse::Response::new(&mut headers);
     let used = match response.parse(input) {
@@ -347,6 +352,16 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
     }
     Ok(Some((Head { status, keep_alive, framing }, used)))
 }
+
+/// The first frame of an HTTP/2 server: SETTINGS on stream 0, or GOAWAY where it knows the version.
+fn check_not_http2(input: &[u8]) -> Result<(), ReplyDefect> {
+    match input.first_chunk::<FRAME_HEAD_BYTES>() {
+        Some([0, _, _, 4 | 7, _, 0, 0, 0, 0]) => Err(ReplyDefect::Http2),
+        _ => Ok(()),
+    }
+}
+
+const FRAME_HEAD_BYTES: usize = 9;
 
 fn content_length(value: &[u8]) -> Result<u64, ReplyDefect> {
     let digits = value.trim_ascii();

@@ -1,5 +1,7 @@
 //! What codecs find in what comes back: whole replies, or what is wrong with one.
 
+use crate::failure::ONLY_HTTP2;
+
 /// What a finished reply was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -19,6 +21,8 @@ pub enum ReplyDefect {
     TooManyHeaders { limit: usize },
     #[error("reply head is malformed: {what}")]
     BadHead { what: String },
+    #[error("{ONLY_HTTP2}")]
+    Http2,
     #[error("content-length '{value}' is not a number of bytes")]
     BadContentLength { value: String },
     #[error("reply has two content-lengths, {first} and {second}")]

@@ -2,7 +2,7 @@
 //! rests on.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tare_guards::{Brief, Code, Family, RunGuard, Severity};
@@ -13,7 +13,7 @@ use tare_stats::Verdict;
 use crate::run::exposure::{Confirmation, confirmation, placed_in_short};
 use crate::run::words::{overhead_of, stopped_early, time};
 use crate::run::{Comparison, RunReport, Variant};
-use crate::units::{count, counted, duration, rate};
+use crate::units::{bytes, count, counted, duration, rate};
 
 /// How a condition of a fair comparison was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,12 +65,16 @@ pub fn trust(report: &RunReport) -> Vec<Check> {
     };
     let mark = |guard: Option<&RunGuard>| guard.map_or(Mark::Holds, |g| Mark::of(g.severity));
     let all = |holds: fn(&Variant) -> bool| report.variants.iter().all(holds);
+    let replies = |text: &str| match asked(report) {
+        Some(asked) => format!("{text} ({asked})"),
+        None => text.to_owned(),
+    };
     if all(|variant| variant.probe.is_some()) {
         let may_differ = report.plan.parts.variants.iter().any(|v| !v.may_differ.is_empty());
         match mark(gravest(&|code| code == Code::UnequalReply)) {
-            Mark::Holds if may_differ => item("replies as declared", Mark::Holds),
-            Mark::Holds => item("replies equal", Mark::Holds),
-            other => item("replies differ", other),
+            Mark::Holds if may_differ => item(&replies("replies as declared"), Mark::Holds),
+            Mark::Holds => item(&replies("replies equal"), Mark::Holds),
+            other => item(&replies("replies differ"), other),
         }
     }
     let lost = mark(gravest(&|code| [Code::Errors, Code::Lost, Code::RateMissed].contains(&code)));
@@ -269,6 +273,40 @@ pub fn evidence(report: &RunReport) -> Vec<String> {
     items.retain(|item| !item.is_empty());
     items
 }
+
+/// What was asked, and how much came: `GET /data.json, 1.7 kB`.
+pub fn asked(report: &RunReport) -> Option<String> {
+    let spec = &report.plan.parts.load;
+    if spec.protocol() != Protocol::Http {
+        return None;
+    }
+    let targets = report.plan.parts.variants.iter().filter_map(|variant| variant.url(1).ok());
+    let targets: BTreeSet<String> = targets.map(|url| url.target).collect();
+    let what = match (spec.paths.len(), targets.len()) {
+        (0, 1) => targets.into_iter().collect(),
+        (0, n) => format!("{n} paths, one a variant"),
+        (n, _) => counted(n as u64, "path", "paths"),
+    };
+    let sizes = report.variants.iter().filter_map(|variant| variant.body_bytes_per_reply);
+    let (least, most) =
+        sizes.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), size| (a.min(size), b.max(size)));
+    let size = match (least.is_finite(), bytes(least) == bytes(most)) {
+        (false, _) => String::new(),
+        (true, true) => format!(", {}", bytes(most)),
+        (true, false) => format!(", {} to {}", bytes(least), bytes(most)),
+    };
+    Some(format!("{} {}{size}", spec.method(), short(&what)))
+}
+
+/// A path that is too long for a line, with its end left out.
+fn short(path: &str) -> String {
+    match path.chars().count() > PATH_CHARS_MAX {
+        true => path.chars().take(PATH_CHARS_MAX - 1).chain(['…']).collect(),
+        false => path.to_owned(),
+    }
+}
+
+const PATH_CHARS_MAX: usize = 40;
 
 fn load(report: &RunReport) -> String {
     let spec = &report.plan.parts.load;

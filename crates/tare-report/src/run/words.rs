@@ -425,7 +425,8 @@ fn why_no_verdict(report: &RunReport, variant: &str) -> String {
     let Some(guard) = report.why_void(variant) else {
         return "there was too little to compare".into();
     };
-    let seen = guard.code.brief().map_or(guard.text.as_str(), |brief| brief.seen);
+    let brief = || guard.code.brief().map_or(guard.text.as_str(), |brief| brief.seen);
+    let seen = guard.line.seen.as_deref().unwrap_or_else(brief);
     match guard.variant.as_deref().filter(|whose| *whose != variant) {
         Some(whose) => format!("{whose}: {seen}"),
         None => seen.to_owned(),

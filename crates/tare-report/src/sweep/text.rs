@@ -1,7 +1,7 @@
 //! A sweep in words: a row a value, a column a variant.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tare_model::Metric;
 use tare_stats::{Estimate, Verdict};
@@ -9,7 +9,7 @@ use tare_stats::{Estimate, Verdict};
 use crate::run::csv;
 use crate::run::markdown;
 use crate::run::text::{PAPER, answer, columns, items, prose};
-use crate::run::trust::{Found, Warning, warnings};
+use crate::run::trust::{Found, Warning, asked, warnings};
 use crate::run::words::{
     Answer, SIGNS, Table, VERDICTS, cell, differs, noun, of_metric, overhead_of, point_of, sign,
     time, verdict_word,
@@ -450,10 +450,14 @@ fn evidence(sweep: &Sweep) -> Vec<String> {
     };
     let elapsed: u64 = sweep.cells.iter().map(|cell| cell.report.run.elapsed_ms).sum();
     let values = counted(sweep.cells.len() as u64, "value", "values");
-    let mut items = vec![
+    let asked: BTreeSet<String> =
+        sweep.cells.iter().filter_map(|cell| asked(&cell.report)).collect();
+    let mut items: Vec<String> =
+        if asked.len() == 1 { asked.into_iter().collect() } else { vec![] };
+    items.extend([
         format!("{launches} a variant, each at {values}"),
         format!("in {}", time(elapsed as f64 / 1000.0)),
-    ];
+    ]);
     let is_short =
         |cell: &&SweepCell| !["precision", "void"].contains(&cell.report.run.stopped_by.as_str());
     match sweep.cells.iter().filter(is_short).count() {

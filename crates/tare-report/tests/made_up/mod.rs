@@ -121,6 +121,7 @@ pub fn round(index: u32) -> Round {
             header_names: vec!["server".into()],
             connection_kept: true,
             tls: None,
+            ..Probe::default()
         }),
         load: LaunchLoad {
             warmup: WarmUp { ns: 20_000_000, requests: 2_000 },

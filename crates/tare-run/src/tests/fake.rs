@@ -67,6 +67,7 @@ pub struct Server {
     /// The share of a CPU that it uses whatever is asked.
     pub at_rest: Cell<f64>,
     pub body: &'static str,
+    pub status: u16,
     launched: Cell<u32>,
     is_up: Cell<bool>,
     cpu_ns: Cell<u64>,
@@ -80,6 +81,7 @@ impl Server {
             busy: Cell::new(1.0),
             at_rest: Cell::new(0.0),
             body: "same",
+            status: 200,
             launched: Cell::new(0),
             is_up: Cell::new(false),
             cpu_ns: Cell::new(0),
@@ -91,6 +93,7 @@ pub struct FakeWorld {
     pub servers: Vec<Server>,
     pub stop: Arc<AtomicBool>,
     halt: RefCell<Halt>,
+    pub allows_void: Cell<bool>,
     /// A request waits for its reply.
     hangs: Cell<bool>,
     /// Of the time limit, before the run began.
@@ -112,6 +115,7 @@ impl FakeWorld {
             servers,
             stop: Arc::new(AtomicBool::new(false)),
             halt: RefCell::default(),
+            allows_void: Cell::default(),
             hangs: Cell::default(),
             spent: Cell::default(),
             faults: RefCell::default(),
@@ -522,7 +526,7 @@ impl MakeLoad for FakeLoad {
             return Ok(Err("connection refused".into()));
         }
         Ok(Ok(Probe {
-            status: 200,
+            status: server.status,
             body_bytes: 4,
             body_sha256: server.body.into(),
             body_stable: true,

@@ -50,22 +50,21 @@ pub struct Compare {
     /// repeatable
     #[arg(long, value_name = "NAME=PATH")]
     unix_socket: Vec<String>,
+    /// Path to request, where a URL names none
+    #[arg(long, value_name = "PATH", conflicts_with = "urls", value_parser = path)]
+    path: Option<String>,
     /// Request the paths in this file in turn, one per line, instead of the paths of the URLs
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
     /// With --urls: request them in random order
     #[arg(long, requires = "urls")]
     random_order: bool,
-    /// Time limit for a server's first good reply
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
-    ready_within: DurationNs,
+    /// Time limit for a launched server's first good reply; default: 10s
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    ready_within: Option<DurationNs>,
     /// Variant to compare the others with; default: the first on the command line
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Allowed differences from the baseline: status, body, headers, connection, tls; any other
-    /// difference makes the comparison void
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Difference::parse)]
-    may_differ: Vec<Difference>,
     /// Run only one variant at a time; drift of the machine is then not cancelled
     #[arg(long)]
     exclusive: bool,
@@ -99,6 +98,10 @@ pub struct Choices {
     /// Time limit for the whole command; default: 2m
     #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
     max_time: Option<DurationNs>,
+    /// Allowed differences from the baseline: status, body, headers, connection, tls; any other
+    /// difference makes the comparison void
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Difference::parse)]
+    may_differ: Vec<Difference>,
     /// Stop after this many rounds, whatever the precision
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -149,6 +152,9 @@ pub struct OutputArgs {
     /// 3%'; with 5 if the run is too imprecise to tell, or for 'unresolved'; repeatable
     #[arg(long, value_name = "LIMIT", value_parser = Gate::parse)]
     fail_if: Vec<Gate>,
+    /// Exit with 0 although the verdict on some variant is void, and measure it to the end
+    #[arg(long)]
+    allow_void: bool,
     #[command(flatten)]
     forms: FormFiles,
     /// Run store; default: $TARE_STORE, or tare.db in your data directory
@@ -180,6 +186,7 @@ impl OutputArgs {
             forms: self.forms.wanted(),
             gates: self.fail_if.clone(),
             quiet: self.quiet,
+            allows_void: self.allow_void,
             began: monotonic_now(),
         })
     }
@@ -203,6 +210,11 @@ impl Choices {
         if !self.metric.is_empty() {
             stop.metrics.clone_from(&self.metric);
         }
+        for variant in &mut plan.variants {
+            let new = self.may_differ.iter().filter(|one| !variant.may_differ.contains(one));
+            let new: Vec<Difference> = new.copied().collect();
+            variant.may_differ.extend(new);
+        }
         plan.slices.window = self.slice.or(plan.slices.window);
         plan.slices.warmup = self.warmup.or(plan.slices.warmup);
         plan.slices.warmup_max = self.warmup_max.or(plan.slices.warmup_max);
@@ -215,6 +227,12 @@ impl Choices {
     }
 }
 
+const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
+
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("must begin with /".into()) }
+}
+
 fn slice_length(text: &str) -> Result<DurationNs, String> {
     let length = positive_duration(text)?;
     if plan::SLICE_LENGTHS.contains(&length) { Ok(length) } else { Err("write 1ms to 60s".into()) }
@@ -223,9 +241,25 @@ fn slice_length(text: &str) -> Result<DurationNs, String> {
 fn plan(args: &Compare) -> Result<Plan, Failure> {
     let mut variants = variants(args)?;
     variants.iter_mut().take(1).for_each(|first| first.baseline = true);
+    let of_launches = [
+        ("--server-cpus", args.server_cpus.is_some()),
+        ("--ready-within", args.ready_within.is_some()),
+    ];
+    let given = of_launches.iter().find(|(_, given)| *given);
+    if let (Some((flag, _)), true) = (given, args.launch.is_empty()) {
+        let text = format!("{flag} is for servers that tare starts (--launch NAME='command')");
+        return Err(Failure::Usage(text));
+    }
     let mut load = args.load.spec().absolute(std::path::Path::new(""));
     load.headers = share_headers(&load.headers, &mut variants);
     (load.paths, load.random_order) = (paths(args)?, args.random_order);
+    if let Some(path) = &args.path {
+        load.path = Some(path.clone());
+        for variant in &mut variants {
+            let asked = variant.ask_for(path);
+            asked.map_err(|why| why.of(&format!("variant '{}'", variant.name)))?;
+        }
+    }
     let (load_cpus, server_cpus) =
         divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
@@ -262,12 +296,22 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
 fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
     let mut variants = Vec::new();
     let variant = |name: &str, url: &str| Variant {
-        may_differ: args.may_differ.clone(),
         exclusive: args.exclusive,
         ..Variant::new(name, url, ServerSpec::External)
     };
+    let mut of_launches = "http://127.0.0.1:{port}/";
+    let mut is_given = false;
     for text in &args.variants {
         let (name, url) = name_and_url(text);
+        // A URL without a name is that of every server that is launched and has no other.
+        if name == url && url.contains("{port}") && !args.launch.is_empty() {
+            if std::mem::replace(&mut is_given, true) {
+                let allowed = "two URLs without a name have {port}; write NAME=URL";
+                return Err(Failure::Usage(format!("{text}: {allowed}")));
+            }
+            of_launches = url;
+            continue;
+        }
         variants.push(variant(name, url));
     }
     for text in &args.launch {
@@ -278,7 +322,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         let server = ServerSpec::Command(CommandSpec {
             command: command.to_owned(),
             env: Default::default(),
-            ready_within_ms: args.ready_within.as_ns() / 1_000_000,
+            ready_within_ms: args.ready_within.unwrap_or(READY_WITHIN).as_ns() / 1_000_000,
             access_log: None,
         });
         match variants.iter_mut().find(|variant| variant.name == name) {
@@ -288,8 +332,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
                 return Err(Failure::flag("--launch", text, allowed));
             }
             None => {
-                let url = "http://127.0.0.1:{port}/";
-                variants.push(Variant { server, ..variant(name, url) });
+                variants.push(Variant { server, ..variant(name, of_launches) });
             }
         }
     }

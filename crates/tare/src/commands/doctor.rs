@@ -271,7 +271,7 @@ fn noise(
     let live = LiveTable::new(vec![facts(&plan, &row)], true);
     let begun = Begun::new(&plan, &row);
     let halt = Halt::at(monotonic_now() + plan.stop.max_time, stop.clone())?;
-    let measured = measure(vec![begun], store, Start::default(), live, &halt)?;
+    let measured = measure(vec![begun], store, Start::default(), live, &halt, true)?;
     match measured.stopped.into_iter().next() {
         Some(Stopped::Failed(failure)) => return Err(failure.into()),
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),

@@ -116,6 +116,35 @@ fn what_people_write_is_understood() {
 }
 
 #[test]
+fn a_path_is_asked_for_where_the_url_names_none() {
+    for url in ["http://127.0.0.1:8080/", "http://127.0.0.1:8080"] {
+        let text = GOOD.replacen("http://127.0.0.1:8080/aaaa", url, 1);
+        let plan = parse(&text).unwrap();
+        assert_eq!(plan.variants[3].url, "http://127.0.0.1:8080/aaaa", "{url}");
+    }
+}
+
+#[test]
+fn settings_without_effect_are_refused() {
+    for (from, to, complaint) in [
+        ("path = \"/aaaa\"", "paths = [\"/\"]\npath = \"/aaaa\"", "path and paths: choose one"),
+        ("path = \"/aaaa\"", "tls_resume = true", "tls_resume goes with TLS: no URL begins"),
+        ("path = \"/aaaa\"", "sni = \"a\"", "sni goes with TLS"),
+        ("path = \"/aaaa\"", "spin = \"1ms\"", "--spin needs an open loop: give a rate"),
+        (
+            "path = \"/aaaa\"",
+            "test = \"tcp_rr\"\nmethod = \"PUT\"",
+            "method goes with HTTP, not with load.test and load.call",
+        ),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let error = parse(&text).and_then(|parts| Ok(Plan::try_from(parts)?)).unwrap_err();
+        assert!(error.to_string().contains(complaint), "{to}: {error}");
+    }
+}
+
+#[test]
 fn mistakes_name_their_line_and_what_is_allowed() {
     for (from, to, complaint) in [
         (
@@ -198,6 +227,17 @@ fn mistakes_name_their_line_and_what_is_allowed() {
         ),
         ("seed = 7", "seed = 7\nslices = { window = \"0s\" }", "x.toml:4: '0s' must be longer"),
         ("path = \"/aaaa\"", "path = \"aaaa\"", "load.path aaaa: must begin with /"),
+        (
+            "8080/aaaa",
+            "8080/other",
+            "x.toml:46: variant 'other': its URL asks for /other, and the load's path is /aaaa: \
+             write one",
+        ),
+        (
+            "server = \"up\"",
+            "server = \"own\"",
+            "no variant uses server 'up': name it in one, or leave it out",
+        ),
         ("name = \"What does an access log cost?\"", "", "x.toml:1: missing field `name`"),
         (
             "may_differ = [\"body\"",
@@ -234,9 +274,12 @@ fn values_out_of_range_are_refused_before_anything_starts() {
 
 /// An experiment whose second variant has these layers, and says this beside them.
 fn with_layers(layers: &str, more: &str) -> Result<Plan, Failure> {
+    let tls = match more.contains("server = \"tls\"") {
+        true => "[server.tls]\nnginx = { tls = true }\n",
+        false => "",
+    };
     let text = format!(
-        "name = \"x\"\n[load]\nconnections = 8\n[server.web]\nnginx = {{}}\n\
-         [server.tls]\nnginx = {{ tls = true }}\n\
+        "name = \"x\"\n[load]\nconnections = 8\n[server.web]\nnginx = {{}}\n{tls}\
          [[variant]]\nname = \"a\"\nserver = \"web\"\nbaseline = true\n\
          [[variant]]\nname = \"b\"\nlayers = [{layers}]\n{more}\n"
     );

@@ -49,8 +49,10 @@ pub(super) fn conclude(
                  {ROUNDS_MIN} rounds: try --max-time {least}"
             )))
         }
-        _ => gate::judge(&options.gates, &plan.stop.metrics, report)
-            .and_then(|()| gate::judge_void(report)),
+        _ => {
+            let void = if options.allows_void { Ok(()) } else { gate::judge_void(report) };
+            void.and_then(|()| gate::judge(&options.gates, &plan.stop.metrics, report))
+        }
     }
 }
 
@@ -69,7 +71,7 @@ pub(super) fn conclude_sweep(
 ) -> Result<(), Failure> {
     let (mut measured, mut missing) = (Vec::new(), Vec::new());
     let (mut judged, mut failed, mut interrupted) = (Ok(()), None, false);
-    let mut all_void = true;
+    let mut void = Ok(());
     for SweptCell { plan, mut document, stopped } in swept {
         let rounds = document.report.run.rounds;
         if rounds > 0 {
@@ -77,7 +79,9 @@ pub(super) fn conclude_sweep(
                 gate::results(&options.gates, &plan.stop.metrics, &document.report);
             let report = &document.report;
             judged = judged.and(gate::judge(&options.gates, &plan.stop.metrics, report));
-            all_void &= gate::judge_void(report).is_err();
+            if !options.allows_void {
+                void = void.and(gate::judge_void(report));
+            }
             measured.push((plan.cell.clone(), document));
         }
         let reason = match stopped {
@@ -98,15 +102,11 @@ pub(super) fn conclude_sweep(
         };
         missing.push(MissingCell { values: plan.cell.clone(), reason });
     }
-    let has_measured = !measured.is_empty();
     outputs.write(&SweepDocument::new(measured, missing), None)?;
     match failed {
         _ if interrupted => Err(Failure::Interrupted),
         Some(failure) => Err(failure.into()),
-        None if has_measured && all_void => {
-            judged.and(Err(Failure::Void("void: no verdict is allowed on any value".into())))
-        }
-        None => judged,
+        None => void.and(judged),
     }
 }
 

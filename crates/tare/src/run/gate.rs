@@ -64,7 +64,7 @@ impl Gate {
         let (passed, text) = match outcome {
             Outcome::Passed => (Some(true), seen),
             Outcome::Exceeded(text) | Outcome::Unresolved(text) => (Some(false), text),
-            Outcome::Undecided(text) => (None, text),
+            Outcome::Undecided(text) | Outcome::Void(text) => (None, text),
         };
         GateResult { gate: self.to_string(), passed, text }
     }
@@ -103,6 +103,8 @@ enum Outcome {
     Exceeded(String),
     /// It is too imprecise to tell.
     Undecided(String),
+    /// No verdict is allowed on what it is about.
+    Void(String),
     /// What had to be known is not.
     Unresolved(String),
 }
@@ -113,6 +115,7 @@ impl Outcome {
             Self::Passed => Ok(()),
             Self::Exceeded(text) => Err(Failure::Gate(format!("gate exceeded: {text}"))),
             Self::Undecided(text) => Err(Failure::Unresolved(format!("gate not decided: {text}"))),
+            Self::Void(text) => Err(Failure::Void(format!("gate is void: {text}"))),
             Self::Unresolved(text) => Err(Failure::Unresolved(format!("unresolved: {text}"))),
         }
     }
@@ -181,16 +184,19 @@ fn shown(variant: &str, metric: Metric, bounds: &Bounds) -> String {
     format!("{variant} {} {}", metric.word(), overhead(bounds))
 }
 
-/// `Err` where no verdict is allowed on anything that was asked for: what calls tare must not take
-/// that for an answer.
+/// `Err` where guards forbid a verdict on some variant.
 pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
-    let asked: Vec<_> = report.comparisons.iter().filter(|c| c.asked).collect();
-    if asked.is_empty() || asked.iter().any(|comparison| comparison.verdict != Verdict::Void) {
-        return Ok(());
-    }
-    let mut names: Vec<&str> = asked.iter().map(|comparison| comparison.variant.as_str()).collect();
+    let asked = report.comparisons.iter().filter(|c| c.asked);
+    let void = asked.filter(|comparison| comparison.verdict == Verdict::Void);
+    let mut names: Vec<&str> = void.map(|comparison| comparison.variant.as_str()).collect();
     names.dedup();
-    Err(Failure::Void(format!("void: no verdict is allowed on {}", names.join(", "))))
+    match names.as_slice() {
+        [] => Ok(()),
+        names => {
+            let names = names.join(", ");
+            Err(Failure::Void(format!("void: no verdict is allowed on {names} (--allow-void)")))
+        }
+    }
 }
 
 /// The change from one run to another: a gate on it fails where a variant has become worse, and
@@ -243,7 +249,7 @@ fn judge_all(
     let of = |name: &str, metric: Metric| {
         all.iter().find(|judged| judged.variant == name && judged.metric == metric)
     };
-    let (mut failed, mut undecided) = (Vec::new(), Vec::new());
+    let (mut failed, mut undecided, mut void) = (Vec::new(), Vec::new(), Vec::new());
     for gate in gates {
         if let Gate::Overhead { variant, metric, above, percent } = gate {
             let named = [variant.as_deref().unwrap_or_default()];
@@ -254,6 +260,11 @@ fn judge_all(
                     failed.push(format!("{name}: {word} was not measured in two rounds"));
                     continue;
                 };
+                if judged.verdict == Verdict::Void {
+                    let word = metric.word();
+                    void.push(format!("{name}: no verdict on {word} is allowed"));
+                    continue;
+                }
                 let broken = breaks(judged, *above, *percent);
                 let is_open = asked.contains(metric) && is_open(judged, *percent, &goal);
                 if broken.is_none() && is_open {
@@ -266,6 +277,9 @@ fn judge_all(
     }
     if !failed.is_empty() {
         return Outcome::Exceeded(failed.join("; "));
+    }
+    if !void.is_empty() {
+        return Outcome::Void(void.join("; "));
     }
     if !undecided.is_empty() {
         return Outcome::Undecided(undecided.join("; "));
@@ -289,13 +303,9 @@ fn is_open(judged: &Judged, percent: f64, goal: &Goal) -> bool {
     lower <= percent && percent <= upper && !goal.is_precise(&judged.ratio)
 }
 
-/// In words, where the whole interval is on the forbidden side; and where no verdict is allowed,
-/// for a gate that cannot judge must not pass.
+/// In words, where the whole interval is on the forbidden side.
 fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
-    let Judged { variant, metric, overhead_percent, verdict, unconfirmed, .. } = judged;
-    if *verdict == Verdict::Void {
-        return Some(format!("{variant}: no verdict on {} is allowed (void)", metric.word()));
-    }
+    let Judged { variant, metric, overhead_percent, unconfirmed, .. } = judged;
     let beyond = match above {
         true => overhead_percent.lower > percent,
         false => overhead_percent.upper < percent,
@@ -355,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_void_where_every_verdict_that_was_asked_for_is() {
+    fn a_run_is_void_where_a_verdict_that_was_asked_for_is() {
         let mut report = report();
         let asked = report.comparisons.iter_mut().find(|c| c.asked).unwrap();
         asked.verdict = Verdict::Void;
@@ -367,7 +377,9 @@ mod tests {
         let void = judge_void(&report).unwrap_err();
         assert!(matches!(void, Failure::Void(_)), "{void}");
         report.comparisons.push(other);
-        assert!(judge_void(&report).is_ok(), "one of two stands");
+        assert!(judge_void(&report).is_err(), "one of two stands");
+        report.comparisons.retain(|comparison| comparison.verdict != Verdict::Void);
+        assert!(judge_void(&report).is_ok());
     }
 
     #[test]

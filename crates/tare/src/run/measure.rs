@@ -51,6 +51,7 @@ pub fn measure(
     start: Start,
     mut live: LiveTable,
     halt: &Halt,
+    allows_void: bool,
 ) -> Result<Measured, Failure> {
     let path = store.path().to_owned();
     let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
@@ -64,6 +65,7 @@ pub fn measure(
         clock: &SystemClock,
         observer: &mut live,
         halt: halt.clone(),
+        allows_void,
     };
     let stopped = match runner(cells.collect(), services) {
         Ok(runner) => runner.run(start),
@@ -106,9 +108,8 @@ pub(super) fn before_it_ran(failure: Failure) -> RunError {
         Failure::Target(text) => RunError::Target(text),
         Failure::Interrupted => RunError::Interrupted,
         // Verdicts come at the end.
-        Failure::Gate(text) | Failure::Unresolved(text) | Failure::Void(text) => {
-            RunError::Bug(text)
-        }
+        Failure::Gate(text) | Failure::Unresolved(text) => RunError::Bug(text),
+        Failure::Void(text) => RunError::Void(text),
         Failure::Bug(text) => RunError::Bug(text),
     }
 }

@@ -48,12 +48,14 @@ fn a_server_that_crashes_under_load_ends_the_run_with_its_last_words() {
 
 #[test]
 fn a_crash_is_named_in_slices_and_under_sustained_load_too() {
-    let slices = ["--warmup", "20ms", "--no-sustained", "--slice", "20ms", "--max-time", FAR];
-    let sustained = ["--warmup", "20ms", "--rounds", "3", "--cycles", "1", "--max-time", FAR];
-    // At some 3,500 requests/s, 5,000 are more than the slices of three rounds.
-    for (more, requests) in [(&slices[..], "200"), (&sustained[..], "5000")] {
-        let dies = format!("--delay 1ms --die-after {requests}");
-        died(&compare("--delay 1ms", &dies, more), "b: the server ended under load, after ");
+    let slices = ["--warmup", "20ms", "--no-sustained", "--slice", "20ms"];
+    let sustained = ["--rate", "1000", "--warmup", "20ms", "--slice", "20ms", "--cycles", "1"];
+    let sustained = [&sustained[..], &["--rounds", "3", "--sustained", "20s"]].concat();
+    // At a rate the slices of a launch take a few hundred requests, and sustained load 20,000.
+    for (more, requests) in [(&slices[..], "200"), (&sustained[..], "4000")] {
+        let dies = format!("--die-after {requests}");
+        let more = [more, &["--max-time", FAR]].concat();
+        died(&compare("", &dies, &more), "b: the server ended under load, after ");
     }
 }
 

@@ -78,7 +78,7 @@ fn what_cannot_be_compared_is_said() {
     assert_eq!((&code["code"], &code["severity"]), (&"other-load".into(), &"void".into()));
     assert!(code["text"].as_str().unwrap().contains("headers"), "{code}");
     desk.tare(&["report", "1", "2", "--fail-if", "throughput > 90%", "--json", "/dev/null"])
-        .fails(1, "new: no verdict on throughput is allowed (void)");
+        .fails(6, "gate is void: new: no verdict on throughput is allowed");
     desk.tare(&["report", "1", "3"])
         .fails(2, "runs 1 and 3 have no variant in common: base, new against alone, other");
     desk.tare(&["report", "1", "1"]).fails(2, "run 1 and run 1 are the same: name two");

@@ -108,8 +108,13 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
         None => lab,
     };
     let writer = Writer::start(store).unwrap();
-    let services =
-        RunServices { record: &writer, clock: &SystemClock, observer: &mut Nobody, halt };
+    let services = RunServices {
+        record: &writer,
+        clock: &SystemClock,
+        observer: &mut Nobody,
+        halt,
+        allows_void: false,
+    };
     let cells = vec![Cell::new(plan, run, None, Vec::new())];
     let stopped = Runner::new(cells, lab, services).unwrap().run(Start::default());
     writer.finish().unwrap();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aws_lc_rs::digest::{Context, SHA256};
 
 use tare_io::Random;
+use tare_model::samples::BODY_START_MAX;
 
 use crate::protocol::reply::ReplyDefect;
 
@@ -20,7 +21,7 @@ pub enum Wanted {
     Nothing,
     /// A hash of the body, of a random few.
     Few,
-    /// The head, and a hash of the body.
+    /// The head, a hash of the body, and how the body begins.
     Hashes,
     /// The head and the body; the bodies of all connections together fit the budget.
     Bodies(Arc<Budget>),
@@ -63,7 +64,7 @@ pub struct Capture {
 
 enum Body {
     Few(Few),
-    Hash { so_far: Context, bytes: u64 },
+    Hash { so_far: Context, bytes: u64, start: Vec<u8> },
     Kept { bytes: Vec<u8>, budget: Arc<Budget> },
 }
 
@@ -108,7 +109,9 @@ impl Capture {
                 one_in: ONE_IN_FIRST,
                 random: Random::stream(0, "bodies", NEXT.fetch_add(1, Ordering::Relaxed)),
             }),
-            Wanted::Hashes => Body::Hash { so_far: Context::new(&SHA256), bytes: 0 },
+            Wanted::Hashes => {
+                Body::Hash { so_far: Context::new(&SHA256), bytes: 0, start: Vec::new() }
+            }
             Wanted::Bodies(budget) => Body::Kept { bytes: Vec::new(), budget: budget.clone() },
         };
         Some(Self { head: Vec::new(), body })
@@ -130,6 +133,14 @@ impl Capture {
             Body::Kept { bytes, .. } => aws_lc_rs::digest::digest(&SHA256, bytes),
         };
         hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// How the body begins, where its hash is kept.
+    pub fn body_start(&self) -> &[u8] {
+        match &self.body {
+            Body::Hash { start, .. } => start,
+            _ => &[],
+        }
     }
 
     pub fn body_bytes(&self) -> u64 {
@@ -161,7 +172,9 @@ impl Capture {
                     so_far.update(more);
                 }
             }
-            Body::Hash { so_far, bytes } => {
+            Body::Hash { so_far, bytes, start } => {
+                let room = BODY_START_MAX - start.len();
+                start.extend_from_slice(&more[..more.len().min(room)]);
                 so_far.update(more);
                 *bytes += more.len() as u64;
             }
@@ -184,9 +197,10 @@ impl Capture {
         self.head.clear();
         match &mut self.body {
             Body::Few(few) => few.so_far = None,
-            Body::Hash { so_far, bytes } => {
+            Body::Hash { so_far, bytes, start } => {
                 *so_far = Context::new(&SHA256);
                 *bytes = 0;
+                start.clear();
             }
             Body::Kept { bytes, budget } => {
                 budget.give_back(bytes.len() as u64);

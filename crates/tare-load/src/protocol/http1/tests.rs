@@ -149,6 +149,7 @@ fn every_defect_is_named() {
             "SSH-2.0-OpenSSH_9.2\r\n\r\n".into(),
             ReplyDefect::BadHead { what: "invalid HTTP version".into() },
         ),
+        ("\0\0\x06\x04\0\0\0\0\0\0\x04\0\u{7f}\u{7f}\u{7f}".into(), ReplyDefect::Http2),
         ("HTTP/1.1 000 Nil\r\n\r\n".into(), ReplyDefect::BadHead { what: "status 000".into() }),
     ] {
         let (_, got) = replies(text.as_bytes(), text.len(), false);
