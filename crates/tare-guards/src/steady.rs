@@ -13,8 +13,8 @@ use tare_stats::verdict::Verdict;
 
 use crate::evidence::Evidence;
 use crate::run::used_by_others;
-use crate::units::{count, duration, overhead, percent};
-use crate::{Code, RunGuard, Severity, guard};
+use crate::units::{count, duration, overhead, percent, signed};
+use crate::{Code, LineWords, RunGuard, Severity, guard};
 
 /// Rests that were cut short, as a share.
 const RESTLESS: f64 = 0.2;
@@ -42,10 +42,18 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     for comparison in own {
         guards.extend(unconfirmed_in_noise(evidence, comparison));
         let Some(check) = comparison.sustained else { continue };
+        let both_say = match comparison.spans {
+            Some(_) if comparison.verdict == Verdict::Faster => Some("faster"),
+            Some(_) => Some("slower"),
+            None => None,
+        };
         let (code, severity, so) = match (check.agreement, comparison.asked) {
             (Agreement::Agrees, _) | (Agreement::Unclear, false) => continue,
             (Agreement::Unclear, true) => {
                 (Code::Unconfirmed, Severity::Warn, "that may be chance; more rounds would tell")
+            }
+            (Agreement::Disagrees, _) if both_say.is_some() => {
+                (Code::NotSteady, Severity::Warn, "how much depends on how it is loaded")
             }
             (Agreement::Disagrees, asked) => (
                 Code::NotSteady,
@@ -54,7 +62,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
             ),
         };
         let metric = comparison.metric;
-        let in_slices = comparison.overhead_percent;
+        let in_slices = comparison.ratio.map(|ratio| metric.overhead_percent(ratio));
         let under_load = check.ratio.map(|ratio| metric.overhead_percent(ratio));
         let text = format!(
             "in slices its overhead in {} is {}, under sustained load {} ({}): {so}",
@@ -63,10 +71,20 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
             overhead_of(&under_load),
             in_words(&check),
         );
-        guards.extend(guard(code, severity, Some(evidence.name(variant)), text));
+        let mut found = guard(code, severity, Some(evidence.name(variant)), text);
+        if let Some(word) = both_say {
+            found[0].text += &format!("; both say {word}, and the interval spans both");
+            let [slices, load] = [in_slices, under_load].map(|percent| signed(percent.point));
+            let seen = format!("{slices} % in slices, {load} % under sustained load");
+            found[0].line = LineWords { seen: Some(seen), cure: Some(DEPENDS.into()) };
+        }
+        guards.extend(found);
     }
     guards
 }
+
+/// Of an overhead whose size depends on how the server is loaded.
+const DEPENDS: &str = "the interval spans both";
 
 /// Where others use CPUs, slices alone were wrong in one run of three: nothing is concluded that
 /// sustained load could not have contradicted.

@@ -158,6 +158,10 @@ pub struct Comparison {
     pub ratio: Estimate,
     /// Positive when the variant is worse.
     pub overhead_percent: Bounds,
+    /// The same in slices alone, where the interval spans them and sustained load: both say slower (or
+    /// faster), and not by how much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_slices_percent: Option<Bounds>,
     /// The ratio without trimming; only of metrics that are compared slice by slice.
     pub ratio_of_totals: Option<f64>,
     /// Filters: what the cost of a call without the server adds up to, if nothing else matters.
@@ -175,6 +179,7 @@ impl Comparison {
     /// What sustained load says, where it is not known well enough to confirm slices.
     pub fn unconfirmed(&self) -> Option<Bounds> {
         let check = self.sustained.as_ref().filter(|check| check.agrees.is_none());
+        let check = check.filter(|_| self.in_slices_percent.is_none());
         check.map(|check| check.overhead_percent)
     }
 }

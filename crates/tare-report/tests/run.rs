@@ -532,6 +532,13 @@ fn json_is_as_published() {
         round.slices[0].counts.failed = 1;
         round.slices[0].counts.started += 1;
         round.launches[1].requests_served = Some(1);
+        let probe = round.launches[1].probe.as_mut().unwrap();
+        probe.content_encoding = Some("gzip".into());
+        probe.first_difference = Some("byte 0".into());
+        // Slower than in slices, by far.
+        if let Some(sustained) = &mut round.launches[1].load.sustained {
+            sustained.bins.iter_mut().for_each(|bin| bin.answered = bin.answered * 6 / 10);
+        }
         let client = ClientPart { sent: 1, lag_ns: 9, ..ClientPart::default() };
         let together = Together { clients: vec![client; 2], ..Together::default() };
         round.slices[1].counts.together = Some(together);

@@ -14,7 +14,7 @@ use crate::weighted::{self, Mean};
 
 /// The version of the method. Whatever changes a verdict or an overhead of stored runs raises it:
 /// what an earlier version concluded of them is then worked out anew.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// What is asked of the rounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +58,10 @@ pub struct Comparison {
     pub ratio: Estimate,
     /// The same, as surely as a difference takes.
     pub surer: Estimate,
+    /// The interval that spans slices and sustained load, where both say slower (or faster) and not
+    /// by how much.
+    pub spans: Option<Estimate>,
+    /// Of what may be stated: `spans`, else `ratio`.
     pub overhead_percent: Estimate,
     /// What slices conclude; `verdict` is that with what sustained load says.
     pub in_slices: Verdict,
@@ -141,13 +145,15 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         let mean = Mean::of(&rounds)?;
         let both = intervals(level, |level| mean.interval(level));
         let [ratio, surer] = both.map(|log| with_systematic(log).from_log());
-        let [overhead_percent, surer_percent] =
-            [ratio, surer].map(|ratio| ratio.map(|ratio| metric.overhead_percent(ratio)));
-        let in_slices = Verdict::of(&overhead_percent, &surer_percent, question.tolerance);
+        let percent = |ratio: Estimate| ratio.map(|ratio| metric.overhead_percent(ratio));
+        let in_slices = Verdict::of(&percent(ratio), &percent(surer), question.tolerance);
         let ratio_of_totals = totals[variant].ratio_to(&totals[question.baseline], metric);
         let pair = [question.baseline, variant];
         let sustained = sustained::check(digests, metric, pair, &ratio, question);
+        let spans = sustained.and_then(|check| spanning(&ratio, &check, in_slices));
+        let overhead_percent = percent(spans.unwrap_or(ratio));
         let verdict = match sustained.map(|check| check.agreement) {
+            _ if spans.is_some() => in_slices,
             Some(Agreement::Disagrees) => Verdict::Void,
             Some(Agreement::Unclear) => Verdict::Unresolved,
             Some(Agreement::Agrees) | None => in_slices,
@@ -158,6 +164,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             asked,
             ratio,
             surer,
+            spans,
             overhead_percent,
             in_slices,
             verdict,
@@ -169,6 +176,28 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         })
     });
     Analysis { rounds: digests.len() as u32, comparisons: comparisons.collect(), metrics }
+}
+
+/// What holds for slices and for sustained load, where these differ and yet both are, for sure, on the
+/// side of the verdict that slices give.
+fn spanning(ratio: &Estimate, check: &Check, in_slices: Verdict) -> Option<Estimate> {
+    let concludes = matches!(in_slices, Verdict::Slower | Verdict::Faster);
+    let side = |ratio: &Estimate| (ratio.lower > 1.0, ratio.upper < 1.0);
+    let is_one_side = side(ratio) == side(&check.ratio) && side(ratio) != (false, false);
+    if check.agreement == Agreement::Agrees || !concludes || !is_one_side {
+        return None;
+    }
+    let lower = ratio.lower.min(check.ratio.lower);
+    let upper = ratio.upper.max(check.ratio.upper);
+    Some(Estimate { point: (lower * upper).sqrt(), lower, upper, ..*ratio })
+}
+
+impl Comparison {
+    /// The ratio that may be stated: it spans slices and sustained load where they say the same only
+    /// of the direction.
+    pub fn stated_ratio(&self) -> Estimate {
+        self.spans.unwrap_or(self.ratio)
+    }
 }
 
 /// Geometric means over rounds.
@@ -258,6 +287,31 @@ mod tests {
         assert_eq!(comparison.verdict, Verdict::Slower);
         assert!(!comparison.pauses, "{comparison:?}");
         assert_eq!((analysis.rounds, comparison.ratio.n), (20, 20));
+    }
+
+    #[test]
+    fn both_on_one_side_give_an_interval_that_spans_them() {
+        let ratio = |lower: f64, upper: f64| Estimate {
+            point: (lower * upper).sqrt(),
+            lower,
+            upper,
+            level: 0.95,
+            n: 9,
+        };
+        let slices = ratio(0.93, 0.96);
+        let seen = |agreement, lower, upper| {
+            let check = Check { ratio: ratio(lower, upper), agreement, ns: 1 };
+            let spans = spanning(&slices, &check, Verdict::Slower)?;
+            assert!(spans.lower < spans.point && spans.point < spans.upper);
+            Some((spans.lower, spans.upper))
+        };
+        assert_eq!(seen(Agreement::Disagrees, 0.86, 0.90), Some((0.86, 0.96)));
+        assert_eq!(seen(Agreement::Unclear, 0.86, 0.90), Some((0.86, 0.96)));
+        assert_eq!(seen(Agreement::Agrees, 0.86, 0.90), None, "slices stand");
+        assert_eq!(seen(Agreement::Disagrees, 0.97, 1.03), None, "it may be the same");
+        assert_eq!(seen(Agreement::Disagrees, 1.02, 1.10), None, "faster");
+        let check = Check { ratio: slices, agreement: Agreement::Disagrees, ns: 1 };
+        assert_eq!(spanning(&slices, &check, Verdict::Same), None, "slices conclude no direction");
     }
 
     #[test]

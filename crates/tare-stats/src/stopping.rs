@@ -207,6 +207,7 @@ mod tests {
                 asked: true,
                 ratio,
                 surer,
+                spans: None,
                 overhead_percent: ratio,
                 in_slices,
                 verdict: in_slices,

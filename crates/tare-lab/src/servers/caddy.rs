@@ -59,6 +59,8 @@ impl ServerKind for CaddySpec {
             ),
             false => String::new(),
         };
+        // Caddy's own defaults. A file's first 512 bytes leave with the head and the rest in a second
+        // segment: Go's server does so, and no setting changes it.
         // Its own page for status is a count of all requests by labels, which costs more than it
         // is to measure: without an access log the count stays unknown.
         let text = format!(

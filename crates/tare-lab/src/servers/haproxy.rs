@@ -43,6 +43,8 @@ impl ServerKind for HaproxySpec {
             true => format!(" ssl crt {}", utf8(&context.certificate_with_key()?)?),
             false => String::new(),
         };
+        // Debian's configuration logs each request to syslog and ends idle connections after 50 s; the
+        // buffer holds the whole reply, which is answered from memory.
         let text = format!(
             "global
     maxconn {connections}

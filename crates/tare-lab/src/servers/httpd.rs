@@ -87,6 +87,9 @@ impl ServerKind for HttpdSpec {
             true => format!("CustomLog {folder}/access.log \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"),
             false => String::new(),
         };
+        // Debian's defaults, but for what would be in the way of a measurement: as many processes and
+        // threads as asked for (so that none start under load), no end of kept connections, no access
+        // log unless asked for.
         let Self { processes, threads, .. } = self;
         let workers = processes * threads;
         let text = format!(

@@ -15,6 +15,8 @@ pub struct NginxSpec {
     pub body_bytes: u32,
     pub access_log: bool,
     pub tls: bool,
+    /// Head and body leave in one segment, as distributions configure it; nginx's own default is off.
+    pub tcp_nopush: bool,
     /// Requests after which nginx closes a connection; without limit by default, where nginx's own
     /// default is 1000.
     pub keepalive_requests: u64,
@@ -31,6 +33,7 @@ impl Default for NginxSpec {
             body_bytes: 612,
             access_log: false,
             tls: false,
+            tcp_nopush: true,
             keepalive_requests: NO_LIMIT,
             config: None,
             program: None,

@@ -57,7 +57,11 @@ pub fn build(facts: &RunFacts, digests: &[RoundDigest]) -> RunReport {
             variant: variant.to_owned(),
             metric: comparison.metric,
             asked: comparison.asked,
-            ratio: comparison.ratio,
+            ratio: comparison.stated_ratio(),
+            in_slices_percent: comparison.spans.map(|_| {
+                let percent = |ratio| comparison.metric.overhead_percent(ratio);
+                comparison.ratio.map(percent).into()
+            }),
             overhead_percent: comparison.overhead_percent.into(),
             ratio_of_totals: comparison.ratio_of_totals,
             predicted_percent: filters::predicted(&evidence, comparison),

@@ -162,6 +162,8 @@ const WIDE: f64 = 8.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
     Confirmed,
+    /// It agrees on the direction, and not on the size.
+    SameSide,
     /// It agrees, or may, and is too imprecise to confirm anything.
     Imprecise,
     Contradicted,
@@ -171,6 +173,9 @@ pub(crate) enum Confirmation {
 pub(crate) fn confirmation(comparison: &Comparison, tolerance: f64) -> Option<Confirmation> {
     let check = comparison.sustained.as_ref()?;
     let Bounds { lower, upper, .. } = check.overhead_percent;
+    if comparison.in_slices_percent.is_some() {
+        return Some(Confirmation::SameSide);
+    }
     let is_known = upper - lower <= WIDE * tolerance * 100.0;
     Some(match check.agrees {
         Some(false) => Confirmation::Contradicted,
@@ -185,7 +190,8 @@ pub(crate) fn confirmed(comparison: &Comparison, tolerance: f64) -> Option<Strin
     let shown = overhead_of(comparison.metric, &check.overhead_percent);
     let more = match confirmation(comparison, tolerance)? {
         Confirmation::Confirmed => "confirmed",
-        Confirmation::Imprecise => "too coarse to confirm it",
+        Confirmation::SameSide => "of the same direction",
+        Confirmation::Imprecise => "too coarse to tell",
         Confirmation::Contradicted => "which contradicts it",
     };
     let launches = counted(check.launches.into(), "launch", "launches");

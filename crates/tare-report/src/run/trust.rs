@@ -140,6 +140,7 @@ fn sustained(report: &RunReport) -> Option<Check> {
     let count = |wanted: Confirmation| found.iter().filter(|one| **one == Some(wanted)).count();
     let (all, sure) = (found.len(), count(Confirmation::Confirmed));
     let against = count(Confirmation::Contradicted);
+    let same_side = count(Confirmation::SameSide);
     let mark = match withheld {
         _ if against > 0 => Mark::Broken,
         Some(mark) => mark,
@@ -150,15 +151,27 @@ fn sustained(report: &RunReport) -> Option<Check> {
         let bounds = &one.sustained.as_ref()?.overhead_percent;
         let but = match mark {
             Mark::Holds => "",
-            Mark::Broken if against > 0 => ", which contradicts it",
-            Mark::Doubted | Mark::Broken => ", too coarse to confirm it",
+            _ if same_side > 0 => ", of the same direction",
+            Mark::Broken if against > 0 => ", which refutes it",
+            Mark::Doubted | Mark::Broken => ", too coarse to tell",
         };
         return check(format!("sustained load: {}{but}", overhead_of(one.metric, bounds)), mark);
     }
     let text = match mark {
         Mark::Holds => "sustained load agrees".to_owned(),
-        _ if against > 0 => format!("sustained load contradicts {against} of {all}"),
-        _ => format!("sustained load confirms {sure} of {all}"),
+        _ => {
+            let coarse = count(Confirmation::Imprecise);
+            let told = [
+                (sure, "confirmed"),
+                (same_side, "of the same direction"),
+                (against, "refuted"),
+                (coarse, "too coarse to tell"),
+                (all - sure - same_side - against - coarse, "not checked"),
+            ];
+            let told = told.iter().filter(|(n, _)| *n > 0);
+            let told: Vec<String> = told.map(|(n, word)| format!("{n} {word}")).collect();
+            format!("sustained load: {}", told.join(", "))
+        }
     };
     check(text, mark)
 }

@@ -511,7 +511,12 @@ fn alone(report: &RunReport, comparison: &Comparison) -> Answer {
     let of_metric = of_metric(metric);
     let text = match comparison.verdict {
         Verdict::Slower | Verdict::Faster | Verdict::Same => {
-            told(name, baseline, metric, &bounds, comparison.verdict, report.run.tolerance)
+            let text =
+                told(name, baseline, metric, &bounds, comparison.verdict, report.run.tolerance);
+            match (comparison.in_slices_percent, text.strip_suffix(')')) {
+                (Some(_), Some(text)) => format!("{text}, depending on how it is loaded)"),
+                _ => text,
+            }
         }
         Verdict::Unresolved => {
             let seen = match comparison.unconfirmed() {
