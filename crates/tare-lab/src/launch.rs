@@ -10,7 +10,7 @@ use tare_bypass::Bypass;
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant};
 use tare_model::layers::{LayerSpec, Stand};
-use tare_model::samples::{LaunchPart, Proof};
+use tare_model::samples::{LaunchPart, Proof, Sent};
 
 use crate::error::LabError;
 use crate::hop::{Hop, Shows, Upstream};
@@ -215,7 +215,7 @@ impl Launch for Launched {
         Ok(())
     }
 
-    fn end_proofs(&mut self, sent: u64) -> Vec<Proof> {
+    fn end_proofs(&mut self, sent: Sent) -> Vec<Proof> {
         let all = self.path.take().into_iter().chain(self.proofs.drain(..));
         all.map(|proof| proof.end(&self.server, sent)).collect()
     }

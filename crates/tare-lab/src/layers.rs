@@ -20,7 +20,7 @@ use serde_json::Value;
 use tare_kube::Kind;
 pub use tare_model::layers::Stand;
 use tare_model::layers::{LayerFacts, LayerSpec};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use crate::context::LaunchContext;
 use crate::error::LabError;
@@ -232,5 +232,5 @@ pub trait LayerProof: Debug {
     fn begin(&mut self) {}
 
     /// After the load, of which so many requests were sent.
-    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof;
+    fn end(self: Box<Self>, server: &Server, sent: Sent) -> Proof;
 }

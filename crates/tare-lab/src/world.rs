@@ -8,7 +8,7 @@ use tare_io::{DurationNs, Endpoint, Instant};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::plan::VariantId;
-use tare_model::samples::{LaunchPart, Probe, Proof};
+use tare_model::samples::{LaunchPart, Probe, Proof, Sent};
 use tare_model::usage::Usage;
 
 use crate::error::LabError;
@@ -138,7 +138,7 @@ pub trait Launch {
     fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), LabError>;
 
     /// After the load, of which so many requests were sent.
-    fn end_proofs(&mut self, sent: u64) -> Vec<Proof>;
+    fn end_proofs(&mut self, sent: Sent) -> Vec<Proof>;
 
     /// What one call of its filter costs without a server.
     fn call_ns(&self) -> Option<f64>;

@@ -61,6 +61,10 @@ pub struct Launch {
     pub startup_cpu_ns: Option<u64>,
     /// Requests that load put on it while the server's own count ran, and that count.
     pub requests_sent: u64,
+    /// Of these, whose connection ended, or that were not answered in time: nobody can tell whether the
+    /// server counted them.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub requests_unsure: u64,
     pub requests_served: Option<u64>,
     pub rss_bytes: Option<u64>,
     /// What earlier versions kept instead of parts: the memory of all hops.
@@ -95,7 +99,55 @@ pub struct Launch {
     pub load: LaunchLoad,
 }
 
+fn is_none_of_them(n: &u64) -> bool {
+    *n == 0
+}
+
+/// The requests of a launch's load, to compare with what others counted of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub requests: u64,
+    pub unsure: u64,
+}
+
+/// How a count compares with what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountMatch {
+    /// It is the same, but for requests whose connections ended.
+    Explained,
+    /// So many beyond that, which are few.
+    Few(u64),
+    Mismatch,
+}
+
+impl Sent {
+    pub fn compare(self, counted: u64) -> CountMatch {
+        match counted.abs_diff(self.requests).saturating_sub(self.unsure) {
+            0 => CountMatch::Explained,
+            beyond if beyond <= self.requests / FEW_OF => CountMatch::Few(beyond),
+            _ => CountMatch::Mismatch,
+        }
+    }
+
+    pub fn fits(self, counted: u64) -> bool {
+        self.compare(counted) != CountMatch::Mismatch
+    }
+}
+
+impl std::fmt::Display for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.requests.fmt(f)
+    }
+}
+
+/// One request in so many that nobody can explain is worth a warning, and voids nothing.
+const FEW_OF: u64 = 1000;
+
 impl Launch {
+    pub fn sent(&self) -> Sent {
+        Sent { requests: self.requests_sent, unsure: self.requests_unsure }
+    }
+
     /// The memory of all its hops; `None` where it has none.
     pub fn hops_rss_bytes(&self) -> Option<u64> {
         match self.parts.split_last() {
@@ -664,6 +716,17 @@ const AROUND: usize = 10;
 #[cfg(test)]
 mod difference_tests {
     use super::*;
+
+    #[test]
+    fn what_closed_connections_explain_is_no_mismatch() {
+        let sent = Sent { requests: 23_441, unsure: 1 };
+        assert_eq!(sent.compare(23_441), CountMatch::Explained);
+        assert_eq!(sent.compare(23_440), CountMatch::Explained, "its connection was closed");
+        assert_eq!(sent.compare(23_439), CountMatch::Few(1));
+        assert_eq!(sent.compare(23_465), CountMatch::Few(23), "another asked it now and then");
+        assert_eq!(sent.compare(23_466), CountMatch::Mismatch);
+        assert_eq!(Sent { requests: 50, unsure: 0 }.compare(49), CountMatch::Mismatch);
+    }
 
     #[test]
     fn the_first_difference_is_shown_with_what_is_around_it() {

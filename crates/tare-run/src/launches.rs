@@ -15,7 +15,7 @@ use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::plan::{Plan, VariantId};
-use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe};
+use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
 use tare_model::url::Url;
 use tare_model::variant::Difference;
@@ -42,6 +42,8 @@ pub(crate) struct RunningVariant<L: World> {
     /// Requests that were answered so far, and that were not, in time or at all.
     answered: u64,
     unanswered: u64,
+    /// Requests that failed in whatever way, or were given up.
+    lost: u64,
     /// What each cell that is measured asks, and what it was answered.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
@@ -126,6 +128,7 @@ impl<L: World> RunningVariant<L> {
 
     pub fn saw(&mut self, counts: &Counts) {
         self.answered += counts.answered;
+        self.lost += counts.failed + counts.cut;
         let timed_out =
             counts.errors.iter().filter(|(kind, ..)| kind == FailureKind::TimedOut.name());
         self.unanswered += counts.cut + timed_out.map(|(_, n, _)| n).sum::<u64>();
@@ -175,7 +178,9 @@ impl<L: World> RunningVariant<L> {
         });
         let (log_lines, log_bytes) = self.logged();
         let parts = self.parts();
-        let own = self.launched.as_mut().map(|launched| launched.end_proofs(sent));
+        let unsure = closed_by_server + self.lost;
+        let proven = Sent { requests: sent, unsure };
+        let own = self.launched.as_mut().map(|launched| launched.end_proofs(proven));
         Launch {
             variant: self.variant.number(),
             fresh: self.launched.is_some(),
@@ -184,6 +189,7 @@ impl<L: World> RunningVariant<L> {
             startup_ns: self.startup.as_ref().map(|startup| startup.took.as_ns()),
             startup_cpu_ns: self.startup.as_ref().map(|startup| startup.cpu_ns),
             requests_sent: sent,
+            requests_unsure: unsure,
             requests_served: served,
             rss_bytes: parts
                 .iter()
@@ -321,6 +327,7 @@ impl<L: World> Runner<'_, L> {
             opened: None,
             answered: 0,
             unanswered: 0,
+            lost: 0,
         };
         up.logged_before = up.logged();
         up.parts_before = up.parts();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tare_io::DurationNs;
 use tare_model::filters::{FilterKind, FilterSpec};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::caller::{Caller, TRIAL_CALLS, calls_within};
 use super::environment;
@@ -83,31 +83,32 @@ impl LayerProof for FilterProof {
         Some(self.call_ns)
     }
 
-    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: Sent) -> Proof {
         let layer = format!("filter {}", self.spec.filter.name());
         let not = |text: String| Proof { layer: layer.clone(), held: false, text };
         if let Some(text) = self.broken {
             return not(text);
         }
-        let seen = self.before.seen + sent;
+        let seen = self.before.seen + sent.requests;
         let Some(after) = self.status.read_settled(server, seen, &AtomicBool::new(false)) else {
             return not("nginx's module does not answer any more".into());
         };
         let counts = after.since(self.before);
-        let expected = match (self.spec.filter, self.accepts) {
-            (FilterKind::Identity, _) => FilterCounts { seen: sent, accepted: 0, refused: 0 },
-            (_, true) => FilterCounts { seen: sent, accepted: sent, refused: 0 },
-            (_, false) => FilterCounts { seen: sent, accepted: 0, refused: sent },
-        };
         let FilterCounts { seen, accepted, refused } = counts;
-        if counts != expected {
+        // Each request that the module saw had its answer of the filter, and the right one.
+        let is_as_expected = match (self.spec.filter, self.accepts) {
+            (FilterKind::Identity, _) => accepted == 0 && refused == 0,
+            (_, true) => accepted == seen && refused == 0,
+            (_, false) => accepted == 0 && refused == seen,
+        };
+        if !sent.fits(seen) || !is_as_expected {
             return not(format!(
                 "of {sent} requests nginx's module saw {seen}, and the filter counted {accepted} \
                  accepted and {refused} refused"
             ));
         }
         let text = match self.spec.filter {
-            FilterKind::Identity => format!("nginx's module saw all {sent} requests"),
+            FilterKind::Identity => format!("of {sent} requests nginx's module saw {seen}"),
             _ => format!(
                 "{} was refused; of {sent} requests it counted {accepted} accepted and {refused} \
                  refused",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tare_bypass::{Bypass, Counts};
 use tare_model::layers::{BypassSpec, LayerFacts};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext, Stand};
 use crate::error::LabError;
@@ -55,7 +55,7 @@ struct BypassProof {
 }
 
 impl LayerProof for BypassProof {
-    fn end(self: Box<Self>, _: &Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, _: &Server, sent: Sent) -> Proof {
         let counts = self.before.zip(self.bypass.counts());
         let counts = counts.map(|(before, now)| now.since(before));
         judge(self.name, counts, self.sidecars as u64, sent)
@@ -68,16 +68,16 @@ const STRAY_SHARE: f64 = 0.02;
 const ASKED_MAX: u64 = 50;
 
 /// Each request and each reply is a message at least on every local connection.
-fn judge(layer: String, counts: Option<Counts>, sidecars: u64, sent: u64) -> Proof {
+fn judge(layer: String, counts: Option<Counts>, sidecars: u64, sent: Sent) -> Proof {
     let Some(counts) = counts else {
         return Proof { layer, held: false, text: "its counters cannot be read".into() };
     };
-    let expected = 2 * sidecars * sent;
+    let expected = 2 * sidecars * sent.requests;
     let held = match sidecars {
         0 => counts.redirected < ASKED_MAX && counts.passed > 0,
         _ => counts.redirected as f64 >= expected as f64 * (1.0 - STRAY_SHARE),
     };
-    let a_request = counts.redirected as f64 / sent.max(1) as f64;
+    let a_request = counts.redirected as f64 / sent.requests.max(1) as f64;
     let Counts { paired, redirected, passed, refused } = counts;
     let mut text = format!(
         "{redirected} messages went past TCP, {a_request:.2} a request, {passed} through it, \
@@ -101,13 +101,13 @@ mod tests {
     fn as_many_messages_go_past_tcp_as_there_are_local_connections() {
         let of = |redirected: u64, passed: u64, sidecars: u64| {
             let counts = Counts { paired: 16, redirected, passed, refused: 0 };
-            judge("bypass".into(), Some(counts), sidecars, 100)
+            judge("bypass".into(), Some(counts), sidecars, Sent { requests: 100, unsure: 0 })
         };
         assert!(of(400, 200, 2).held && of(200, 200, 1).held && of(1000, 0, 2).held);
         let unpaired = of(0, 600, 2);
         assert!(!unpaired.held && unpaired.text.starts_with("4 or more a request"));
         assert!(!of(200, 400, 2).held, "one side is paired, the other is not");
         assert!(of(0, 200, 0).held && !of(100, 200, 0).held && !of(0, 0, 0).held);
-        assert!(!judge("bypass".into(), None, 2, 100).held);
+        assert!(!judge("bypass".into(), None, 2, Sent { requests: 100, unsure: 0 }).held);
     }
 }

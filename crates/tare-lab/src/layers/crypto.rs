@@ -2,7 +2,7 @@
 
 use tare_io::DurationNs;
 use tare_model::layers::{CryptoSpec, LayerFacts, Mask};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext};
 use crate::commands::run;
@@ -110,7 +110,7 @@ struct CryptoProof {
 }
 
 impl LayerProof for CryptoProof {
-    fn end(self: Box<Self>, _: &Server, _: u64) -> Proof {
+    fn end(self: Box<Self>, _: &Server, _: Sent) -> Proof {
         let Self { name: layer, environments, library } = *self;
         let count = |kind: Environment| environments.iter().filter(|e| **e == kind).count();
         let all = environments.len();

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 
 use tare_model::layers::ProxyProgram;
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::proxies::{Passed, TlsTerms, program};
 use super::{LayerProof, Stand};
@@ -180,7 +180,7 @@ impl Process {
 }
 
 impl LayerProof for HopsProof {
-    fn end(mut self: Box<Self>, server: &Server, sent: u64) -> Proof {
+    fn end(mut self: Box<Self>, server: &Server, sent: Sent) -> Proof {
         let processes = std::mem::take(&mut self.processes);
         for process in &processes {
             let after = process.counts();
@@ -197,7 +197,7 @@ impl LayerProof for HopsProof {
 
 impl HopsProof {
     /// Compares what one process counted with what was sent.
-    fn judge(&mut self, process: &Process, after: Counts, sent: u64) {
+    fn judge(&mut self, process: &Process, after: Counts, sent: Sent) {
         let who = match process.stand {
             Stand::Between => "it",
             stand => stand.word(),
@@ -211,12 +211,12 @@ impl HopsProof {
         if self.expected.is_http {
             let requests = passed.requests.unwrap_or(0);
             let text = format!("of {sent} requests {requests} passed through {who}");
-            let fits = requests == sent;
+            let fits = sent.fits(requests);
             if fits { &mut self.seen } else { &mut self.wrong }.push(text);
         } else {
             let connections = passed.connections.unwrap_or(0);
             let text = format!("{connections} connections passed through {who}");
-            let fits = sent == 0 || connections > 0;
+            let fits = sent.requests == 0 || connections > 0;
             if fits { &mut self.seen } else { &mut self.wrong }.push(text);
         }
         self.judge_redirection(process, after, sent, passed.connections);
@@ -231,7 +231,13 @@ impl HopsProof {
     }
 
     /// `new` is how many connections the process took meanwhile, where it counts them.
-    fn judge_redirection(&mut self, process: &Process, after: Counts, sent: u64, new: Option<u64>) {
+    fn judge_redirection(
+        &mut self,
+        process: &Process,
+        after: Counts,
+        sent: Sent,
+        new: Option<u64>,
+    ) {
         if process.namespace.is_none() {
             return;
         }
@@ -243,7 +249,7 @@ impl HopsProof {
                 self.seen.push(format!("all came by connections that were redirected to {who}"));
             }
             // A rule that was made anew in between counts from nothing.
-            Some((before, now)) if now <= before && sent > 0 => {
+            Some((before, now)) if now <= before && sent.requests > 0 => {
                 self.wrong.push(format!("no connection was redirected to {who}"));
             }
             Some((before, now)) => {
@@ -358,7 +364,7 @@ mod tests {
 
     fn wrong(tls: Option<TlsTerms>, after: Counts) -> Vec<String> {
         let mut proof = proof(tls);
-        proof.judge(&process(), after, 50);
+        proof.judge(&process(), after, Sent { requests: 50, unsure: 0 });
         proof.wrong
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tare_model::layers::{GatewaySpec, KeyProvider, LayerFacts};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsTerms, envoy, path};
@@ -113,7 +113,7 @@ struct ProviderProof {
 }
 
 impl LayerProof for ProviderProof {
-    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: Sent) -> Proof {
         let signs = envoy::provider_signs(&self.statistics, self.provider);
         let mut proof = self.proof.end(server, sent);
         let name = self.provider.word();

@@ -18,7 +18,7 @@ use tare_load::{LoadPlan, Stretch};
 use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::{Stop, VariantId};
-use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Series};
+use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Sent, Series};
 use tare_store::{Entry, RunId};
 
 use crate::clock::Clock;
@@ -427,7 +427,7 @@ impl Launch for FakeLaunch {
         Ok(())
     }
 
-    fn end_proofs(&mut self, sent: u64) -> Vec<Proof> {
+    fn end_proofs(&mut self, sent: Sent) -> Vec<Proof> {
         vec![Proof { layer: "fake".into(), held: true, text: sent.to_string() }]
     }
 

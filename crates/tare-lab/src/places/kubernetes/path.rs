@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Value, json};
 use tare_kube::Kind;
 use tare_model::places::{Enter, KubernetesSpec, Policy, Via};
-use tare_model::samples::Proof;
+use tare_model::samples::{Proof, Sent};
 
 use super::fate::not_ready;
 use super::front::{Front, FrontPod, Passed};
@@ -156,7 +156,7 @@ impl LayerProof for PathProof {
         self.before = self.passed();
     }
 
-    fn end(self: Box<Self>, server: &Server, sent: u64) -> Proof {
+    fn end(self: Box<Self>, server: &Server, sent: Sent) -> Proof {
         let passed = self.before.zip(self.passed());
         self.judge(&server.peers(), sent, passed)
     }
@@ -173,7 +173,7 @@ impl PathProof {
         front: &Front,
         client: &[IpAddr],
         peers: &BTreeMap<IpAddr, u64>,
-        sent: u64,
+        sent: Sent,
         passed: Option<(Passed, Passed)>,
     ) -> (Vec<String>, Vec<String>) {
         let (mut wrong, mut seen) = (Vec::new(), Vec::new());
@@ -202,7 +202,7 @@ impl PathProof {
             Some((before, after)) => {
                 let requests = after.requests.saturating_sub(before.requests);
                 let text = format!("of {sent} requests {requests} passed through it");
-                if requests == sent { &mut seen } else { &mut wrong }.push(text);
+                if sent.fits(requests) { &mut seen } else { &mut wrong }.push(text);
                 let Passed { connections, handshakes, .. } = after;
                 if handshakes > 0 {
                     seen.push(format!("{handshakes} TLS handshakes for {connections} connections"));
@@ -215,7 +215,7 @@ impl PathProof {
     fn judge(
         &self,
         peers: &BTreeMap<IpAddr, u64>,
-        sent: u64,
+        sent: Sent,
         passed: Option<(Passed, Passed)>,
     ) -> Proof {
         let Self { path, spot, client, .. } = self;
@@ -301,7 +301,11 @@ mod tests {
         let (entry, host): (SocketAddr, String) = (entry.parse().unwrap(), "x".into());
         let path = Path { entry, host, via, policy, words: "a way".into(), front: None };
         let proof = proof(path, "10.98.0.254");
-        proof.judge(&peers.iter().map(|(peer, n)| (ip(peer), *n)).collect(), 7, None)
+        proof.judge(
+            &peers.iter().map(|(peer, n)| (ip(peer), *n)).collect(),
+            Sent { requests: 7, unsure: 0 },
+            None,
+        )
     }
 
     #[test]
@@ -341,7 +345,7 @@ mod tests {
             proof.has_sidecar = has_sidecar;
             let passed = |requests| Passed { requests, connections: 2, handshakes: 2 };
             let counts = counted.map(|n| (passed(5), passed(5 + n)));
-            proof.judge(&[(ip(peer), 2)].into(), 7, counts)
+            proof.judge(&[(ip(peer), 2)].into(), Sent { requests: 7, unsure: 0 }, counts)
         };
         let pods = [pod];
         let good = judge(&pods, "10.244.1.9", Some(7), false);
