@@ -83,7 +83,7 @@ pub struct Run {
     /// Of each variant, in the last round.
     pub slices_per_round: u32,
     pub slice_ns: u64,
-    /// "precision", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
+    /// "precision", "gates", "max-time", "rounds", "void", "interrupted", "failed", or "killed".
     pub stopped_by: String,
     pub precision: f64,
     /// An overhead that is larger need only be known to this share of itself.

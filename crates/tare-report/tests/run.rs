@@ -415,7 +415,7 @@ fn forms_that_a_document_lacks_are_named() {
 #[test]
 fn text_from_outside_is_not_markup() {
     let markdown = markdown::render(&report());
-    assert!(markdown.contains("What does \\|it\\| cost?") && markdown.contains("=&lt;b&gt;filter"));
+    assert!(markdown.contains("What does \\|it\\| cost?") && markdown.contains("=&lt;b>filter"));
     let csv = csv::render(&report());
     assert!(csv.contains(",'=<b>filter</b>,"), "no formula: {csv}");
 }

@@ -8,6 +8,8 @@ use crate::error::RunError;
 pub enum Stopped {
     /// Every interval asked for is as narrow as asked.
     Precision,
+    /// Every gate is decided.
+    Gates,
     MaxTime,
     /// As many rounds as the user asked for.
     Rounds,
@@ -21,6 +23,7 @@ impl From<Ended> for Stopped {
     fn from(ended: Ended) -> Self {
         match ended {
             Ended::Precision => Self::Precision,
+            Ended::Gates => Self::Gates,
             Ended::MaxTime => Self::MaxTime,
             Ended::Rounds => Self::Rounds,
             Ended::Void => Self::Void,
@@ -33,6 +36,7 @@ impl Stopped {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Precision => "precision",
+            Self::Gates => "gates",
             Self::MaxTime => "max-time",
             Self::Rounds => "rounds",
             Self::Void => "void",

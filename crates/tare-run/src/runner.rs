@@ -11,6 +11,7 @@ use tare_model::plan::{Plan, PlanParts};
 use tare_model::samples::Round;
 use tare_stats::design::{Design, History, RoundOrder};
 use tare_stats::designs::{ComparisonDesign, SweepDesign};
+use tare_stats::stopping::Limit;
 use tare_stats::surveys::Surveys;
 use tare_store::{Entry, RunEnd, RunId};
 
@@ -51,6 +52,8 @@ pub struct RunServices<'a> {
     pub halt: Halt,
     /// Void variants are measured all the same.
     pub allows_void: bool,
+    /// What is to be decided, where that is less than what the plan's precision asks.
+    pub limits: Vec<Limit>,
 }
 
 /// Where a run begins: at its beginning, or where an earlier part of it ended.
@@ -65,10 +68,12 @@ impl<'a, L: World> Runner<'a, L> {
     pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, RunError> {
         let plans: Vec<&'a Plan> = cells.iter().map(|cell| cell.plan).collect();
         let design: Box<dyn Design + 'a> = match plans.as_slice() {
-            [plan] => Box::new(ComparisonDesign::new(plan, &Rulebook, 0)),
+            [plan] => {
+                Box::new(ComparisonDesign::new(plan, &Rulebook, 0).deciding(&services.limits))
+            }
             _ => {
                 let plans = plans.into_iter().map(|plan| -> &PlanParts { plan });
-                Box::new(SweepDesign::new(plans, &Rulebook))
+                Box::new(SweepDesign::new(plans, &Rulebook, &services.limits))
             }
         };
         Self::by_design(design, cells, lab, services)

@@ -15,6 +15,7 @@ use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::Variant;
 use tare_stats::RoundDigest;
 use tare_stats::design::Design;
+use tare_stats::stopping::Limit;
 use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
@@ -115,6 +116,7 @@ fn run_by(
         observer: &mut logger,
         halt: world.halt(&plans[0].stop),
         allows_void: world.allows_void.get(),
+        limits: world.limits.borrow().clone(),
     };
     let (cells, lab) = (cells.collect(), FakeLab(world.clone()));
     let runner = match design {
@@ -527,6 +529,28 @@ fn sustained_load_that_the_deadline_cuts_off_does_not_cost_its_round() {
     assert_eq!(rounds.len(), 3);
     let launch = rounds[2].variants[1].launch.as_ref().unwrap();
     assert_eq!((launch.load.sustained.as_ref(), rounds[2].cycles), (None, 2));
+}
+
+#[test]
+fn a_run_ends_once_its_gates_are_decided() {
+    let limit =
+        |percent: f64| Limit { variant: Some(1), metric: Metric::Throughput, above: true, percent };
+    let run_with = |percent: f64| {
+        let world = FakeWorld::new(vec![Server::new("a", 20_000.0), Server::new("b", 19_800.0)]);
+        world.limits.borrow_mut().push(limit(percent));
+        let mut parts = by_default();
+        parts.stop.precision = 1e-9;
+        let stopped = run(&world, &[parts], Start::default());
+        (stopped, rounds_of(&world, 1).len(), world.elapsed())
+    };
+    // It is 1 % slower: both limits are decided by three launches, whatever the precision.
+    for percent in [-30.0, 30.0] {
+        let (stopped, rounds, took) = run_with(percent);
+        assert_eq!((stopped.as_slice(), rounds), (&[Stopped::Gates][..], 3), "{percent} %");
+        assert!(took < DurationNs::from_secs(20), "{took}");
+    }
+    // The limit that is the truth is never decided.
+    assert_eq!(run_with(1.0).0, [Stopped::MaxTime]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub trait Design {
 pub enum Ended {
     /// What was asked is known as precisely as asked.
     Precision,
+    /// The limits that it was to decide are decided.
+    Gates,
     MaxTime,
     /// As many rounds as the user asked for.
     Rounds,

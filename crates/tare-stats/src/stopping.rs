@@ -1,10 +1,12 @@
 //! When to stop, and how many slices a launch is worth.
 
 use tare_io::DurationNs;
+use tare_model::Metric;
 use tare_model::plan::PlanParts;
 
 use crate::analysis::{Analysis, Comparison, OF_MISSES, SYSTEMATIC};
 use crate::estimate::{Estimate, t_quantile};
+use crate::sustained::Agreement;
 use crate::verdict::{ROUNDS_MIN, Verdict};
 use crate::weighted::{BETWEEN_PRIOR, degrees_of};
 
@@ -101,6 +103,38 @@ impl Goal {
     pub fn rounds_expected(&self, level: f64) -> Option<u32> {
         let half = |n: u32| quantile(n, level) * (BETWEEN_PRIOR / f64::from(n)).sqrt();
         first(ROUNDS_MIN, |n| half(n) <= self.precision)
+    }
+}
+
+/// A limit that a run is to decide: `throughput > 3 %`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// One variant's; all, where none is named.
+    pub variant: Option<usize>,
+    pub metric: Metric,
+    pub above: bool,
+    pub percent: f64,
+}
+
+impl Limit {
+    /// Whether the whole interval of everything that it is about lies on one side of it, and sustained
+    /// load leaves that so.
+    pub fn is_decided(&self, analysis: &Analysis) -> bool {
+        let is_own = |comparison: &&Comparison| {
+            comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
+        };
+        let mut own = analysis.comparisons.iter().filter(is_own).peekable();
+        own.peek().is_some() && own.all(|comparison| self.decides(comparison))
+    }
+
+    fn decides(&self, comparison: &Comparison) -> bool {
+        let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
+        let is_apart = match self.above {
+            true => lower > self.percent || upper <= self.percent,
+            false => upper < self.percent || lower >= self.percent,
+        };
+        let agrees = comparison.sustained.is_none_or(|check| check.agreement == Agreement::Agrees);
+        n >= ROUNDS_MIN && is_apart && (agrees || comparison.spans.is_some())
     }
 }
 

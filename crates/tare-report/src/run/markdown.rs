@@ -44,8 +44,16 @@ pub fn escaped(cells: &[String]) -> Vec<String> {
 /// Text from outside must not become markup.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
-    for c in text.chars() {
+    let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric());
+    let chars: Vec<char> = text.chars().collect();
+    for (at, c) in chars.iter().copied().enumerate() {
         match c {
+            // Within a word it is no emphasis: io_uring.
+            '_' if at > 0 && is_word(chars.get(at - 1)) && is_word(chars.get(at + 1)) => {
+                escaped.push(c);
+            }
+            // A quotation only at the beginning.
+            '>' if at > 0 => escaped.push(c),
             '|' | '*' | '_' | '`' | '[' | ']' | '#' | '\\' => escaped.extend(['\\', c]),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),

@@ -149,7 +149,12 @@ fn sustained(report: &RunReport) -> Option<Check> {
     };
     if let [one] = told.as_slice() {
         let bounds = &one.sustained.as_ref()?.overhead_percent;
+        let excludes_zero = bounds.lower > 0.0 || bounds.upper < 0.0;
         let but = match mark {
+            // It is there, and smaller than what was called negligible.
+            Mark::Holds if one.verdict == Verdict::Same && excludes_zero => {
+                ", within the tolerance"
+            }
             Mark::Holds => "",
             _ if same_side > 0 => ", of the same direction",
             Mark::Broken if against > 0 => ", which refutes it",

@@ -3,7 +3,8 @@
 use crate::run::exposure::confirmed;
 use crate::run::text::{columns, prose};
 use crate::run::words::{basis, ending, noun, overhead_of, sentences, table, verdict_word};
-use crate::run::{Comparison, RunGuard, RunReport, Variant};
+use crate::run::{Bounds, Comparison, RunGuard, RunReport, Variant};
+use crate::units::BEYOND;
 
 pub fn render(report: &RunReport) -> String {
     let mut text = format!("{}\n\n", report.run.name);
@@ -17,7 +18,11 @@ pub fn render(report: &RunReport) -> String {
         }
     };
     let of = |asked: bool| {
-        let own = report.comparisons.iter().filter(move |c| c.asked == asked);
+        let is_known = |c: &&Comparison| {
+            let Bounds { lower, upper, .. } = c.overhead_percent;
+            c.asked || (upper - lower) / 2.0 <= BEYOND
+        };
+        let own = report.comparisons.iter().filter(move |c| c.asked == asked).filter(is_known);
         own.map(|comparison| compared(report, comparison)).collect::<Vec<String>>()
     };
     section("The answer", sentences(report));

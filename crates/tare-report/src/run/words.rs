@@ -397,6 +397,11 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
         true => asked(report).into_iter().flat_map(|metric| together(report, metric)).collect(),
         false => own().map(|comparison| alone(report, comparison)).collect(),
     };
+    // Where gates are decided, what they say is the answer, and not that a verdict was not looked for.
+    let are_decided = |gate: &GateResult| gate.passed.is_some();
+    if !report.gates.is_empty() && report.gates.iter().all(are_decided) {
+        all.retain(|answer| answer.verdict != Some(Verdict::Unresolved));
+    }
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let untold = others.filter(|variant| report.asked_of(&variant.name).next().is_none());
     all.extend(untold.map(|variant| {
@@ -702,6 +707,7 @@ fn rounds_of(run: &Run) -> String {
 pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,
+        "gates" => "gates decided after".into(),
         "max-time" => "at the time limit,".into(),
         "rounds" => "stopped by --rounds after".into(),
         "interrupted" => "interrupted after".into(),
@@ -720,6 +726,7 @@ fn stopped(run: &Run) -> String {
         precision += &format!(", or to {:.0} % of the overhead", run.of_effect * 100.0);
     }
     match run.stopped_by.as_str() {
+        "gates" => "stopped: every gate is decided".into(),
         "precision" => format!("stopped: all that was asked is known to {precision}"),
         "max-time" => format!("stopped by the time limit before all was known to {precision}"),
         "rounds" => "stopped by --rounds".into(),

@@ -458,8 +458,9 @@ fn evidence(sweep: &Sweep) -> Vec<String> {
         format!("{launches} a variant, each at {values}"),
         format!("in {}", time(elapsed as f64 / 1000.0)),
     ]);
-    let is_short =
-        |cell: &&SweepCell| !["precision", "void"].contains(&cell.report.run.stopped_by.as_str());
+    let is_short = |cell: &&SweepCell| {
+        !["precision", "gates", "void"].contains(&cell.report.run.stopped_by.as_str())
+    };
     match sweep.cells.iter().filter(is_short).count() {
         0 => {}
         n => items.push(format!("{n} less precise than asked")),

@@ -19,6 +19,7 @@ use tare_model::Distribution;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::{Stop, VariantId};
 use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Sent, Series};
+use tare_stats::stopping::Limit;
 use tare_store::{Entry, RunId};
 
 use crate::clock::Clock;
@@ -94,6 +95,7 @@ pub struct FakeWorld {
     pub stop: Arc<AtomicBool>,
     halt: RefCell<Halt>,
     pub allows_void: Cell<bool>,
+    pub limits: RefCell<Vec<Limit>>,
     /// A request waits for its reply.
     hangs: Cell<bool>,
     /// Of the time limit, before the run began.
@@ -116,6 +118,7 @@ impl FakeWorld {
             stop: Arc::new(AtomicBool::new(false)),
             halt: RefCell::default(),
             allows_void: Cell::default(),
+            limits: RefCell::default(),
             hangs: Cell::default(),
             spent: Cell::default(),
             faults: RefCell::default(),

@@ -17,7 +17,7 @@ use crate::digest::RoundDigest;
 use crate::estimate::median;
 use crate::idle::matters;
 use crate::slicing::{Fit, SliceShape, longer_mean};
-use crate::stopping::{CYCLES_MAX, Goal, cycles, is_look};
+use crate::stopping::{CYCLES_MAX, Goal, Limit, cycles, is_look};
 use crate::surveys::{Limits, Surveys};
 use crate::sustained::{Agreement, takes_turns};
 use crate::verdict::{ROUNDS_MIN, Verdict};
@@ -34,6 +34,8 @@ pub trait Rules {
 pub struct ComparisonDesign<'a> {
     plan: &'a PlanParts,
     rules: &'a dyn Rules,
+    /// What it is to decide, instead of knowing everything as precisely as asked.
+    limits: Vec<Limit>,
     /// Its number among the run's cells.
     cell: usize,
     /// Rounds that it has taken in.
@@ -61,6 +63,7 @@ impl<'a> ComparisonDesign<'a> {
         Self {
             plan,
             rules,
+            limits: Vec::new(),
             cell,
             taken: 0,
             check_due: false,
@@ -68,6 +71,12 @@ impl<'a> ComparisonDesign<'a> {
             is_reached: false,
             ended: None,
         }
+    }
+
+    /// Ends once these are decided.
+    #[must_use]
+    pub fn deciding(self, limits: &[Limit]) -> Self {
+        Self { limits: limits.to_vec(), ..self }
     }
 
     /// Takes in rounds that are new.
@@ -176,9 +185,13 @@ impl<'a> ComparisonDesign<'a> {
         // What was reached is looked at again until the run ends, which may be later.
         if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
             let analysis = analyse(all, &Question::of(self.plan));
-            self.is_reached = Goal::of(self.plan).is_reached(&analysis);
+            self.is_reached = match self.limits.as_slice() {
+                [] => Goal::of(self.plan).is_reached(&analysis),
+                limits => limits.iter().all(|limit| limit.is_decided(&analysis)),
+            };
         }
-        (self.is_reached && !self.wants_check(all)).then_some(Ended::Precision)
+        let why = if self.limits.is_empty() { Ended::Precision } else { Ended::Gates };
+        (self.is_reached && !self.wants_check(all)).then_some(why)
     }
 
     /// Launches that had sustained load which can be compared with their slices.

@@ -5,14 +5,22 @@ use tare_model::plan::PlanParts;
 
 use super::comparison::{ComparisonDesign, Rules};
 use crate::design::{Design, Ended, History, RoundOrder};
+use crate::stopping::Limit;
 
 pub struct SweepDesign<'a> {
     cells: Vec<ComparisonDesign<'a>>,
 }
 
 impl<'a> SweepDesign<'a> {
-    pub fn new(plans: impl Iterator<Item = &'a PlanParts>, rules: &'a dyn Rules) -> Self {
-        let cells = plans.enumerate().map(|(at, plan)| ComparisonDesign::new(plan, rules, at));
+    /// Each value ends once these limits are decided, where there are any.
+    pub fn new(
+        plans: impl Iterator<Item = &'a PlanParts>,
+        rules: &'a dyn Rules,
+        limits: &[Limit],
+    ) -> Self {
+        let cells = plans
+            .enumerate()
+            .map(|(at, plan)| ComparisonDesign::new(plan, rules, at).deciding(limits));
         Self { cells: cells.collect() }
     }
 }

@@ -30,6 +30,7 @@ use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::print;
 use crate::load::plan::random_seed;
+use crate::run::RunOptions;
 use crate::run::begin::begin;
 use crate::run::choices::PRECISION;
 use crate::run::live::LiveTable;
@@ -270,8 +271,16 @@ fn noise(
     let row = begin(&plan, &mut store)?;
     let live = LiveTable::new(vec![facts(&plan, &row)], true);
     let begun = Begun::new(&plan, &row);
-    let halt = Halt::at(monotonic_now() + plan.stop.max_time, stop.clone())?;
-    let measured = measure(vec![begun], store, Start::default(), live, &halt, true)?;
+    let options = RunOptions {
+        store: store.path().to_owned(),
+        forms: Vec::new(),
+        gates: Vec::new(),
+        quiet: true,
+        allows_void: true,
+        began: monotonic_now(),
+    };
+    let halt = Halt::at(options.began + plan.stop.max_time, stop.clone())?;
+    let measured = measure(vec![begun], store, Start::default(), live, &halt, &options)?;
     match measured.stopped.into_iter().next() {
         Some(Stopped::Failed(failure)) => return Err(failure.into()),
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),

@@ -34,7 +34,7 @@ use crate::run::places::store_path;
 #[command(verbatim_doc_comment)]
 pub struct Report {
     /// Number of the run, or 'last'; 3-8 are the runs of a sweep
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", default_value = "last")]
     run: String,
     /// Later run to compare with the first; --fail-if then applies to the change
     #[arg(value_name = "LATER")]

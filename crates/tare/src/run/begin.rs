@@ -127,5 +127,5 @@ pub(super) fn carry_out(
     halt: &Halt,
 ) -> Result<Measured, Failure> {
     let facts = begun.iter().map(|begun| facts(begun.plan, begun.row)).collect();
-    measure(begun, store, start, LiveTable::new(facts, options.quiet), halt, options.allows_void)
+    measure(begun, store, start, LiveTable::new(facts, options.quiet), halt, options)
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use tare_model::Metric;
+use tare_model::plan::PlanParts;
 use tare_report::pair::PairDocument;
 use tare_report::run::words::overhead;
 use tare_report::run::{Bounds, GateResult, Run, RunReport};
-use tare_stats::stopping::Goal;
+use tare_stats::stopping::{Goal, Limit};
 use tare_stats::{Estimate, Verdict};
 
 use crate::failure::Failure;
@@ -49,6 +50,22 @@ impl Gate {
             above: right.starts_with('>'),
             percent: percent.ok_or_else(bad)?,
         })
+    }
+
+    /// The limits that these decide between the plan's variants; none where every verdict is asked for.
+    pub fn limits(gates: &[Self], plan: &PlanParts) -> Vec<Limit> {
+        let limits: Option<Vec<Limit>> = gates.iter().map(|gate| gate.limit(plan)).collect();
+        limits.unwrap_or_default()
+    }
+
+    fn limit(&self, plan: &PlanParts) -> Option<Limit> {
+        let Self::Overhead { variant, metric, above, percent } = self else { return None };
+        let at = |name: &String| plan.variants.iter().position(|variant| variant.name == *name);
+        let variant = match variant {
+            Some(name) => Some(at(name)?),
+            None => None,
+        };
+        Some(Limit { variant, metric: *metric, above: *above, percent: *percent })
     }
 
     fn is_about(&self, name: &str, of: Metric, asked: &[Metric]) -> bool {

@@ -177,6 +177,9 @@ fn progress(report: &RunReport, rounds: Option<u32>) -> String {
     }
     match (rounds, run.seconds_needed) {
         (Some(most), _) => format!("round {} of {most}, {spent}", run.rounds),
+        (None, Some(seconds)) if run.rounds > 2 && seconds < 0.5 => {
+            format!("round {}, {spent}, for sustained load", run.rounds)
+        }
         (None, Some(seconds)) if run.rounds > 1 => {
             format!("round {}, {spent}, about {} more", run.rounds, time(seconds))
         }

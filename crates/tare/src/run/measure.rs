@@ -16,6 +16,8 @@ use tare_run::{Cell, RunError, Runner, Start, Stopped};
 use tare_stats::RoundDigest;
 use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
 
+use super::RunOptions;
+use super::gate::Gate;
 use super::live::LiveTable;
 use super::places::journal_folder;
 use crate::failure::Failure;
@@ -51,8 +53,9 @@ pub fn measure(
     start: Start,
     mut live: LiveTable,
     halt: &Halt,
-    allows_void: bool,
+    options: &RunOptions,
 ) -> Result<Measured, Failure> {
+    let limits = begun.first().map(|begun| Gate::limits(&options.gates, begun.plan));
     let path = store.path().to_owned();
     let runs: Vec<_> = begun.iter().map(|begun| begun.row.id).collect();
     let cells = begun.into_iter().map(|begun| {
@@ -65,7 +68,8 @@ pub fn measure(
         clock: &SystemClock,
         observer: &mut live,
         halt: halt.clone(),
-        allows_void,
+        allows_void: options.allows_void,
+        limits: limits.unwrap_or_default(),
     };
     let stopped = match runner(cells.collect(), services) {
         Ok(runner) => runner.run(start),

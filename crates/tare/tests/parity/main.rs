@@ -114,6 +114,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
         observer: &mut Nobody,
         halt,
         allows_void: false,
+        limits: Vec::new(),
     };
     let cells = vec![Cell::new(plan, run, None, Vec::new())];
     let stopped = Runner::new(cells, lab, services).unwrap().run(Start::default());
