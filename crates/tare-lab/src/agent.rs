@@ -406,44 +406,47 @@ struct Listener {
 
 impl Listener {
     fn listen(&self, from: serve::From) {
-        let fault = self.hear(from).err();
+        let mut greeted = false;
+        let fault = self.hear(from, &mut greeted).err();
         self.line.waiting().fault = fault;
         self.line.end();
-        if !self.line.is_closing.load(Ordering::Relaxed) {
+        // One that never greeted is a place that did not start: whoever starts it may have another
+        // way.
+        if greeted && !self.line.is_closing.load(Ordering::Relaxed) {
             (self.on_end)();
         }
     }
 
     /// Hears until the stream ends; an error is the agent's fault.
-    fn hear(&self, from: serve::From) -> Result<(), String> {
+    fn hear(&self, from: serve::From, greeted: &mut bool) -> Result<(), String> {
         let mut reader = BufReader::with_capacity(64 << 10, from);
         let mut line = Vec::new();
-        let (mut strange, mut strays, mut greeted) = (0, 0, false);
+        let (mut strange, mut strays) = (0, 0);
         while strange < STRANGE_LINES_MAX && strays < STRAYS_MAX {
             line.clear();
             line.shrink_to(64 << 10);
-            let most = if greeted { ANSWER_BYTES_MAX } else { HELLO_BYTES_MAX };
+            let most = if *greeted { ANSWER_BYTES_MAX } else { HELLO_BYTES_MAX };
             let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
             if !read.as_ref().is_ok_and(|n| *n > 0) {
                 return Ok(());
             }
-            if greeted && line.len() as u64 == most && !line.ends_with(b"\n") {
+            if *greeted && line.len() as u64 == most && !line.ends_with(b"\n") {
                 let mebibytes = ANSWER_BYTES_MAX >> 20;
                 return Err(format!("its agent sent a line of more than {mebibytes} MiB"));
             }
             match serde_json::from_slice::<HeardLine<'_>>(&line) {
                 // Not an agent's word: whoever speaks before it.
                 Err(_) => strange += 1,
-                Ok(HeardLine { tare, .. }) if greeted && tare != PROTOCOL => {
+                Ok(HeardLine { tare, .. }) if *greeted && tare != PROTOCOL => {
                     return Err(format!(
                         "its agent greeted in protocol {PROTOCOL} and now speaks {tare}"
                     ));
                 }
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
                 Ok(HeardLine { ended: Some(_), .. }) => (self.on_end)(),
-                Ok(HeardLine { hello: Some(_), .. }) if greeted => strays += 1,
+                Ok(HeardLine { hello: Some(_), .. }) if *greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {
-                    greeted = true;
+                    *greeted = true;
                     // That of another protocol may look otherwise: its number says enough.
                     let hello = serde_json::from_str(hello.get()).unwrap_or_default();
                     let greeting = self.line.waiting().greeting.take();

@@ -1,6 +1,7 @@
 use std::sync::mpsc::channel;
 
 use super::*;
+use crate::halt::HaltReason;
 use crate::requests::Lines;
 
 /// An agent that greets as ours do, and then does what this script says.
@@ -85,6 +86,36 @@ fn its_errors_cannot_write_to_the_terminal() {
         agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Halt::default());
     let error = ask(&agent.unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\n    no");
+}
+
+#[test]
+fn only_an_agent_that_greeted_ends_the_run_by_its_end() {
+    let limit = DurationNs::from_secs(30);
+    // A place that did not start may be tried in another way.
+    let halt = Halt::default();
+    let argv: Vec<String> = ["sh", "-c", "echo no agent"].map(str::to_owned).to_vec();
+    let (events, _heard) = channel();
+    let start = Start {
+        who: "none",
+        argv: &argv,
+        env: &[],
+        cpus: &[],
+        journal: None,
+        entrances: &[],
+        events: &events,
+        talks: true,
+    };
+    assert!(Agent::start(&start, limit, &halt).is_err());
+    assert_eq!(halt.reason(), None);
+    // One that is ended by tare is no surprise, and one that ends by itself is.
+    let (ended, _heard) = agent("cat >/dev/null", &halt);
+    ended.unwrap().end();
+    assert_eq!(halt.reason(), None);
+    let (_gone, _heard) = agent("exit 3", &halt);
+    while halt.reason().is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!(halt.reason(), Some(HaltReason::ServerEnded));
 }
 
 #[test]
