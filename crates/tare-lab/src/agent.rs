@@ -413,7 +413,7 @@ impl Listener {
         // One that never greeted is a place that did not start: whoever starts it may have another
         // way.
         if greeted && !self.line.is_closing.load(Ordering::Relaxed) {
-            (self.on_end)();
+            (self.on_end)(&self.who);
         }
     }
 
@@ -443,7 +443,7 @@ impl Listener {
                     ));
                 }
                 Ok(HeardLine { event: Some(event), .. }) => self.on_event(event),
-                Ok(HeardLine { ended: Some(_), .. }) => (self.on_end)(),
+                Ok(HeardLine { ended: Some(_), .. }) => (self.on_end)(&self.who),
                 Ok(HeardLine { hello: Some(_), .. }) if *greeted => strays += 1,
                 Ok(HeardLine { tare, hello: Some(hello), .. }) => {
                     *greeted = true;

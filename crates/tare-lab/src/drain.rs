@@ -1,4 +1,4 @@
-//! A server's output: read to its end, counted, its beginning kept.
+//! A server's output: read to its end, counted; its beginning goes into the log, its end into messages.
 
 use std::cmp;
 use std::collections::VecDeque;

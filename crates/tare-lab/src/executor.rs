@@ -104,7 +104,7 @@ fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Called when a server ended although nobody asked it to.
-pub type OnServerEnd = Arc<dyn Fn(ServerId) + Send + Sync>;
+pub type OnServerEnd = Arc<dyn Fn(ServerId, &str) + Send + Sync>;
 
 /// What an executor is made for.
 pub struct ExecutorPlan {
@@ -201,6 +201,8 @@ pub struct Opened {
 #[serde(deny_unknown_fields)]
 pub struct LaneLife {
     pub sent: u64,
+    /// Of these, who got no whole reply.
+    pub unanswered: u64,
     pub closed_by_server: u64,
     /// Replies that each kept connection got.
     pub replies: Vec<u64>,
@@ -211,6 +213,7 @@ impl LaneLife {
     pub fn add(&mut self, more: &Self) {
         let sum = |a: u64, b: u64| a.saturating_add(b).min(NUMBER_MAX);
         self.sent = sum(self.sent, more.sent);
+        self.unanswered = sum(self.unanswered, more.unanswered);
         self.closed_by_server = sum(self.closed_by_server, more.closed_by_server);
         self.replies.extend(&more.replies);
     }
@@ -227,6 +230,7 @@ impl LaneLife {
         let own = workers.iter().filter_map(|lanes| lanes.get(lane));
         let lives = own.map(|life| Self {
             sent: life.sent,
+            unanswered: life.sent.saturating_sub(life.answered),
             closed_by_server: life.closed_by_server,
             replies: life.replies.clone(),
         });
@@ -275,13 +279,14 @@ impl Executor {
     ) -> Answer<ServerId> {
         let ExecutorPlan { events, journal, .. } = &self.plan;
         let (journal, events) = (journal.clone(), events.clone());
+        let name = who.clone();
         let host = HostContext { who, cpus, cgroup, journal, events };
         let server = LocalServer::start(*launch_spec, &host)?;
         let watch = server.watch()?;
         let id = self.servers.add(server);
         if let Some(watch) = watch {
             let on_end = self.plan.on_end.clone();
-            watch.call_at_end(move || on_end(id))?;
+            watch.call_at_end(move || on_end(id, &name))?;
         }
         Ok(id)
     }
@@ -478,8 +483,11 @@ impl Executor {
     /// An error with what the kernel says of this place's memory.
     fn with_memory(&self, error: LabError) -> LabError {
         match error {
-            LabError::Environment(text) => LabError::Environment(text + &self.out_of_memory()),
-            LabError::Target(text) => LabError::Target(text + &self.out_of_memory()),
+            // Behind the first line: those after it are the server's own words.
+            error @ (LabError::Environment(_) | LabError::Target(_)) => error.map(|text| {
+                let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
+                format!("{first}{}{rest}", self.out_of_memory())
+            }),
             error => error,
         }
     }

@@ -37,6 +37,10 @@ struct Signal {
     flag: Arc<AtomicBool>,
     /// The first reason counts; `None` beside a set flag is the user.
     reason: Mutex<Option<HaltReason>>,
+    /// What ended by itself.
+    ended: Mutex<Option<String>>,
+    /// Whether the user wants tare to end, whatever else does.
+    by_user: Option<fn() -> bool>,
 }
 
 impl Signal {
@@ -49,13 +53,20 @@ impl Signal {
     }
 }
 
-/// Tells the one who waits that something ended by itself.
-pub type OnEnd = Arc<dyn Fn() + Send + Sync>;
+/// To be called with the name of what ended by itself.
+pub type OnEnd = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Halt {
-    /// Raises `flag` at the deadline; whoever catches the user's signals may raise it earlier.
-    pub fn at(deadline: Instant, flag: Arc<AtomicBool>) -> Result<Self, LabError> {
-        let halt = Self::without_timer(deadline, flag);
+    /// Raises `flag` at the deadline; the handler of the user's signals may raise it earlier, and is
+    /// asked by `by_user` whether it did.
+    pub fn at(
+        deadline: Instant,
+        flag: Arc<AtomicBool>,
+        by_user: fn() -> bool,
+    ) -> Result<Self, LabError> {
+        let signal = Signal { flag, by_user: Some(by_user), ..Signal::default() };
+        let halt = Self { signal: Arc::new(signal), ..Self::default() };
+        let halt = Self { deadline, ..halt };
         let (timer, dropped) = channel();
         let signal = halt.signal.clone();
         let wait = move || {
@@ -75,7 +86,7 @@ impl Halt {
 
     /// The caller's own clock tells when the deadline has passed.
     pub fn without_timer(deadline: Instant, flag: Arc<AtomicBool>) -> Self {
-        let signal = Arc::new(Signal { flag, reason: Mutex::default() });
+        let signal = Arc::new(Signal { flag, ..Signal::default() });
         Self { signal, deadline, ignores_ends: false, _timer: None }
     }
 
@@ -106,20 +117,32 @@ impl Halt {
     /// To be called when a server or a place ended by itself.
     pub fn on_end(&self) -> OnEnd {
         let (signal, ignores_ends) = (self.signal.clone(), self.ignores_ends);
-        Arc::new(move || {
+        Arc::new(move |name| {
             if !ignores_ends {
+                let mut ended = signal.ended.lock().unwrap_or_else(PoisonError::into_inner);
+                ended.get_or_insert_with(|| name.to_owned());
+                drop(ended);
                 signal.raise(HaltReason::ServerEnded);
             }
         })
     }
 
+    /// The name of what ended by itself, where that is why.
+    pub fn ended(&self) -> Option<String> {
+        self.signal.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Everything under way has ended: what follows (proofs, removal) has its ordinary time limits
-    /// again. The user's wish to stop stays.
+    /// again, and neither the deadline nor a server that ends raises the flag any more. The user's
+    /// wish to stop stays.
     pub fn lift(&self) {
-        let reason = self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        if reason.is_some() {
-            self.signal.flag.store(false, Ordering::Release);
+        let mut reason = self.signal.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_users = reason.is_none() && self.is_raised();
+        if is_users || self.signal.by_user.is_some_and(|by_user| by_user()) {
+            return;
         }
+        reason.get_or_insert(HaltReason::TimeOver);
+        self.signal.flag.store(false, Ordering::Release);
     }
 }
 
@@ -143,34 +166,50 @@ mod tests {
     fn the_first_reason_counts_and_outlives_the_flag() {
         let halt = Halt::default();
         assert_eq!((halt.reason(), halt.is_raised()), (None, false));
-        halt.on_end()();
+        halt.on_end()("b");
         halt.signal.raise(HaltReason::TimeOver);
         assert_eq!((halt.reason(), halt.is_raised()), (Some(HaltReason::ServerEnded), true));
         halt.lift();
         assert_eq!((halt.reason(), halt.is_raised()), (Some(HaltReason::ServerEnded), false));
+        assert_eq!(halt.ended().as_deref(), Some("b"));
     }
 
     #[test]
     fn a_flag_raised_by_nobody_else_is_the_users_and_is_not_lifted() {
         let halt = Halt::default();
         halt.flag().store(true, Ordering::Relaxed);
-        halt.on_end()();
+        halt.on_end()("b");
         assert_eq!(halt.reason(), Some(HaltReason::Interrupted));
         halt.lift();
         assert!(halt.is_raised());
+        // The user's wish may come after another reason.
+        let deadline = monotonic_now();
+        let late = Halt::at(deadline, Arc::default(), || true).unwrap();
+        late.signal.raise(HaltReason::TimeOver);
+        late.lift();
+        assert!(late.is_raised());
+    }
+
+    #[test]
+    fn a_deadline_after_the_run_has_ended_raises_nothing() {
+        let halt = Halt::default();
+        halt.lift();
+        halt.signal.raise(HaltReason::TimeOver);
+        halt.on_end()("b");
+        assert!(!halt.is_raised(), "the next run shares the flag");
     }
 
     #[test]
     fn ends_that_a_run_may_lose_a_round_for_do_not_halt_it() {
         let halt = Halt::default().ignoring_ends(true);
-        halt.on_end()();
+        halt.on_end()("b");
         assert_eq!(halt.reason(), None);
     }
 
     #[test]
     fn the_timer_raises_the_flag_at_the_deadline_and_not_before() {
         let deadline = monotonic_now() + DurationNs::from_ms(30);
-        let halt = Halt::at(deadline, Arc::default()).unwrap();
+        let halt = Halt::at(deadline, Arc::default(), || false).unwrap();
         let limit = deadline + DurationNs::from_secs(30);
         while !halt.is_raised() && monotonic_now() < limit {
             std::thread::park_timeout(Duration::from_millis(1));

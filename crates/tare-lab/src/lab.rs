@@ -718,7 +718,7 @@ impl World for Lab {
 
 fn on_server_end(halt: &Halt) -> OnServerEnd {
     let on_end = halt.on_end();
-    Arc::new(move |_| on_end())
+    Arc::new(move |_, name| on_end(name))
 }
 
 const GENERATIONS_MAX: u32 = 20;

@@ -287,7 +287,10 @@ impl LocalServer {
         if monotonic_now() > limit {
             let limit = self.launch_spec.ready_within();
             let place = self.where_it_listens();
-            let words = self.running.as_ref().map_or(String::new(), Running::last_words);
+            let words = match (&self.running, place.is_empty()) {
+                (Some(running), true) => running.last_words(),
+                _ => String::new(),
+            };
             return Err(LabError::Environment(format!(
                 "{}: no good reply from {} within {limit} (--ready-within){place}{words}",
                 self.who, self.launch_spec.address,
@@ -308,7 +311,10 @@ impl LocalServer {
             return String::new();
         }
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-        format!("; it listens on {}, not {own}: use {{port}}", ports.join(" and "))
+        format!(
+            "; it listens on port {}, not {own}: use {{port}} in its command",
+            ports.join(" and ")
+        )
     }
 
     pub fn is_alive(&self) -> bool {

@@ -44,7 +44,7 @@ const LOCALHOST: [u8; 4] = [127, 0, 0, 1];
 fn here() -> Site {
     let (events, _unheard) = channel();
     Site::Here(Arc::new(Executor::new(ExecutorPlan {
-        on_end: Arc::new(|_| {}),
+        on_end: Arc::new(|_, _| {}),
         stop: Arc::default(),
         events,
         journal: None,
@@ -488,7 +488,7 @@ fn a_server_that_ends_by_itself_is_heard_of_at_once_here_and_there() {
     let on_end = halt.on_end();
     let (events, _unheard) = channel();
     let here = Site::Here(Arc::new(Executor::new(ExecutorPlan {
-        on_end: Arc::new(move |_| on_end()),
+        on_end: Arc::new(move |_, name| on_end(name)),
         stop: Arc::default(),
         events,
         journal: None,

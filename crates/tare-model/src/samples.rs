@@ -671,8 +671,7 @@ pub const BODY_START_MAX: usize = 4096;
 const DIFFERENCE_CHARS_MAX: usize = 200;
 
 impl Probe {
-    /// Keeps where the body first differs from the baseline's, if only its bytes do, and forgets how
-    /// it begins.
+    /// Keeps where the body first differs from the baseline's, if only its bytes do.
     pub fn compare_body(&mut self, base: &Self) {
         let only_bytes = self.body_bytes == base.body_bytes && self.body_sha256 != base.body_sha256;
         let is_known = !self.body_start.is_empty() && !base.body_start.is_empty();
@@ -680,6 +679,7 @@ impl Probe {
             self.first_difference = Some(first_difference(&self.body_start, &base.body_start));
         }
     }
+
     /// As much of it as a reply can hold: it may come from an agent in another's hands.
     #[must_use]
     pub fn bounded(mut self) -> Self {
@@ -700,13 +700,12 @@ impl Probe {
 fn first_difference(mine: &str, base: &str) -> String {
     let pairs = mine.char_indices().zip(base.chars());
     let Some(((at, _), _)) = pairs.into_iter().find(|((_, a), b)| a != b) else {
-        return format!("not in the first {BODY_START_MAX} bytes");
+        return "their beginnings look the same".into();
     };
     let around = |text: &str| {
         let before: Vec<char> = text[..at].chars().rev().take(AROUND).collect();
         let after = text[at..].chars().take(AROUND);
-        let cut: String = before.into_iter().rev().chain(after).collect();
-        plain::line(&cut).into_owned()
+        before.into_iter().rev().chain(after).collect::<String>()
     };
     format!("byte {at}: {:?} against {:?}", around(mine), around(base))
 }
@@ -744,7 +743,7 @@ mod difference_tests {
         let seen = told(r#"{"time":"é","id":18,"x":1}"#, r#"{"time":"é","id":17,"x":1}"#);
         let expected = r#"byte 19: "\"é\",\"id\":18,\"x\":1}" against "\"é\",\"id\":17,\"x\":1}""#;
         assert_eq!(seen.as_deref(), Some(expected));
-        assert_eq!(told("same", "same").as_deref(), Some("not in the first 4096 bytes"));
+        assert_eq!(told("same", "same").as_deref(), Some("their beginnings look the same"));
         assert_eq!(told("", "x"), None, "it is not known");
     }
 }

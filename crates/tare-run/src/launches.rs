@@ -14,6 +14,7 @@ use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource, Stretch};
 use tare_model::load::{Idle, LoadSpec};
+use tare_model::net::Protocol;
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
@@ -42,8 +43,6 @@ pub(crate) struct RunningVariant<L: World> {
     /// Requests that were answered so far, and that were not, in time or at all.
     answered: u64,
     unanswered: u64,
-    /// Requests that failed in whatever way, or were given up.
-    lost: u64,
     /// What each cell that is measured asks, and what it was answered.
     pub lanes: BTreeMap<CellId, LanePlan>,
     started_unix_ms: u64,
@@ -128,7 +127,6 @@ impl<L: World> RunningVariant<L> {
 
     pub fn saw(&mut self, counts: &Counts) {
         self.answered += counts.answered;
-        self.lost += counts.failed + counts.cut;
         let timed_out =
             counts.errors.iter().filter(|(kind, ..)| kind == FailureKind::TimedOut.name());
         self.unanswered += counts.cut + timed_out.map(|(_, n, _)| n).sum::<u64>();
@@ -170,7 +168,7 @@ impl<L: World> RunningVariant<L> {
 
     /// What is known of a launch when its load has ended.
     pub fn end(&mut self, life: LaneLife, placement: Placement) -> Launch {
-        let LaneLife { sent, closed_by_server, .. } = life;
+        let LaneLife { sent, closed_by_server, unanswered, .. } = life;
         let served = self.counted.and_then(|before| {
             let expected = Expected::AtLeast(before + sent);
             let now = self.launched.as_ref().and_then(|launched| launched.served(expected))?;
@@ -178,8 +176,10 @@ impl<L: World> RunningVariant<L> {
         });
         let (log_lines, log_bytes) = self.logged();
         let parts = self.parts();
-        let unsure = closed_by_server + self.lost;
-        let proven = Sent { requests: sent, unsure };
+        // Streams and calls have no replies.
+        let is_http = self.lanes.values().all(|lane| lane.plan.engine.protocol == Protocol::Http);
+        let unanswered = if is_http { unanswered } else { 0 };
+        let proven = Sent { requests: sent, unsure: unanswered };
         let own = self.launched.as_mut().map(|launched| launched.end_proofs(proven));
         Launch {
             variant: self.variant.number(),
@@ -189,7 +189,7 @@ impl<L: World> RunningVariant<L> {
             startup_ns: self.startup.as_ref().map(|startup| startup.took.as_ns()),
             startup_cpu_ns: self.startup.as_ref().map(|startup| startup.cpu_ns),
             requests_sent: sent,
-            requests_unsure: unsure,
+            requests_unsure: unanswered,
             requests_served: served,
             rss_bytes: parts
                 .iter()
@@ -327,7 +327,6 @@ impl<L: World> Runner<'_, L> {
             opened: None,
             answered: 0,
             unanswered: 0,
-            lost: 0,
         };
         up.logged_before = up.logged();
         up.parts_before = up.parts();
@@ -405,8 +404,10 @@ impl<L: World> Runner<'_, L> {
         loop {
             let answer = self.load.ask(clients, plan)?;
             if self.is_halted() {
-                let none = || format!("{name}: no good reply yet");
-                self.unanswered.get_or_insert_with(none);
+                if answer.is_err() {
+                    let none = || format!("{name}: no good reply yet");
+                    self.unanswered.get_or_insert_with(none);
+                }
                 return Ok(None);
             }
             match answer {
@@ -429,7 +430,7 @@ impl<L: World> Runner<'_, L> {
                     return Err(RunError::Environment(text));
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
-                    LabError::Environment(text) => {
+                    LabError::Environment(text) if !text.contains('\n') => {
                         LabError::Environment(format!("{text} (last error: {why})"))
                     }
                     error => error,
@@ -450,11 +451,15 @@ impl<L: World> Runner<'_, L> {
         let may_differ = facts.may_differ_in(Difference::Status) || self.services.allows_void;
         // The other values of a sweep may do better.
         let is_good = load.engine.expected.contains(probe.status);
-        if is_good || may_differ || self.cells.len() > 1 {
+        let run = &self.cells[cell.0];
+        // Later rounds, and lists of paths, are for the guard on errors.
+        let is_for_guards = !run.digests.is_empty() || run.plan.load.paths.len() > 1;
+        if is_good || may_differ || is_for_guards || self.cells.len() > 1 {
             return Ok(());
         }
         let Probe { status, .. } = probe;
-        let (method, path) = (self.cells[cell.0].plan.load.method(), facts.url(1)?.target);
+        let (method, target) = (run.plan.load.method(), facts.url(1)?.target);
+        let path = run.plan.load.paths.first().unwrap_or(&target);
         Err(RunError::Target(format!(
             "{}: {method} {path} is answered with status {status}, which is not good; if it is \
              meant to be, say --expect-status {status}",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
-use tare_lab::{Halt, Lab, LabPlan};
+use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_load::LoadPlan;
 use tare_load::measured::Measured;
 use tare_model::clients::Clients;
@@ -55,7 +55,7 @@ pub fn load_from(
     let proofs = lab.placement(VariantId(0)).proofs;
     let left = lab.close();
     match loaded {
-        Err(_) if halt.is_raised() => Err(RunError::Interrupted),
+        Err(_) if halt.reason() == Some(HaltReason::Interrupted) => Err(RunError::Interrupted),
         Err(error) => Err(error),
         Ok((measured, made_by)) => Ok(Once { measured, made_by, proofs, left }),
     }

@@ -19,7 +19,7 @@ use crate::runner::Runner;
 use crate::schedule::{self, CellId};
 
 impl<L: World> Runner<'_, L> {
-    /// Runs a round as it was asked for; `None` where the user interrupted it: what it measured is in
+    /// Runs a round as it was asked for; `None` where it was halted: what it measured is in
     /// the store. A cell that failed is not among those that come back.
     pub(crate) fn round(
         &mut self,
@@ -95,6 +95,9 @@ impl<L: World> Runner<'_, L> {
             }
             let is_first = measuring == DurationNs::ZERO;
             let (own, measured) = self.measure_cell(turn, is_first, asked, &mut up, round);
+            for (sum, life) in lives.iter_mut().zip(&own) {
+                sum.add(life);
+            }
             match self.halted() {
                 None => {}
                 Some(HaltReason::TimeOver) => {
@@ -111,9 +114,6 @@ impl<L: World> Runner<'_, L> {
                     self.note_ended(&mut up);
                     return measured.map(drop);
                 }
-            }
-            for (sum, life) in lives.iter_mut().zip(&own) {
-                sum.add(life);
             }
             if let Err(failure) = measured {
                 let failure = place_gone(&up).unwrap_or(failure);

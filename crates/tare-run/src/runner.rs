@@ -125,10 +125,14 @@ impl<'a, L: World> Runner<'a, L> {
             Err(failure) => Some(match self.halted() {
                 None => Stopped::Failed(failure),
                 Some(HaltReason::Interrupted) => Stopped::Interrupted,
-                Some(HaltReason::TimeOver) => Stopped::MaxTime,
-                Some(HaltReason::ServerEnded) => {
-                    Stopped::Failed(self.ended.take().unwrap_or(failure))
-                }
+                // More time would not cure these.
+                Some(HaltReason::TimeOver) => match failure {
+                    RunError::Bug(_) | RunError::Usage(_) | RunError::Void(_) => {
+                        Stopped::Failed(failure)
+                    }
+                    _ => Stopped::MaxTime,
+                },
+                Some(HaltReason::ServerEnded) => Stopped::Failed(self.what_ended(failure)),
             }),
         };
         self.services.halt.lift();
@@ -323,6 +327,18 @@ impl<'a, L: World> Runner<'a, L> {
         if self.halted() == Some(HaltReason::ServerEnded) {
             let ended = up.iter_mut().find_map(|up| self.check_alive(up).err());
             self.ended = self.ended.take().or(ended);
+        }
+    }
+
+    /// What a server that ended by itself left to say; else what else failed, or its name.
+    fn what_ended(&mut self, failure: RunError) -> RunError {
+        match (self.ended.take(), failure) {
+            (Some(ended), _) => ended,
+            (None, RunError::Interrupted) => {
+                let name = self.services.halt.ended().unwrap_or_default();
+                RunError::Target(format!("{name}: a server, or the place of one, ended by itself"))
+            }
+            (None, failure) => failure,
         }
     }
 

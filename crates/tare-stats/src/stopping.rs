@@ -120,18 +120,21 @@ impl Limit {
     /// Whether the whole interval of everything that it is about lies on one side of it, and sustained
     /// load leaves that so.
     pub fn is_decided(&self, analysis: &Analysis) -> bool {
-        let is_own = |comparison: &&Comparison| {
-            comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
-        };
-        let mut own = analysis.comparisons.iter().filter(is_own).peekable();
+        let mut own = analysis.comparisons.iter().filter(|c| self.is_about(c)).peekable();
         own.peek().is_some() && own.all(|comparison| self.decides(comparison))
     }
 
+    pub(crate) fn is_about(&self, comparison: &Comparison) -> bool {
+        comparison.metric == self.metric && self.variant.is_none_or(|v| v == comparison.variant)
+    }
+
+    /// A limit is exceeded by the interval that a difference takes, for it is looked at again and again.
     fn decides(&self, comparison: &Comparison) -> bool {
         let Estimate { lower, upper, n, .. } = comparison.overhead_percent;
+        let surer = comparison.surer.map(|ratio| self.metric.overhead_percent(ratio));
         let is_apart = match self.above {
-            true => lower > self.percent || upper <= self.percent,
-            false => upper < self.percent || lower >= self.percent,
+            true => lower.min(surer.lower) > self.percent || upper <= self.percent,
+            false => upper.max(surer.upper) < self.percent || lower >= self.percent,
         };
         let agrees = comparison.sustained.is_none_or(|check| check.agreement == Agreement::Agrees);
         n >= ROUNDS_MIN && is_apart && (agrees || comparison.spans.is_some())

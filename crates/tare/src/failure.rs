@@ -24,7 +24,7 @@ pub enum Failure {
     /// A `--fail-if` gate that the run is too imprecise to decide; or `--fail-if unresolved` was given,
     /// and something is.
     Unresolved(String),
-    /// Guards forbid every verdict that was asked for.
+    /// Guards forbid a verdict that was asked for.
     Void(String),
     /// The user stopped it; what was measured has been printed.
     Interrupted,

@@ -158,7 +158,7 @@ impl Outgoing {
     /// Tells tare at once which server ended by itself.
     fn ends(&self) -> OnServerEnd {
         let to = self.clone();
-        Arc::new(move |server| drop(to.say(Message::Ended(server))))
+        Arc::new(move |server, _| drop(to.say(Message::Ended(server))))
     }
 
     /// Passes on what servers say, as it comes.

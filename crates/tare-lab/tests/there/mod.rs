@@ -15,6 +15,8 @@ use tare_lab::site::Site;
 
 pub struct There {
     pub site: Site,
+    /// Raised when a server there ends by itself.
+    #[allow(dead_code)] // Not every test that has an agent looks at it.
     pub halt: Halt,
     /// The stream, for whoever breaks it.
     pub stream: UnixStream,

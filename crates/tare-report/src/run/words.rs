@@ -397,9 +397,9 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
         true => asked(report).into_iter().flat_map(|metric| together(report, metric)).collect(),
         false => own().map(|comparison| alone(report, comparison)).collect(),
     };
-    // Where gates are decided, what they say is the answer, and not that a verdict was not looked for.
-    let are_decided = |gate: &GateResult| gate.passed.is_some();
-    if !report.gates.is_empty() && report.gates.iter().all(are_decided) {
+    // Where a run ended with its gates, what they say is the answer, and not that a verdict was not
+    // looked for.
+    if !report.gates.is_empty() && report.run.stopped_by == "gates" {
         all.retain(|answer| answer.verdict != Some(Verdict::Unresolved));
     }
     let others = report.variants.iter().filter(|variant| !variant.baseline);

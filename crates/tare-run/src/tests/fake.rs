@@ -187,7 +187,7 @@ impl FakeWorld {
             Some(Fault::Interrupt) => self.stop.store(true, Ordering::Relaxed),
             Some(Fault::Die) => {
                 self.servers[variant].is_up.set(false);
-                self.halt.borrow().on_end()();
+                self.halt.borrow().on_end()(self.servers[variant].name);
             }
             Some(Fault::Fail) => {
                 let name = self.servers[variant].name;
@@ -519,11 +519,14 @@ impl MakeLoad for FakeLoad {
 
     fn close(&mut self) -> Result<LaneLife, LabError> {
         let sent = self.lane.take().map_or(0, |(_, sent, _)| sent);
-        Ok(LaneLife { sent, replies: vec![sent, 0, 0, 0], closed_by_server: 0 })
+        Ok(LaneLife { sent, replies: vec![sent, 0, 0, 0], ..LaneLife::default() })
     }
 
     fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, LabError> {
         self.world.enter(Phase::Ask, *variant)?;
+        if self.world.hangs.take() {
+            return Ok(Err("no complete reply within the time limit".into()));
+        }
         let server = &self.world.servers[*variant];
         if !server.is_up.get() {
             return Ok(Err("connection refused".into()));

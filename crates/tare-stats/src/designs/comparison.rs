@@ -45,6 +45,8 @@ pub struct ComparisonDesign<'a> {
     checks_fail: bool,
     /// Slices give every verdict that was asked for.
     is_reached: bool,
+    /// All limits are decided.
+    are_decided: bool,
     ended: Option<Ended>,
 }
 
@@ -69,6 +71,7 @@ impl<'a> ComparisonDesign<'a> {
             check_due: false,
             checks_fail: false,
             is_reached: false,
+            are_decided: false,
             ended: None,
         }
     }
@@ -185,12 +188,12 @@ impl<'a> ComparisonDesign<'a> {
         // What was reached is looked at again until the run ends, which may be later.
         if self.plan.stop.rounds.is_none() && (self.is_reached || is_look(rounds)) {
             let analysis = analyse(all, &Question::of(self.plan));
-            self.is_reached = match self.limits.as_slice() {
-                [] => Goal::of(self.plan).is_reached(&analysis),
-                limits => limits.iter().all(|limit| limit.is_decided(&analysis)),
-            };
+            let is_precise = Goal::of(self.plan).is_reached(&analysis);
+            self.are_decided = !self.limits.is_empty()
+                && self.limits.iter().all(|limit| limit.is_decided(&analysis));
+            self.is_reached = is_precise || self.are_decided;
         }
-        let why = if self.limits.is_empty() { Ended::Precision } else { Ended::Gates };
+        let why = if self.are_decided { Ended::Gates } else { Ended::Precision };
         (self.is_reached && !self.wants_check(all)).then_some(why)
     }
 
@@ -217,7 +220,9 @@ impl<'a> ComparisonDesign<'a> {
             return checks == 0 && rounds + 1 >= ROUNDS_MIN;
         }
         let unclear = |comparison: &Comparison| {
-            let concludes = comparison.asked && comparison.in_slices != Verdict::Unresolved;
+            let is_limited = self.limits.iter().any(|limit| limit.is_about(comparison));
+            let concludes =
+                is_limited || comparison.asked && comparison.in_slices != Verdict::Unresolved;
             let check = comparison.sustained.as_ref().filter(|_| concludes);
             check.is_some_and(|check| check.agreement == Agreement::Unclear)
         };

@@ -279,7 +279,8 @@ fn noise(
         allows_void: true,
         began: monotonic_now(),
     };
-    let halt = Halt::at(options.began + plan.stop.max_time, stop.clone())?;
+    let halt =
+        Halt::at(options.began + plan.stop.max_time, stop.clone(), interrupt::was_interrupted)?;
     let measured = measure(vec![begun], store, Start::default(), live, &halt, &options)?;
     match measured.stopped.into_iter().next() {
         Some(Stopped::Failed(failure)) => return Err(failure.into()),

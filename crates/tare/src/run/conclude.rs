@@ -56,6 +56,9 @@ pub(super) fn conclude(
     }
 }
 
+/// Why a value of a sweep is missing.
+const NO_ROUND: &str = "the time limit came before its first round";
+
 /// What came of one cell.
 pub(super) struct SweptCell<'a> {
     pub plan: &'a Plan,
@@ -90,7 +93,7 @@ pub(super) fn conclude_sweep(
                 failed.get_or_insert(failure);
                 reason
             }
-            Stopped::MaxTime if rounds == 0 => "the time limit came before its first round".into(),
+            Stopped::MaxTime if rounds == 0 => NO_ROUND.into(),
             Stopped::Interrupted => {
                 interrupted = true;
                 if rounds > 0 {
@@ -102,10 +105,17 @@ pub(super) fn conclude_sweep(
         };
         missing.push(MissingCell { values: plan.cell.clone(), reason });
     }
+    let cut = missing.iter().filter(|cell| cell.reason == NO_ROUND).count();
+    let is_nothing = measured.is_empty();
     outputs.write(&SweepDocument::new(measured, missing), None)?;
     match failed {
         _ if interrupted => Err(Failure::Interrupted),
         Some(failure) => Err(failure.into()),
+        // A gate on what was not measured has not passed.
+        None if cut > 0 && (is_nothing || !options.gates.is_empty()) => {
+            let text = format!("not decided: {NO_ROUND} for {cut} of the values (--max-time)");
+            void.and(judged).and(Err(Failure::Unresolved(text)))
+        }
         None => void.and(judged),
     }
 }

@@ -144,6 +144,8 @@ pub struct Judged {
     pub metric: Metric,
     pub overhead_percent: Bounds,
     pub ratio: Estimate,
+    /// The interval spans slices and sustained load, which no further round makes narrower.
+    pub spans: bool,
     pub verdict: Verdict,
     /// What sustained load says, where it does not confirm that.
     pub unconfirmed: Option<Bounds>,
@@ -163,6 +165,7 @@ fn outcome(gates: &[Gate], asked: &[Metric], report: &RunReport) -> Outcome {
         metric: c.metric,
         overhead_percent: c.overhead_percent,
         ratio: c.ratio,
+        spans: c.in_slices_percent.is_some(),
         verdict: c.verdict,
         unconfirmed: c.unconfirmed(),
     });
@@ -229,6 +232,7 @@ fn outcome_of_pair(gates: &[Gate], asked: &[Metric], pair: &PairDocument) -> Out
         metric: c.metric,
         overhead_percent: c.overhead_percent,
         ratio: c.ratio,
+        spans: false,
         verdict: c.verdict,
         unconfirmed: None,
     });
@@ -301,8 +305,10 @@ fn judge_all(
     if !undecided.is_empty() {
         return Outcome::Undecided(undecided.join("; "));
     }
-    let is_wide =
-        |judged: &Judged| judged.verdict == Verdict::Unresolved || !goal.is_precise(&judged.ratio);
+    let is_wide = |judged: &Judged| {
+        let is_precise = judged.spans || goal.is_precise(&judged.ratio);
+        judged.verdict == Verdict::Unresolved || !is_precise
+    };
     let is_unknown = |name: &str| asked.iter().any(|metric| of(name, *metric).is_none_or(is_wide));
     let unknown: Vec<&str> = names.iter().copied().filter(|name| is_unknown(name)).collect();
     if gates.contains(&Gate::Unresolved) && !unknown.is_empty() {

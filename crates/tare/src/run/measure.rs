@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
-use tare_lab::{Halt, Lab, LabPlan};
+use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_model::found::Found;
 use tare_model::plan::Plan;
 use tare_report::run::document::RunDocument;
@@ -74,7 +74,11 @@ pub fn measure(
     let stopped = match runner(cells.collect(), services) {
         Ok(runner) => runner.run(start),
         Err(failure) => {
-            let stopped = Stopped::Failed(before_it_ran(failure));
+            let stopped = match halt.reason() {
+                Some(HaltReason::TimeOver) => Stopped::MaxTime,
+                _ => Stopped::Failed(before_it_ran(failure)),
+            };
+            halt.lift();
             for run in &runs {
                 let end = RunEnd { stopped_by: stopped.word().into() };
                 writer.write(*run, Entry::RunEnded(end))?;

@@ -76,7 +76,7 @@ fn plan(row: &parity::Row) -> Plan {
 }
 
 /// Makes a run, carried out by `elsewhere` or by this process; how it ended.
-fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
+fn run(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> Stopped {
     let mut store = Store::open(&desk.folder.file("tare/tare.db")).unwrap();
     let run = store
         .begin_run(&NewRun {
@@ -90,7 +90,8 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
             variants: plan.variants.iter().map(|variant| variant.name.clone()).collect(),
         })
         .unwrap();
-    let halt = elsewhere.map_or_else(Halt::default, |(_, halt)| halt.clone());
+    // A run's own: it is over with the run.
+    let halt = Halt::default();
     let deployments = plan.variants.iter().map(|variant| Deployment::of(variant, None).unwrap());
     let lab = Lab::open(LabPlan {
         state: &desk.folder.file("journal"),
@@ -104,7 +105,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
     })
     .unwrap();
     let lab = match elsewhere {
-        Some((site, _)) => lab.carried_out_by(site.clone()),
+        Some(site) => lab.carried_out_by(site.clone()),
         None => lab,
     };
     let writer = Writer::start(store).unwrap();
@@ -123,7 +124,7 @@ fn run(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> Stopped {
 }
 
 /// What tare reports of such a run.
-fn report(desk: &Desk, plan: &Plan, elsewhere: Option<(&Site, &Halt)>) -> RunReport {
+fn report(desk: &Desk, plan: &Plan, elsewhere: Option<&Site>) -> RunReport {
     let stopped = run(desk, plan, elsewhere);
     assert!(matches!(stopped, Stopped::Rounds), "{stopped:?}");
     read(desk.tare(&["report", "last", "--json"]).success())
@@ -135,8 +136,7 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
     let there = There::new("there");
     for row in &ROWS {
         let plan = plan(row);
-        let [here, other] =
-            [None, Some((&there.site, &there.halt))].map(|site| report(&desk, &plan, site));
+        let [here, other] = [None, Some(&there.site)].map(|site| report(&desk, &plan, site));
         row.sets_off(&here);
         row.sets_off(&other);
         for (here, other) in here.variants.iter().zip(&other.variants) {
@@ -146,9 +146,9 @@ fn a_run_through_an_agent_tells_as_much_as_one_from_here() {
         assert_eq!(checked(&here), checked(&other), "{row}");
     }
     // All of that went by the agent: without it there is no run.
-    let (site, halt) = (there.site.clone(), there.halt.clone());
+    let site = there.site.clone();
     there.end();
-    let stopped = run(&desk, &plan(&ROWS[0]), Some((&site, &halt)));
+    let stopped = run(&desk, &plan(&ROWS[0]), Some(&site));
     assert!(matches!(stopped, Stopped::Failed(_)), "{stopped:?}");
     assert_eq!(desk.tare(&["clean"]).success().stdout, "nothing was left behind\n");
 }
