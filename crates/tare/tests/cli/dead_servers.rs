@@ -80,8 +80,8 @@ fn a_command_that_ends_at_its_start_is_named() {
 #[test]
 fn replies_that_never_come_do_not_outlive_the_time_limit() {
     let mute = "--defect silence --defect-every 1000";
-    let ran = compare("", mute, &["--max-time", "3s"]);
-    ran.fails(4, " requests had no reply, so no round was finished within --max-time 3s");
+    let ran = compare("", mute, &["--max-time", "6s"]);
+    ran.fails(4, " requests had no reply, so no round was finished within --max-time 6s");
     assert!(ran.stderr.starts_with("tare: b: "), "{}", ran.story());
 }
 

@@ -119,7 +119,8 @@ fn one_void_variant_of_several_is_exit_code_6_unless_that_is_allowed() {
     let [a, b] = launches("", "");
     let c = b.replacen("--launch=b=", "--launch=c=", 1) + " --body 613";
     let three = [&["compare", &a, &b, &c, "-q"][..], &BRIEF].concat();
-    desk.tare(&three).fails(6, "void: no verdict is allowed on c (--allow-void)");
+    // A busy machine may make b void, too.
+    desk.tare(&three).fails(6, "c (--allow-void)");
     assert_eq!(desk.tare(&[&three[..], &["--allow-void"]].concat()).code, Some(0));
 }
 
