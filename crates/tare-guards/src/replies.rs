@@ -20,7 +20,7 @@ struct Differs {
     text: String,
 }
 
-/// A guard for each variant whose reply differs from the baseline's in what was not declared.
+/// One guard per variant whose reply has an undeclared difference from the baseline's.
 pub fn unequal_probes(plan: &PlanParts, probes: &[Option<&Probe>]) -> Vec<RunGuard> {
     let baseline = plan.baseline();
     let guards = (0..plan.variants.len()).filter(|variant| *variant != baseline).flat_map(|at| {
@@ -162,11 +162,11 @@ pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
         counts.body_bytes as f64 / counts.completed.max(1) as f64
     };
     let (base, mine) = (size(baseline), size(variant));
-    // Of what is asked for at random, one has more of the long ones.
+    // With paths in random order, one variant happens to get more of the long replies.
     let allowed = if evidence.plan.load.random_order { RANDOM_BODY_APART } else { BODY_APART };
     let apart = (mine - base).abs() > base.max(mine) * allowed;
     let measured = |v: usize| evidence.totals[v].counts.completed > 0;
-    // A stream has no replies whose size could tell.
+    // Streams have no replies to compare.
     let replies = LoadKind::by(&evidence.plan.load) == LoadKind::Replies;
     let is_unequal = apart && replies && measured(variant) && measured(baseline);
     if !is_unequal || facts.may_differ_in(Difference::Body) {

@@ -137,8 +137,8 @@ fn count_mismatch(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
             "another client talks to it, or it is not the server that answers".to_owned()
         }
         _ => {
-            let ended = counted(launch.requests_unsure, "connection", "connections");
-            format!("fewer than one in a thousand; {ended} ended")
+            let ended = counted(launch.requests_unsure, "request", "requests");
+            format!("at most one in a thousand is unexplained; {ended} got no reply")
         }
     };
     let text = format!(

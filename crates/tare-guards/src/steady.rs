@@ -83,7 +83,7 @@ pub(crate) fn not_steady(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuar
     guards
 }
 
-/// Of an overhead whose size depends on how the server is loaded.
+/// The cure's text where slices and sustained load agree only on the direction.
 const DEPENDS: &str = "the interval spans both";
 
 /// Where others use CPUs, slices alone were wrong in one run of three: nothing is concluded that

@@ -410,8 +410,8 @@ impl Listener {
         let fault = self.hear(from, &mut greeted).err();
         self.line.waiting().fault = fault;
         self.line.end();
-        // One that never greeted is a place that did not start: whoever starts it may have another
-        // way.
+        // Without a greeting the place did not start; its caller may try another way, as a VM does
+        // when KVM fails.
         if greeted && !self.line.is_closing.load(Ordering::Relaxed) {
             (self.on_end)(&self.who);
         }

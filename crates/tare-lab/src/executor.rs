@@ -201,7 +201,7 @@ pub struct Opened {
 #[serde(deny_unknown_fields)]
 pub struct LaneLife {
     pub sent: u64,
-    /// Of these, who got no whole reply.
+    /// Requests sent that got no complete reply.
     pub unanswered: u64,
     pub closed_by_server: u64,
     /// Replies that each kept connection got.

@@ -61,8 +61,7 @@ pub struct Launch {
     pub startup_cpu_ns: Option<u64>,
     /// Requests that load put on it while the server's own count ran, and that count.
     pub requests_sent: u64,
-    /// Of these, whose connection ended, or that were not answered in time: nobody can tell whether the
-    /// server counted them.
+    /// Requests sent that got no complete reply. The server may or may not have counted them.
     #[serde(default, skip_serializing_if = "is_none_of_them")]
     pub requests_unsure: u64,
     pub requests_served: Option<u64>,
@@ -113,9 +112,9 @@ pub struct Sent {
 /// How a count compares with what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountMatch {
-    /// It is the same, but for requests whose connections ended.
+    /// Requests without a reply explain the whole difference.
     Explained,
-    /// So many beyond that, which are few.
+    /// This many requests remain unexplained, at most 0.1 % of those sent.
     Few(u64),
     Mismatch,
 }
@@ -140,7 +139,7 @@ impl std::fmt::Display for Sent {
     }
 }
 
-/// One request in so many that nobody can explain is worth a warning, and voids nothing.
+/// Up to one unexplained request in this many is a warning and does not void the launch.
 const FEW_OF: u64 = 1000;
 
 impl Launch {

@@ -7,8 +7,12 @@ use crate::requests::Lines;
 /// An agent that greets as ours do, and then does what this script says.
 fn agent(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
     let hello = format!(r#"{{"tare":{PROTOCOL},"hello":{{"version":"{VERSION}"}}}}"#);
-    let argv: Vec<String> =
-        ["sh", "-c", &format!("echo '{hello}'; {script}")].map(str::to_owned).to_vec();
+    place(&format!("echo '{hello}'; {script}"), halt)
+}
+
+/// A place whose command is this script.
+fn place(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
+    let argv: Vec<String> = ["sh", "-c", script].map(str::to_owned).to_vec();
     let (events, heard) = channel();
     let start = Start {
         who: "strange",
@@ -90,22 +94,9 @@ fn its_errors_cannot_write_to_the_terminal() {
 
 #[test]
 fn only_an_agent_that_greeted_ends_the_run_by_its_end() {
-    let limit = DurationNs::from_secs(30);
     // A place that did not start may be tried in another way.
     let halt = Halt::default();
-    let argv: Vec<String> = ["sh", "-c", "echo no agent"].map(str::to_owned).to_vec();
-    let (events, _heard) = channel();
-    let start = Start {
-        who: "none",
-        argv: &argv,
-        env: &[],
-        cpus: &[],
-        journal: None,
-        entrances: &[],
-        events: &events,
-        talks: true,
-    };
-    assert!(Agent::start(&start, limit, &halt).is_err());
+    assert!(place("echo no agent", &halt).0.is_err());
     assert_eq!(halt.reason(), None);
     // One that is ended by tare is no surprise, and one that ends by itself is.
     let (ended, _heard) = agent("cat >/dev/null", &halt);
