@@ -31,6 +31,7 @@ impl Code {
             Self::Chatty => {
                 ("writes more log than the baseline", "fine if meant; else let both log")
             }
+            Self::SplitReplies => ("sends each reply in pieces", "nginx: tcp_nopush on"),
             Self::Unexplained => ("costs more than its filter's calls", "tare filter bench"),
             Self::NotSteady => ("costs something else under sustained load", WHY),
             Self::Unconfirmed => ("sustained load cannot confirm it yet", "run longer: --max-time"),

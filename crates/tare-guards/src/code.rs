@@ -62,6 +62,7 @@ codes! {
         Resumed "resumed"
         Chatty "chatty"
         Unexplained "unexplained"
+        SplitReplies "split-replies"
         UnequalLoad "unequal-load"
         OtherLoad "other-load"
         OtherServer "other-server"

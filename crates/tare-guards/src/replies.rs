@@ -182,6 +182,34 @@ pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     guards
 }
 
+/// Replies that fit one TCP segment and come in several: a client that polls answers each with
+/// packets of its own, which the server's CPU handles, so the baseline costs more than it need, and
+/// overheads in percent come out too small.
+pub(crate) fn split_replies(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
+    let segments = |v: usize| {
+        let launches = evidence.digests.iter().filter_map(|d| d.variants[v].launch.as_ref());
+        launches.filter_map(|launch| launch.probe.as_ref()?.reply_segments).min()
+    };
+    let (base, mine) = (segments(evidence.question.baseline), segments(variant));
+    let name = &evidence.plan.variants[variant].name;
+    match (base, mine) {
+        (_, Some(mine)) if mine > 1 && variant == evidence.question.baseline => {
+            let text = format!(
+                "each of its replies would fit one TCP segment and is sent in {mine}: it writes \
+                 head and body apart, which costs it more the faster a client reads"
+            );
+            guard(Code::SplitReplies, Severity::Warn, Some(name), text)
+        }
+        (Some(base), Some(mine)) if mine > base => {
+            let text = format!(
+                "each of its replies is sent in {mine} TCP segments, the baseline's in {base}"
+            );
+            guard(Code::SplitReplies, Severity::Note, Some(name), text)
+        }
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tare_model::samples::Probe;

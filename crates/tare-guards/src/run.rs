@@ -17,7 +17,7 @@ use crate::connections;
 use crate::evidence::{Circumstances, Evidence};
 use crate::filters;
 use crate::places;
-use crate::replies::unequal_reply;
+use crate::replies::{split_replies, unequal_reply};
 use crate::steady::{self, MAY_PASS};
 use crate::traffic::{Traffic, of_traffic};
 use crate::units::{count, counted, percent};
@@ -67,9 +67,10 @@ pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
 
 /// The guards that a run trips, gravest first.
 pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 19] = [
+    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 20] = [
         filters::not_proven,
         unequal_reply,
+        split_replies,
         steady::other_bodies,
         steady::not_steady,
         steady::deferred_work,

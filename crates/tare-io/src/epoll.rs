@@ -335,6 +335,11 @@ impl Reactor for EpollReactor {
         }
     }
 
+    fn data_segments(&self, token: Token) -> Option<u64> {
+        let fd = self.connections.get(token.slot as usize)?.fd.as_ref()?;
+        Some(u64::from(socket::tcp_info(fd.as_raw_fd())?.tcpi_data_segs_in))
+    }
+
     fn wait(&mut self, wait: Wait, into: &mut Vec<Completion>) -> Result<(), SetupError> {
         let mut looked: Option<Instant> = None;
         loop {

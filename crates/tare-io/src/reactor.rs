@@ -41,6 +41,11 @@ pub trait Reactor {
     /// Gives a chunk's memory back.
     fn release(&mut self, chunk: Chunk);
 
+    /// Segments with data that a connection received, ever; `None` where the reactor cannot ask.
+    fn data_segments(&self, _token: Token) -> Option<u64> {
+        None
+    }
+
     /// How long waits have polled for nothing ([`Wait::polls`]), in all.
     fn idle(&self) -> DurationNs {
         DurationNs::ZERO

@@ -199,6 +199,11 @@ pub fn wait_readable_exactly(socket: &impl AsRawFd, limit: DurationNs) -> io::Re
 
 /// Segments that a TCP connection sent again, ever; 0 where the kernel does not tell.
 pub fn retransmits(fd: RawFd) -> u64 {
+    tcp_info(fd).map_or(0, |info| u64::from(info.tcpi_total_retrans))
+}
+
+/// The kernel's counters of a TCP connection. Kernels older than a counter leave it at zero.
+pub(crate) fn tcp_info(fd: RawFd) -> Option<libc::tcp_info> {
     // SAFETY: the structure is plain data, for which zeroes are valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -212,7 +217,7 @@ pub fn retransmits(fd: RawFd) -> u64 {
             &raw mut length,
         )
     };
-    if done < 0 { 0 } else { u64::from(info.tcpi_total_retrans) }
+    (done == 0).then_some(info)
 }
 
 /// Whether a send or receive only has to wait: for room, for bytes, or for the driver's memory.

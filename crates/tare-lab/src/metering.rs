@@ -59,14 +59,18 @@ impl Metering {
         self
     }
 
-    /// Counts, too, the packets of that link, and the kernel's work on the server's CPUs if these are
+    /// Counts, too, the packets of that link (without one: of the loopback device), and the kernel's work on the server's CPUs if these are
     /// this machine's.
     #[must_use]
     pub fn with_shared(mut self, link: Option<&str>) -> Self {
-        if let Some(link) = link.and_then(Link::attach) {
+        let server = self.parts.last().map(processes_here).unwrap_or_default();
+        let link = match link {
+            Some(link) => Link::attach(link),
+            None => server.first().and_then(|pid| Link::attach_loopback(*pid)),
+        };
+        if let Some(link) = link {
             self.shared.push(Box::new(link));
         }
-        let server = self.parts.last().map(processes_here).unwrap_or_default();
         if let Some(softirq) = server.first().and_then(|pid| Softirq::attach(*pid)) {
             self.shared.push(Box::new(softirq));
         }

@@ -214,6 +214,9 @@ pub struct Life {
     pub sent: u64,
     pub answered: u64,
     pub closed_by_server: u64,
+    /// Segments with data that came on connections still open at the end, where the reactor can
+    /// tell.
+    pub data_segments: u64,
     /// Version and cipher of the first TLS connection.
     pub tls: Option<String>,
     /// Replies that each kept connection got; told when all have ended.

@@ -87,6 +87,13 @@ impl Failure {
 
 /// What TLS agrees on, or the first bytes that come, say so.
 pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
+pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
+
+/// Whether a failure's sentence names a protocol that the server does not speak: trying again is
+/// in vain.
+pub fn is_wrong_protocol(sentence: &str) -> bool {
+    [ONLY_HTTP2, ONLY_TLS].iter().any(|known| sentence.contains(known))
+}
 
 fn tls_sentence(text: &str) -> &str {
     match text.contains("NoApplicationProtocol") {

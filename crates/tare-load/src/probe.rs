@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use tare_io::DurationNs;
+use tare_io::{DurationNs, ReactorKind};
 use tare_model::net::Protocol;
 use tare_model::samples::Probe;
 
@@ -34,6 +34,7 @@ struct ProbedReply {
     sha256: String,
     body_start: String,
     content_encoding: Option<String>,
+    head_bytes: u64,
 }
 
 impl Prober {
@@ -68,6 +69,11 @@ impl Prober {
             return Ok(Err(failure.unwrap_or_else(|| "no reply".into())));
         };
         let opened: u64 = reports.iter().map(|report| report.tally.connections.opened).sum();
+        let connection_kept = opened == 0 && life.closed_by_server == 0;
+        let fits = |reply: &ProbedReply| reply.head_bytes + reply.body_bytes <= ONE_SEGMENT;
+        let counts_segments = life.data_segments > 0 && life.tls.is_none() && connection_kept;
+        let reply_segments = (counts_segments && fits(first) && fits(second))
+            .then(|| life.data_segments / life.answered.max(1));
         Ok(Ok(Probe {
             status: first.status,
             body_bytes: first.body_bytes,
@@ -78,7 +84,8 @@ impl Prober {
             body_start: first.body_start.clone(),
             first_difference: None,
             // One was opened before; another means that the first was not good for two requests.
-            connection_kept: opened == 0 && life.closed_by_server == 0,
+            connection_kept,
+            reply_segments,
             tls: life.tls,
         }))
     }
@@ -162,12 +169,16 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
         stretch: Stretch { window: TIMEOUT, requests: Some(2), ..Stretch::NONE },
         workers: 1,
         cpus: Vec::new(),
-        reactor: load.reactor,
+        // The only one that can ask the kernel about a connection.
+        reactor: Some(ReactorKind::Epoll),
         tls_resume: false,
         seed: load.seed,
         part: Part::WHOLE,
     }
 }
+
+/// A reply of at most these bytes fits a segment on any usual link.
+const ONE_SEGMENT: u64 = 1400;
 
 /// How long a probe waits for its replies.
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
@@ -204,6 +215,7 @@ impl Source for Watching {
             sha256,
             body_start: String::from_utf8_lossy(capture.body_start()).into_owned(),
             content_encoding,
+            head_bytes: capture.head.len() as u64,
         };
         self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
     }

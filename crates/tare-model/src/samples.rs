@@ -338,6 +338,10 @@ pub struct Probe {
     pub first_difference: Option<String>,
     /// Two requests went over one connection.
     pub connection_kept: bool,
+    /// TCP segments in which a reply came that would fit one; `None` of longer ones, of TLS, and
+    /// where the kernel could not be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_segments: Option<u64>,
     /// For example "TLSv1.3 TLS13_AES_256_GCM_SHA384".
     pub tls: Option<String>,
 }

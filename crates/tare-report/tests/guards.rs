@@ -122,6 +122,12 @@ fn of_replies() -> Vec<Case> {
         seen("unequal-reply", Void, "had another body than its probe", |r| {
             of_second(r).for_each(|slice| slice.counts.bodies = vec![("cd".into(), 3)]);
         }),
+        seen("split-replies", Warn, "would fit one TCP segment and is sent in 2", |r| {
+            r.launches[0].probe.as_mut().unwrap().reply_segments = Some(2);
+        }),
+        seen("split-replies", Note, "in 3 TCP segments, the baseline's in 1", |r| {
+            probe(r).reply_segments = Some(3);
+        }),
         seen("errors", Warn, "(reset 72: connection reset by peer)", |r| fail(r, 3)),
         seen("errors", Void, "requests (0.34 %) failed", |r| fail(r, 100)),
         seen("errors", Void, "have an unexpected status (200: 687,530, 500: 7,200)", |r| {

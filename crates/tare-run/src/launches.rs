@@ -9,7 +9,7 @@ use tare_lab::world::{
     Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
 use tare_lab::{HaltReason, LabError};
-use tare_load::failure::{FailureKind, ONLY_HTTP2};
+use tare_load::failure::{FailureKind, is_wrong_protocol};
 use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
 use tare_load::{LoadPlan, PlannedSource, Stretch};
@@ -420,7 +420,7 @@ impl<L: World> Runner<'_, L> {
                 }
                 Ok(_) => launched.not_yet(Instant::FAR)?,
                 // It will not speak another protocol a moment later.
-                Err(why) if why.contains(ONLY_HTTP2) => {
+                Err(why) if is_wrong_protocol(&why) => {
                     return Err(RunError::Target(format!("{name}: {why}")));
                 }
                 // An agent may not notice, or not say, that its server is late.

@@ -32,6 +32,8 @@ impl Engine {
     pub fn close<R: Reactor>(&mut self, io: &mut R) {
         for slot in 0..self.connections.len() as u32 {
             if self.connections[slot as usize].state != State::Free {
+                let token = self.connections[slot as usize].token;
+                self.life.data_segments += io.data_segments(token).unwrap_or(0);
                 self.drop_connection(io, slot);
             }
         }

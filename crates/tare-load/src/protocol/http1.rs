@@ -214,7 +214,7 @@ impl ReplyParser {
         self.partial_head.extend_from_slice(&input[..end.unwrap_or(room)]);
         *input = &input[end.unwrap_or(room)..];
         if end.is_none() && self.partial_head.len() <= HEAD_LIMIT_BYTES {
-            return check_not_http2(&self.partial_head).map(|()| None);
+            return check_not_other_protocol(&self.partial_head).map(|()| None);
         }
         let partial = std::mem::take(&mut self.partial_head);
         let parsed = parse_head(&partial)?;
@@ -299,9 +299,11 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(ReplyDefect::BadHead { what: "it starts with an empty line".into() });
     }
-    check_not_http2(input)?;
-    // The rest of what may be an HTTP/2 frame's head is awaited: no HTTP/1.1 begins so.
-    if input.first() == Some(&0) && input.len() < FRAME_HEAD_BYTES {
+    check_not_other_protocol(input)?;
+    // The rest of what may be an HTTP/2 frame's head or a TLS alert is awaited: no HTTP/1.1 begins
+    // so.
+    let may_become = [(0, FRAME_HEAD_BYTES), (TLS_ALERT, TLS_ALERT_BYTES)];
+    if may_become.iter().any(|(at, bytes)| input.first() == Some(at) && input.len() < *bytes) {
         return Ok(None);
     }
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
@@ -353,15 +355,21 @@ fn parse_head(input: &[u8]) -> Result<Option<(Head, usize)>, ReplyDefect> {
     Ok(Some((Head { status, keep_alive, framing }, used)))
 }
 
-/// The first frame of an HTTP/2 server: SETTINGS on stream 0, or GOAWAY where it knows the version.
-fn check_not_http2(input: &[u8]) -> Result<(), ReplyDefect> {
-    match input.first_chunk::<FRAME_HEAD_BYTES>() {
-        Some([0, _, _, 4 | 7, _, 0, 0, 0, 0]) => Err(ReplyDefect::Http2),
-        _ => Ok(()),
+/// The first frame of an HTTP/2 server (SETTINGS on stream 0, or GOAWAY where it knows the version),
+/// or a TLS server's alert.
+fn check_not_other_protocol(input: &[u8]) -> Result<(), ReplyDefect> {
+    if let Some([0, _, _, 4 | 7, _, 0, 0, 0, 0]) = input.first_chunk::<FRAME_HEAD_BYTES>() {
+        return Err(ReplyDefect::Http2);
     }
+    if let Some([TLS_ALERT, 3, _, 0, 2, _, _]) = input.first_chunk::<TLS_ALERT_BYTES>() {
+        return Err(ReplyDefect::Tls);
+    }
+    Ok(())
 }
 
 const FRAME_HEAD_BYTES: usize = 9;
+const TLS_ALERT: u8 = 21;
+const TLS_ALERT_BYTES: usize = 7;
 
 fn content_length(value: &[u8]) -> Result<u64, ReplyDefect> {
     let digits = value.trim_ascii();

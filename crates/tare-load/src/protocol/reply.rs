@@ -1,6 +1,6 @@
 //! What codecs find in what comes back: whole replies, or what is wrong with one.
 
-use crate::failure::ONLY_HTTP2;
+use crate::failure::{ONLY_HTTP2, ONLY_TLS};
 
 /// What a finished reply was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum ReplyDefect {
     BadHead { what: String },
     #[error("{ONLY_HTTP2}")]
     Http2,
+    #[error("{ONLY_TLS}")]
+    Tls,
     #[error("content-length '{value}' is not a number of bytes")]
     BadContentLength { value: String },
     #[error("reply has two content-lengths, {first} and {second}")]

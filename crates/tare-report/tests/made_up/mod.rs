@@ -120,6 +120,7 @@ pub fn round(index: u32) -> Round {
             body_stable: true,
             header_names: vec!["server".into()],
             connection_kept: true,
+            reply_segments: Some(1),
             tls: None,
             ..Probe::default()
         }),

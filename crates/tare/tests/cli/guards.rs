@@ -77,6 +77,19 @@ fn a_server_that_closes_after_each_reply_does_other_work() {
 }
 
 #[test]
+fn replies_in_several_segments_are_told() {
+    let split = between("split", "--slow-head 1ms", "", &[]);
+    let found = guard(&split, "split-replies");
+    assert_eq!((found.severity, found.variant.as_deref()), (Severity::Warn, Some("a")));
+    assert!(found.text.contains("would fit one TCP segment and is sent in "), "{found:?}");
+
+    let other = between("split-variant", "", "--slow-head 1ms", &[]);
+    let found = guard(&other, "split-replies");
+    assert_eq!((found.severity, found.variant.as_deref()), (Severity::Note, Some("b")));
+    assert!(found.text.contains(" TCP segments, the baseline's in 1"), "{found:?}");
+}
+
+#[test]
 fn what_the_probe_knows_ends_the_run_there_with_its_cure() {
     let desk = Desk::new("probe-ends");
     let compare = |flags: &str, more: &[&str]| {
@@ -94,6 +107,7 @@ fn what_the_probe_knows_ends_the_run_there_with_its_cure() {
         "b: GET /data.json?n=1 is answered with status 404, which is not good; if it is meant to \
          be, say --expect-status 404",
     );
+    compare("--tls", &[]).fails(4, "b: the server speaks TLS: its URL begins with https://");
     compare("", &["http://127.0.0.1:{port}/x", "--path", "/y"])
         .fails(2, "variant 'a': its URL asks for /x, and the load's path is /y: write one");
     // The cure works in both commands.

@@ -150,6 +150,7 @@ fn every_defect_is_named() {
             ReplyDefect::BadHead { what: "invalid HTTP version".into() },
         ),
         ("\0\0\x06\x04\0\0\0\0\0\0\x04\0\u{7f}\u{7f}\u{7f}".into(), ReplyDefect::Http2),
+        ("\x15\x03\x03\0\x02\x02\x0a".into(), ReplyDefect::Tls),
         ("HTTP/1.1 000 Nil\r\n\r\n".into(), ReplyDefect::BadHead { what: "status 000".into() }),
     ] {
         let (_, got) = replies(text.as_bytes(), text.len(), false);
