@@ -69,7 +69,7 @@ pub fn install(to: &[String]) -> ExitCode {
     };
     let copy = || -> io::Result<()> {
         let part = PathBuf::from(format!("{to}.part"));
-        std::fs::copy(std::env::current_exe()?, &part)?;
+        std::fs::copy("/proc/self/exe", &part)?;
         // Whoever the other container runs as.
         std::fs::set_permissions(&part, PermissionsExt::from_mode(0o755))?;
         std::fs::rename(&part, to)

@@ -274,7 +274,9 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
         found.len(),
         changes.len()
     );
-    Some((Severity::Void, text))
+    // Twice as much again is a guess at where it would end.
+    let is_void = could_overturn(evidence, variant, (2.0 * mean(&found)).exp_m1());
+    Some((if is_void { Severity::Void } else { Severity::Warn }, text))
 }
 
 /// By how much its cost against the baseline's still changed at the end of each launch's sustained

@@ -1,11 +1,15 @@
-//! Files that users and servers name: opened without waiting, read within limits.
+//! Files that users and servers name: opened without waiting, read within limits, written whole.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::process::geteuid;
 
+use crate::owned::random_name;
 use crate::process::readable_within;
 use crate::time::DurationNs;
 
@@ -81,4 +85,123 @@ impl Read for Input {
             read => read,
         }
     }
+}
+
+/// Where a file is to be written that the user named. A file is written beside its name and then
+/// takes its place, so that a link planted there leads nobody elsewhere, and what stood there stays
+/// until then. Links and streams are believed where they are this user's or root's.
+#[derive(Debug)]
+pub enum Outlet {
+    File {
+        folder: OwnedFd,
+        name: OsString,
+    },
+    /// A pipe (as of `>(command)`), a terminal, /dev/null.
+    Stream(File),
+}
+
+/// As the kernel counts them.
+const LINKS_MAX: usize = 40;
+
+impl Outlet {
+    /// Makes and changes nothing yet; an error says why the file could not be written.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let no = |kind, text: &str| Err(io::Error::new(kind, text.to_owned()));
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            let stat = match rustix::fs::lstat(&path) {
+                Ok(stat) => stat,
+                Err(rustix::io::Errno::NOENT) => return Self::in_folder(&path, None),
+                Err(error) => return Err(error.into()),
+            };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => return Self::in_folder(&path, Some(&stat)),
+                FileType::Directory => return no(ErrorKind::IsADirectory, "it is a folder"),
+                FileType::Symlink if !is_trusted(&stat) => {
+                    return no(ErrorKind::PermissionDenied, "it is a link of another user's");
+                }
+                // What /proc/self/fd has of a pipe leads to no path.
+                FileType::Symlink if leads_to_stream(&path) => return Self::stream(&path),
+                FileType::Symlink => {
+                    let target = std::fs::read_link(&path)?;
+                    path = path.parent().unwrap_or(Path::new("/")).join(target);
+                }
+                FileType::Fifo | FileType::CharacterDevice => return Self::stream(&path),
+                _ => return no(ErrorKind::InvalidInput, "it is neither a file nor a pipe"),
+            }
+        }
+        no(ErrorKind::InvalidInput, "its links lead in a circle")
+    }
+
+    fn in_folder(path: &Path, there: Option<&Stat>) -> io::Result<Self> {
+        let Some(name) = path.file_name() else {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it names no file"));
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = rustix::fs::open(folder, flags, Mode::empty())?;
+        let is_sticky = rustix::fs::fstat(&open)?.st_mode & Mode::SVTX.bits() != 0;
+        let may_replace = there.is_none_or(|stat| {
+            is_writable(path) && (!is_sticky || is_trusted(stat) || geteuid().is_root())
+        });
+        if !is_writable(folder) || !may_replace {
+            return Err(rustix::io::Errno::ACCESS.into());
+        }
+        Ok(Self::File { folder: open, name: name.to_owned() })
+    }
+
+    fn stream(path: &Path) -> io::Result<Self> {
+        // A pipe that nobody reads is an error, and not waited for.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NXIO) => {
+                return Err(io::Error::new(ErrorKind::NotFound, "nobody reads that pipe"));
+            }
+            fd => fd?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        if !is_trusted(&stat) || !is_stream(&stat) {
+            let text = "it is a pipe of another user's (- is standard output)";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, text));
+        }
+        rustix::fs::fcntl_setfl(&fd, OFlags::empty())?;
+        Ok(Self::Stream(File::from(fd)))
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+            Self::File { folder, name } => {
+                let mut part = OsString::from(".");
+                part.push(&*name);
+                part.push(format!(".{}", random_name()?));
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(0o666);
+                let mut file = File::from(rustix::fs::openat(&*folder, &*part, flags, mode)?);
+                let written = file
+                    .write_all(bytes)
+                    .and_then(|()| Ok(rustix::fs::renameat(&*folder, &*part, &*folder, &*name)?));
+                if written.is_err() {
+                    let _ = rustix::fs::unlinkat(&*folder, &*part, AtFlags::empty());
+                }
+                written
+            }
+        }
+    }
+}
+
+fn is_trusted(stat: &Stat) -> bool {
+    stat.st_uid == 0 || stat.st_uid == geteuid().as_raw()
+}
+
+fn is_stream(stat: &Stat) -> bool {
+    matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::Fifo | FileType::CharacterDevice | FileType::Socket
+    )
+}
+
+fn leads_to_stream(path: &PathBuf) -> bool {
+    rustix::fs::stat(path).is_ok_and(|stat| is_stream(&stat))
 }

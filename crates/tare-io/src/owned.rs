@@ -92,7 +92,7 @@ fn tighten_path() {
 }
 
 /// A folder that only root and this user can add to: sticky or not, others must not write to it.
-fn check_closed(folder: &Path) -> Result<(), OwnedError> {
+pub fn check_closed(folder: &Path) -> Result<(), OwnedError> {
     let real = check(folder)?;
     let stat = rustix::fs::stat(&real).map_err(|error| OwnedError::io(&real, error))?;
     match others_write(&stat, || has_list_at(&real)) {
@@ -111,9 +111,26 @@ pub fn check(path: &Path) -> Result<PathBuf, OwnedError> {
 /// The same for what belongs to this program and lies near it: it may also be its owner's, who
 /// decides what this program does anyway.
 pub fn check_near_program(path: &Path) -> Result<PathBuf, OwnedError> {
-    let own = std::env::current_exe().map_err(|error| OwnedError::io(path, error))?;
-    let stat = rustix::fs::stat(&own).map_err(|error| OwnedError::io(&own, error))?;
+    let own = Path::new("/proc/self/exe");
+    let stat = rustix::fs::stat(own).map_err(|error| OwnedError::io(own, error))?;
     check_with(path, Some(stat.st_uid))
+}
+
+/// This program, to start it again: its path, where that still leads to it and nobody else can change
+/// that; else as the kernel has it, which holds wherever /proc is this process's. The path of a
+/// program that was replaced ends in " (deleted)", and anybody may have made such a file.
+pub fn own_program() -> PathBuf {
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    let file = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    let is_running = |path: &PathBuf| {
+        file(path).is_some() && file(path) == file(&running) && check(path).is_ok()
+    };
+    std::env::current_exe().ok().filter(is_running).unwrap_or(running)
+}
+
+/// Where this program lies or lay, by which what belongs to it is found.
+pub fn own_folder() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.to_owned())
 }
 
 fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> {
@@ -437,7 +454,10 @@ pub fn remove_tree(path: &Path) -> Result<bool, TreeError> {
         Ok(fd) => fd,
         Err(rustix::io::Errno::NOENT) => return Ok(false),
         Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
-            return Err(TreeError::Link(shown(path)));
+            return match rustix::fs::statat(&parent_fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if is_link(&stat) => Err(TreeError::Link(shown(path))),
+                _ => Err(OwnedError::Kind { path: shown(path), expected: "a folder" }.into()),
+            };
         }
         Err(error) => return Err(OwnedError::io(path, error).into()),
     };
@@ -482,12 +502,20 @@ fn open_without_links(path: &Path) -> Result<Option<OwnedFd>, TreeError> {
             Ok(fd) => fd,
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
-                return Err(TreeError::Link(shown(&at)));
+                return match rustix::fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) if is_link(&stat) => Err(TreeError::Link(shown(&at))),
+                    // Nothing is below a file.
+                    _ => Ok(None),
+                };
             }
             Err(error) => return Err(OwnedError::io(&at, error).into()),
         };
     }
     Ok(Some(fd))
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 /// A folder while it is removed.

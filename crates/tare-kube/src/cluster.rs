@@ -5,18 +5,22 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::Response;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
     Preconditions,
 };
+use kube::client::{ClientBuilder, DynBody};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config, Error};
 use serde_json::Value;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, owned};
 use tokio::runtime::Runtime;
+use tower::util::MapResponseLayer;
 
-use crate::error::{KubeError, in_words};
+use crate::bounded::{Allowance, Bounded};
+use crate::error::{KubeError, in_words, line};
 use crate::kind::Kind;
 use crate::which::Which;
 
@@ -24,6 +28,7 @@ use crate::which::Which;
 pub struct Cluster {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
+    allowance: Allowance,
     /// How long a question is repeated.
     tries: DurationNs,
     pub which: Which,
@@ -41,6 +46,9 @@ const TRIES: DurationNs = DurationNs::from_secs(30);
 /// Said of what a try made whose answer did not come.
 const LOST: &str = ", by a try whose answer was lost";
 const PAUSE: Duration = Duration::from_millis(500);
+/// Objects that are asked for at a time.
+const PAGE: u32 = 250;
+const PAGES_MAX: u32 = 1000;
 
 type Objects = Api<DynamicObject>;
 
@@ -50,12 +58,20 @@ impl Cluster {
         let (config, context) = runtime.block_on(config(which))?;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let namespace = config.default_namespace.clone();
+        let allowance = Allowance::default();
+        allowance.refill();
         let client = {
             let _within = runtime.enter();
-            Client::try_from(config).map_err(|error| KubeError::Usage(in_words(&error)))?
+            let builder = ClientBuilder::try_from(config);
+            let builder = builder.map_err(|error| KubeError::Usage(in_words(&error)))?;
+            let allowance = allowance.clone();
+            let bounded = MapResponseLayer::new(move |answer: Response<Box<DynBody>>| {
+                answer.map(|body| Bounded { body, allowance: allowance.clone() })
+            });
+            builder.with_layer(&bounded).build()
         };
         let (which, tries) = (which.clone(), TRIES);
-        Ok(Self { runtime, client, tries, which, context, server, namespace })
+        Ok(Self { runtime, client, allowance, tries, which, context, server, namespace })
     }
 
     /// Asks everything once.
@@ -67,6 +83,7 @@ impl Cluster {
 
     /// The server's version: the cheapest question there is.
     pub fn version(&self) -> Result<String, KubeError> {
+        self.allowance.refill();
         let answer = self.tried("ask", "the cluster's version", false, || async {
             self.client.apiserver_version().await
         })?;
@@ -110,29 +127,43 @@ impl Cluster {
 
     /// All that bear these labels; an empty namespace is all of them.
     pub fn list(&self, kind: Kind, namespace: &str, labels: &str) -> Result<Vec<Value>, KubeError> {
-        let api = self.api(kind, namespace);
-        let asked = ListParams::default().labels(labels);
-        let what = what(kind, namespace, "");
-        let found = self.tried("list", &what, false, || api.list(&asked))?;
-        found.items.iter().map(value).collect()
+        self.list_all(kind, namespace, ListParams::default().labels(labels))
     }
 
     /// Events about one object, newest last.
     pub fn events_of(&self, namespace: &str, name: &str) -> Result<Vec<Value>, KubeError> {
-        let api = self.api(Kind::Event, namespace);
         let asked = ListParams::default().fields(&format!("involvedObject.name={name}"));
-        let what = what(Kind::Event, namespace, "");
-        let found = self.tried("list", &what, false, || api.list(&asked))?;
-        found.items.iter().map(value).collect()
+        self.list_all(Kind::Event, namespace, asked)
     }
 
     /// Events of one reason, in all namespaces.
     pub fn events_for(&self, reason: &str) -> Result<Vec<Value>, KubeError> {
-        let api = self.api(Kind::Event, "");
-        let asked = ListParams::default().fields(&format!("reason={reason}"));
-        let what = what(Kind::Event, "", "");
-        let found = self.tried("list", &what, false, || api.list(&asked))?;
-        found.items.iter().map(value).collect()
+        self.list_all(Kind::Event, "", ListParams::default().fields(&format!("reason={reason}")))
+    }
+
+    /// Page by page, within one question's allowance.
+    fn list_all(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        asked: ListParams,
+    ) -> Result<Vec<Value>, KubeError> {
+        let api = self.api(kind, namespace);
+        let what = what(kind, namespace, "");
+        let mut asked = asked.limit(PAGE);
+        let mut all = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let page = self.tried("list", &what, false, || api.list(&asked))?;
+            for object in &page.items {
+                all.push(value(object)?);
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                None => return Ok(all),
+                Some(token) => asked = asked.continue_token(&token),
+            }
+        }
+        let why = format!("it has over {PAGES_MAX} pages");
+        Err(KubeError::Refused { verb: "list", what, why })
     }
 
     /// Whether there was such an object. With `uid`, another of the same name is left alone.
@@ -172,7 +203,9 @@ impl Cluster {
         value(&self.tried("patch", &what, false, || api.patch(name, &how, &patch))?)
     }
 
+    /// For one question.
     fn api(&self, kind: Kind, namespace: &str) -> Objects {
+        self.allowance.refill();
         let resource = resource(kind);
         match kind.is_namespaced() && !namespace.is_empty() {
             true => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -197,22 +230,26 @@ impl Cluster {
             let answer = self.runtime.block_on(async { tokio::time::timeout(CALL, call()).await });
             let why = match answer {
                 Ok(Ok(done)) => return Ok(done),
-                Ok(Err(Error::Api(status))) => match status.code {
-                    429 | 500 | 503 | 504 => status.message.clone(),
-                    403 if !is_about_quota(&status.message) => {
-                        let (what, why) = (what.to_owned(), status.message.clone());
-                        return Err(KubeError::Forbidden { verb, what, why });
+                Ok(Err(Error::Api(status))) => {
+                    let (what, why) = (what.to_owned(), line(&status.message));
+                    match status.code {
+                        429 | 500 | 503 | 504 => why,
+                        403 if !is_about_quota(&why) => {
+                            return Err(KubeError::Forbidden { verb, what, why });
+                        }
+                        // A try whose answer was lost may have made it.
+                        409 if creates && again => {
+                            let why = format!("{why}{LOST}");
+                            return Err(KubeError::Refused { verb, what, why });
+                        }
+                        _ => return Err(KubeError::Refused { verb, what, why }),
                     }
-                    // A try whose answer was lost may have made it.
-                    409 if creates && again => {
-                        let why = format!("{}{LOST}", status.message);
-                        return Err(KubeError::Refused { verb, what: what.to_owned(), why });
-                    }
-                    _ => {
-                        let (what, why) = (what.to_owned(), status.message.clone());
-                        return Err(KubeError::Refused { verb, what, why });
-                    }
-                },
+                }
+                // Another try would end the same way.
+                Ok(Err(error)) if self.allowance.is_used_up() || is_final(&error) => {
+                    let (what, why) = (what.to_owned(), in_words(&error));
+                    return Err(KubeError::Refused { verb, what, why });
+                }
                 Ok(Err(error)) => in_words(&error),
                 Err(_) => format!("no answer within {} s", CALL.as_secs()),
             };
@@ -236,6 +273,15 @@ fn resource(kind: Kind) -> ApiResource {
         kind: kind.name().to_owned(),
         plural: kind.plural().to_owned(),
     }
+}
+
+/// Whether trying again cannot help: a name that stands in no request, an answer that is none of
+/// Kubernetes.
+fn is_final(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::BuildRequest(_) | Error::HttpError(_) | Error::SerdeError(_) | Error::FromUtf8(_)
+    )
 }
 
 /// Said by the same code as what is not allowed.

@@ -16,6 +16,26 @@ pub enum KubeError {
     Refused { verb: &'static str, what: String, why: String },
 }
 
+/// A cluster's words on one line of bounded length.
+#[cfg(feature = "client")]
+pub(crate) fn line(text: &str) -> String {
+    let mut words = text.split_whitespace();
+    let mut line = String::new();
+    while let Some(word) = words.next().filter(|_| line.chars().count() < WORDS_MAX) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().take(WORDS_MAX + 1));
+    }
+    match line.char_indices().nth(WORDS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(feature = "client")]
+const WORDS_MAX: usize = 300;
+
 /// An error with its causes, on one line.
 #[cfg(feature = "client")]
 pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
@@ -28,5 +48,5 @@ pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
         }
         cause = inner.source();
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    line(&text)
 }

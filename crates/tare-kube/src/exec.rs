@@ -7,7 +7,7 @@ use kube::api::{Api, AttachParams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::cluster::Cluster;
-use crate::error::{KubeError, in_words};
+use crate::error::{KubeError, in_words, line};
 use crate::which::Which;
 
 /// What is run where.
@@ -95,7 +95,7 @@ async fn carry(cluster: &Cluster, exec: &Exec) -> Result<i32, KubeError> {
             let code = causes.iter().find(|c| c.reason.as_deref() == Some("ExitCode"));
             match code.and_then(|code| code.message.as_ref()?.parse().ok()) {
                 Some(code) => Ok(code),
-                None => Err(refused(message)),
+                None => Err(refused(line(&message))),
             }
         }
         None => {

@@ -6,6 +6,8 @@
 //!
 //! Without the feature `client` there are the same names, and no cluster answers.
 
+#[cfg(feature = "client")]
+mod bounded;
 #[cfg_attr(not(feature = "client"), path = "absent.rs")]
 mod cluster;
 mod error;

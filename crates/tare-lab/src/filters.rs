@@ -12,6 +12,7 @@ pub mod status;
 
 use std::path::{Path, PathBuf};
 
+use tare_io::owned::{own_folder, own_program};
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use crate::error::LabError;
@@ -111,7 +112,7 @@ pub fn shared_name(spec: &FilterSpec, folder: &Path) -> Option<String> {
 
 /// Its controller, which makes that memory.
 pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, LabError> {
-    let program = programs::own()?.display().to_string();
+    let program = own_program().display().to_string();
     let name = spec.filter.name();
     let argv = [&program, "filter", "control", name, "--prefix", &spec.prefix, "--shm", shared];
     let argv = argv.map(str::to_owned).to_vec();
@@ -125,7 +126,7 @@ pub fn needs(spec: &FilterSpec) -> Result<Vec<PathBuf>, LabError> {
     }
     let mut all = vec![module()?, library_path(spec)?];
     all.extend(code_path(spec)?);
-    all.extend(spec.filter.is_controlled().then(programs::own).transpose()?);
+    all.extend(spec.filter.is_controlled().then(own_program));
     Ok(all)
 }
 
@@ -148,9 +149,9 @@ fn folders() -> Vec<PathBuf> {
     if let Some(given) = std::env::var_os("TARE_FILTERS").filter(|path| !path.is_empty()) {
         return vec![given.into()];
     }
-    let program = std::env::current_exe().unwrap_or_default();
+    let own = own_folder().unwrap_or_default();
     // target/release/tare, target/debug/tare, target/debug/deps/test; or an installed one.
-    let above: Vec<&Path> = program.ancestors().skip(1).take(3).collect();
+    let above: Vec<&Path> = own.ancestors().take(3).collect();
     let mut found: Vec<PathBuf> = above.iter().map(|folder| folder.join("filters")).collect();
     found.extend(above.get(1).map(|folder| folder.join("lib/tare/filters")));
     found.retain(|folder| programs::is_ours(folder));

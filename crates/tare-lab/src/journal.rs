@@ -37,21 +37,30 @@ struct Header {
 const FORMAT: u32 = 1;
 
 impl Header {
-    fn here() -> Self {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let namespace = |kind: &str| {
-            let link = std::fs::read_link(format!("/proc/self/ns/{kind}"));
-            link.unwrap_or_default().display().to_string()
+    /// An error where /proc does not tell: every process would seem to be gone.
+    fn here() -> Result<Self, String> {
+        let unknown = |path: &str, error: std::io::Error| {
+            format!("{path}: {error}; without /proc nobody knows which processes still run")
         };
-        Self {
+        let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| unknown(BOOT_ID, error))?;
+        let namespace = |kind: Namespace| {
+            let path = format!("/proc/self/ns/{}", kind.link());
+            let link = std::fs::read_link(&path).map_err(|error| unknown(&path, error))?;
+            Ok::<_, String>(link.display().to_string())
+        };
+        Ok(Self {
             tare_journal: FORMAT,
-            boot_id: boot_id.unwrap_or_default().trim().to_owned(),
-            pid_namespace: namespace("pid"),
-            net_namespace: namespace("net"),
-            mount_namespace: namespace("mnt"),
-        }
+            boot_id: boot_id.trim().to_owned(),
+            pid_namespace: namespace(Namespace::Pid)?,
+            net_namespace: namespace(Namespace::Net)?,
+            mount_namespace: namespace(Namespace::Mount)?,
+        })
     }
 }
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The first PID namespace, whose /proc has the processes of all others (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What numbers and names in a journal are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +106,12 @@ impl Header {
         Namespace::ALL.into_iter().filter(differs).collect()
     }
 
-    /// Whether anybody is in that namespace, or it is kept by a name.
-    fn is_there(&self, kind: &Namespace) -> bool {
+    /// Whether anybody may be in that namespace, or it is kept by a name.
+    fn may_be_there(&self, kind: &Namespace, here: &Self) -> bool {
+        if *kind == Namespace::Pid && here.pid_namespace != FIRST_PID_NAMESPACE {
+            // Of the processes of another that is not below this one nothing is seen here.
+            return true;
+        }
         let wanted = self.namespace(*kind);
         let is_it = |pid: &u32| {
             let link = std::fs::read_link(format!("/proc/{pid}/ns/{}", kind.link()));
@@ -160,7 +173,11 @@ impl Journal {
         // Where the file system knows no locks, the process number in the name must do.
         owned::try_lock(&file);
         let mut inner = Inner { folder, name, file, made: Vec::new() };
-        inner.append(&Header::here())?;
+        let header = Header::here().map_err(|why| {
+            let _ = inner.folder.remove(&inner.name);
+            LabError::Environment(format!("the journal of what is to be removed: {why}"))
+        })?;
+        inner.append(&header)?;
         Ok(Self(Entries(Arc::new(Mutex::new(inner)))))
     }
 
@@ -273,13 +290,17 @@ pub fn clean(folder: &Path) -> Cleaned {
         }
         Err(error) => return refused(format!("nothing was removed: {error}")),
     };
+    let here = match Header::here() {
+        Ok(here) => here,
+        Err(why) => return refused(format!("nothing was removed: {why}")),
+    };
     if !lock_within(&folder) {
         return refused("another tare clean is at work; try again when it has ended".into());
     }
     // Who is ended for one journal may have one of his own, which was looked at already.
-    let mut cleaned = clean_once(&folder);
+    let mut cleaned = clean_once(&folder, &here);
     for _ in 0..CLEAN_AGAIN {
-        let more = clean_once(&folder);
+        let more = clean_once(&folder, &here);
         if more.removed.is_empty() {
             break;
         }
@@ -305,7 +326,7 @@ fn lock_within(folder: &Folder) -> bool {
     })
 }
 
-fn clean_once(folder: &Folder) -> Cleaned {
+fn clean_once(folder: &Folder, here: &Header) -> Cleaned {
     let mut cleaned = Cleaned::default();
     let names = match folder.names() {
         Ok(names) => names,
@@ -316,7 +337,7 @@ fn clean_once(folder: &Folder) -> Cleaned {
     };
     for name in names {
         let Some(owner) = owner(&name) else { continue };
-        match clean_journal(folder, &name, owner, &mut cleaned) {
+        match clean_journal(folder, &name, owner, here, &mut cleaned) {
             Ok(()) => {}
             Err(why) => cleaned.complaints.push(format!("{why}; it was left as it is")),
         }
@@ -329,6 +350,7 @@ fn clean_journal(
     folder: &Folder,
     name: &OsStr,
     owner: (u32, u64),
+    here: &Header,
     cleaned: &mut Cleaned,
 ) -> Result<(), String> {
     let file = match folder.read(name, JOURNAL_BYTES_MAX) {
@@ -343,16 +365,16 @@ fn clean_journal(
         cleaned.running += 1;
         return Ok(());
     }
-    let written = read_journal(&file).map_err(|why| format!("{}: {why}", path.display()))?;
-    let here = Header::here();
+    let written = read_journal(&file, here).map_err(|why| format!("{}: {why}", path.display()))?;
     let same_boot = written.header.boot_id == here.boot_id;
     let elsewhere = here.elsewhere(&written.header);
-    if let Some(kind) = elsewhere.iter().copied().find(|kind| written.header.is_there(kind))
+    if let Some(kind) =
+        elsewhere.iter().copied().find(|kind| written.header.may_be_there(kind, here))
         && same_boot
     {
         return Err(format!(
-            "{}: it was written in another {} namespace (a container, most likely): run tare \
-             clean there",
+            "{}: it was written in another {} namespace (a container's, or the host's): run tare \
+             clean there, or on the host",
             path.display(),
             kind.words()
         ));
@@ -394,7 +416,7 @@ struct Written {
 }
 
 /// Every line, or why one of them is not understood: then none is acted on.
-fn read_journal(file: &File) -> Result<Written, String> {
+fn read_journal(file: &File, here: &Header) -> Result<Written, String> {
     let mut lines = BufReader::new(file.take(JOURNAL_BYTES_MAX));
     let mut header = None;
     let mut made = Vec::new();
@@ -424,7 +446,7 @@ fn read_journal(file: &File) -> Result<Written, String> {
         }
     }
     // Killed before its first line was whole, it had made nothing.
-    let header = header.unwrap_or_else(Header::here);
+    let header = header.unwrap_or_else(|| here.clone());
     Ok(Written { header, made })
 }
 

@@ -236,10 +236,9 @@ fn passed_over() -> String {
 fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
     let mut argv = argv.to_vec();
     if let Some(first) = argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
-        let own = std::env::current_exe().map_err(|error| error.to_string());
-        let own =
-            own.and_then(|path| path.into_os_string().into_string().map_err(|p| format!("{p:?}")));
-        *first = own.map_err(|why| LabError::Environment(format!("no path to itself: {why}")))?;
+        let own = owned::own_program().into_os_string().into_string();
+        *first =
+            own.map_err(|path| LabError::Environment(format!("no path to itself: {path:?}")))?;
     }
     Ok(argv)
 }

@@ -42,14 +42,7 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// tare itself.
-pub fn own() -> Result<PathBuf, LabError> {
-    std::env::current_exe().map_err(|error| {
-        LabError::Environment(format!("cannot find tare's own executable: {error}"))
-    })
-}
-
-/// The same, or the words for what to do.
+/// A program by one of its names, or the words for what to do.
 pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
     let found = look(names).map_err(LabError::Environment)?;
     found.ok_or_else(|| {

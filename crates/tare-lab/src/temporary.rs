@@ -41,6 +41,10 @@ fn above() -> Result<PathBuf, LabError> {
              write to, or that is sticky as /tmp is"
         ))
     })?;
+    if !real.is_dir() {
+        let text = format!("TMPDIR={}: it is not a folder", asked.display());
+        return Err(LabError::Usage(text));
+    }
     match real.to_string_lossy().chars().all(plain) {
         true => Ok(real),
         false => Err(LabError::Usage(format!(

@@ -174,22 +174,37 @@ pub fn endpoint_plan(
     Ok(plan)
 }
 
+/// Whether such a load can be made at all: that its words can stand in a request, and that the files
+/// it names are there. For what has no address yet.
+pub fn check(spec: &LoadSpec, url: &Url) -> Result<(), PlanError> {
+    if spec.protocol() != Protocol::Http {
+        return Ok(());
+    }
+    let checked = request_parts(spec, url)?.bytes();
+    checked.map_err(|error| PlanError::Usage(error.to_string()))?;
+    if url.tls { tls(spec, url).map(|_| ()) } else { Ok(()) }
+}
+
 /// The request for `url`, as bytes.
 pub fn request(spec: &LoadSpec, url: &Url) -> Result<FixedRequest, PlanError> {
+    let built = request_parts(spec, url)?.build();
+    built.map_err(|error| PlanError::Usage(error.to_string()))
+}
+
+fn request_parts(spec: &LoadSpec, url: &Url) -> Result<RequestParts, PlanError> {
     let headers = spec
         .headers
         .iter()
         .map(|text| parse_header(text).map_err(|error| PlanError::Usage(format!("-H: {error}"))))
         .collect::<Result<Vec<_>, _>>()?;
-    let parts = RequestParts {
+    Ok(RequestParts {
         method: spec.method(),
         target: url.target.clone(),
         host: url.host_header(),
         headers,
         body: body_bytes(spec)?,
         close: spec.new_connections,
-    };
-    parts.build().map_err(|error| PlanError::Usage(error.to_string()))
+    })
 }
 
 fn body_bytes(spec: &LoadSpec) -> Result<Vec<u8>, PlanError> {

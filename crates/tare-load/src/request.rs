@@ -19,9 +19,9 @@ pub struct RequestParts {
 /// A part that cannot stand in a request: it would end its line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    #[error("method '{0}' has a character that is not allowed in a method")]
+    #[error("method '{}' has a character that is not allowed in a method", .0.escape_debug())]
     Method(String),
-    #[error("path '{0}' has a space or control character; percent-encode it")]
+    #[error("path '{}' has a space or control character; percent-encode it", .0.escape_debug())]
     Target(String),
     #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),

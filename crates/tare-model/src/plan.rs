@@ -311,7 +311,7 @@ impl PlanParts {
             )));
         }
         within("connections", self.load.connections, 1_000_000)?;
-        within("threads", self.load.workers(), 1024)?;
+        within("threads", self.load.threads.unwrap_or(1).max(self.load.workers()), 1024)?;
         within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
         within("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
         within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;

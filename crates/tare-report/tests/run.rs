@@ -7,6 +7,9 @@ mod made_up;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::digest::{SHA256, digest as hash_of};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 use tare_import::{FileDrafts, assemble};
 use tare_model::Metric;
@@ -452,6 +455,10 @@ fn hostile_text_is_no_markup_in_html() {
     let pictures = html.matches("<svg ").count();
     assert!(pictures > 8 && html.matches("<script").count() == pictures + 1, "{pictures} pictures");
     assert_eq!(html.matches("</script>").count(), pictures + 1);
+    let (_, own) = html.rsplit_once("<script>").unwrap();
+    let hash = hash_of(&SHA256, own.split_once("</script>").unwrap().0.as_bytes());
+    let allowed = format!("script-src 'sha256-{}'\"", BASE64_STANDARD.encode(hash));
+    assert!(html.contains(&allowed), "a browser runs this script alone");
     assert!(!html.contains("<img") && !html.contains('\u{202e}'), "markup from outside");
     assert!(html.contains("&lt;img src=x onerror=alert(2)&gt;"), "it is shown as text");
     assert!(!html.contains("hush") && html.contains("Authorization:…"), "secrets stay at home");

@@ -94,10 +94,11 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 impl Store {
     /// Opens the store, making it (and its folder) where it is not there yet.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        check_regular(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             owned::make_missing(folder).map_err(|error| unusable(path, error))?;
         }
-        let real = owned::check_place(path).map_err(|error| unusable(path, error))?;
+        let real = check_alone(path).map_err(|error| unusable(path, error))?;
         make_private(&real).map_err(|error| unusable(path, error))?;
         let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
@@ -110,10 +111,11 @@ impl Store {
         if !path.exists() {
             return Err(unusable(path, "there is none yet; runs make it"));
         }
-        // Beside a store in another user's hands nothing is made.
-        if owned::check_place(path).is_err() {
+        check_regular(path)?;
+        // Beside a store in another user's hands nothing is made, and nothing is believed.
+        let Ok(path) = &check_alone(path) else {
             return Self::open_unchanged(path, &[IMMUTABLE]);
-        }
+        };
         if is_read_only(path) {
             return Self::open_unchanged(path, &["", IMMUTABLE]);
         }
@@ -191,6 +193,15 @@ impl Store {
     }
 }
 
+/// The real path of a store that only root and this user can change, beside which nobody else can
+/// put a file: SQLite believes the journals (`-journal`, `-wal`, `-shm`) that it finds there, and a
+/// rollback journal can name another file to be deleted.
+fn check_alone(path: &Path) -> Result<PathBuf, OwnedError> {
+    let real = owned::check_place(path)?;
+    owned::check_closed(real.parent().unwrap_or(Path::new("/")))?;
+    Ok(real)
+}
+
 /// A stranger's store may hold values of any length, and a schema that is not what it seems.
 fn limit(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let failed = |error| unusable(path, error);
@@ -207,6 +218,14 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match new {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A device is no store, and a pipe would be waited for.
+fn check_regular(path: &Path) -> Result<(), StoreError> {
+    match path.metadata() {
+        Ok(found) if !found.is_file() => Err(unusable(path, "it is not a regular file")),
         _ => Ok(()),
     }
 }

@@ -149,7 +149,8 @@ fn parse_head(input: &[u8]) -> Result<Option<(Request, Body, usize)>, BadRequest
                 return Err(BadRequest);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            let only_chunked = value.eq_ignore_ascii_case(b"chunked");
+            // HTTP/1.0 has none: whoever stands between may take its body for another request.
+            let only_chunked = value.eq_ignore_ascii_case(b"chunked") && request.version == Some(1);
             if body.replace(Body::Chunked).is_some() || !only_chunked {
                 return Err(BadRequest);
             }
@@ -180,8 +181,8 @@ mod tests {
     #[test]
     fn requests_are_found_however_they_are_cut() {
         let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\n\
-            abcHEAD /stats HTTP/1.1\r\nConnection: close\r\n\r\nPUT / HTTP/1.0\r\n\
-            Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
+            abcHEAD /stats HTTP/1.1\r\nConnection: close\r\n\r\nPUT / HTTP/1.1\r\n\
+            Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
         let request = |is_head, wants_stats, keep_alive| {
             let asked_to_keep = false;
             Request { is_head, wants_stats, keep_alive, asked_to_keep }
@@ -217,6 +218,7 @@ mod tests {
             "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
         ] {
             let mut input = text.as_bytes();
             assert_eq!(RequestParser::default().advance(&mut input), Err(BadRequest), "{text}");

@@ -92,8 +92,20 @@ struct VariantTable {
 pub fn read(path: &Path) -> Result<Vec<PlanParts>, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
-    let file: Written = source.parse()?;
+    let file: Written = source.parse().map_err(|error| match is_of_steps(&text) {
+        true => {
+            Failure::Usage(format!("{0}: a file of procedures: tare steps {0}", path.display()))
+        }
+        false => error,
+    })?;
     plans(file, &source)
+}
+
+/// Whether a variant names a procedure, which `tare steps` runs.
+fn is_of_steps(text: &str) -> bool {
+    let table: Option<toml::Table> = text.parse().ok();
+    let variants = table.as_ref().and_then(|table| table.get("variant")?.as_array());
+    variants.is_some_and(|all| all.iter().any(|variant| variant.get("procedure").is_some()))
 }
 
 fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {

@@ -25,7 +25,13 @@ fn main() -> ExitCode {
     load::interrupt::end_until_taken();
     // The panic has been printed by then; what is left to say is whose fault it is.
     let bug = || Err(Failure::Bug("this is a bug in tare; please report the lines above".into()));
-    match std::panic::catch_unwind(commands::run).unwrap_or_else(|_| bug()) {
+    // The stack of the first thread is as small as a limit (`ulimit -s`) makes it.
+    let command = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(commands::run);
+    let done = match command {
+        Ok(command) => command.join().unwrap_or_else(|_| bug()),
+        Err(error) => Err(Failure::Environment(format!("cannot start a thread: {error}"))),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure != Failure::Interrupted {
@@ -44,3 +50,5 @@ fn main() -> ExitCode {
         }
     }
 }
+
+const STACK_BYTES: usize = 8 << 20;

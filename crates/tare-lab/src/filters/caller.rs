@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
+use tare_io::owned::own_program;
 use tare_io::process::{Watched, readable_within, signal};
 use tare_model::filters::FilterSpec;
 
@@ -56,12 +57,9 @@ impl Caller {
         env: &[(String, String)],
         cpus: &[usize],
     ) -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(|error| {
-            LabError::Environment(format!("cannot find tare's own executable: {error}"))
-        })?;
         let library = super::library_path(spec)?;
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        let mut child = Command::new(program)
+        let mut child = Command::new(own_program())
             .args(["filter", "caller", "--prefix", &spec.prefix, "--library"])
             .arg(&library)
             .args(if cpus.is_empty() { vec![] } else { vec!["--cpus".into(), cpus.join(",")] })

@@ -35,7 +35,7 @@ impl State {
     /// A journal that a process which is no more has left: no process has this number and start.
     fn left_behind(&self, made: &[Resource]) -> PathBuf {
         let lines: Vec<_> = made.iter().map(|made| serde_json::to_string(made).unwrap()).collect();
-        let header = serde_json::to_string(&Header::here()).unwrap();
+        let header = serde_json::to_string(&Header::here().unwrap()).unwrap();
         self.written(&(header + "\n" + &lines.join("\n") + "\n"))
     }
 
@@ -195,7 +195,7 @@ fn after_a_restart_no_process_is_looked_for() {
     let (mut child, birth) = group();
     let folder = state.0.join("tare-folder");
     std::fs::create_dir(&folder).unwrap();
-    let header = Header { boot_id: "another".into(), ..Header::here() };
+    let header = Header { boot_id: "another".into(), ..Header::here().unwrap() };
     let lines = [
         serde_json::to_string(&header).unwrap(),
         serde_json::to_string(&made_processes(birth)).unwrap(),
@@ -211,7 +211,7 @@ fn after_a_restart_no_process_is_looked_for() {
 #[test]
 fn a_journal_that_is_not_understood_is_kept_and_reported() {
     let state = State::new("strange");
-    let header = serde_json::to_string(&Header::here()).unwrap();
+    let header = serde_json::to_string(&Header::here().unwrap()).unwrap();
     let folder = state.0.join("tare-folder");
     std::fs::create_dir(&folder).unwrap();
     let line = serde_json::to_string(&made_folder(folder.clone())).unwrap();
@@ -413,13 +413,20 @@ fn what_a_namespace_that_is_gone_left_is_removed_and_no_process() {
     let (mut child, birth) = group();
     let write = |pid_namespace: &str| {
         std::fs::create_dir_all(&ours).unwrap();
-        let header = Header { pid_namespace: pid_namespace.into(), ..Header::here() };
+        let header = Header { pid_namespace: pid_namespace.into(), ..Header::here().unwrap() };
         let made = [made_folder(ours.clone()), made_processes(birth)];
         let lines = made.map(|made| serde_json::to_string(&made).unwrap()).join("\n");
         state.written(&(serde_json::to_string(&header).unwrap() + "\n" + &lines + "\n"))
     };
     let journal = write("pid:[1]");
     let cleaned = clean(&state.0);
+    if Header::here().unwrap().pid_namespace != FIRST_PID_NAMESPACE {
+        // In a container the host's processes are not seen.
+        assert!(cleaned.complaints[0].contains("another process namespace"), "{cleaned:?}");
+        tare_io::process::signal_group(child.id(), libc::SIGKILL).unwrap();
+        child.wait().unwrap();
+        return;
+    }
     assert!(cleaned.complaints.is_empty() && !ours.exists() && !journal.exists(), "{cleaned:?}");
     assert!(processes::Stat::of(child.id()).is_some(), "its number is of another namespace");
     // One that lives: of a process in a namespace of its own.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tare_io::owned::own_folder;
+
 use crate::error::LabError;
 use crate::programs;
 
@@ -22,9 +24,9 @@ pub fn find() -> Result<PathBuf, LabError> {
             ))),
         };
     }
-    let program = std::env::current_exe().unwrap_or_default();
+    let own = own_folder().unwrap_or_default();
     // target/release/tare, target/debug/tare, target/debug/deps/test; or an installed one.
-    let above: Vec<&Path> = program.ancestors().skip(1).take(3).collect();
+    let above: Vec<&Path> = own.ancestors().take(3).collect();
     let mut all: Vec<PathBuf> = above.iter().map(|f| f.join("agent/tare-agent")).collect();
     all.extend(above.first().map(|folder| folder.join("tare-agent")));
     all.extend(above.get(1).map(|folder| folder.join("lib/tare/tare-agent")));

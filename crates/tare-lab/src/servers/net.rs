@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use tare_io::DurationNs;
+use tare_io::owned::own_program;
 use tare_model::servers::NetSpec;
 
 use super::ServerKind;
 use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
 use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
-use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
 
@@ -37,13 +37,13 @@ impl ServerKind for NetSpec {
 
     fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
         // What `exec` executes.
-        Ok(vec![programs::own()?, "/bin/true".into()])
+        Ok(vec![own_program(), "/bin/true".into()])
     }
 
     /// Where a place has programs of its own, its agent is the endpoint.
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         let program = match context.our_programs {
-            true => utf8(&programs::own()?)?.to_owned(),
+            true => utf8(&own_program())?.to_owned(),
             false => OWN_PROGRAM.to_owned(),
         };
         let address = context.address()?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tare_io::DurationNs;
+use tare_io::owned::own_program;
 use tare_model::servers::TargetSpec;
 
 use super::ServerKind;
@@ -10,7 +11,6 @@ use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
 use crate::launch_spec::{CountPage, CountSource};
 use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
-use crate::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
 
@@ -24,12 +24,12 @@ impl ServerKind for TargetSpec {
     }
 
     fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
-        Ok(vec![programs::own()?])
+        Ok(vec![own_program()])
     }
 
     fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
         let program = match context.our_programs {
-            true => utf8(&programs::own()?)?.to_owned(),
+            true => utf8(&own_program())?.to_owned(),
             false => OWN_PROGRAM.to_owned(),
         };
         let address = context.address()?;

@@ -1,5 +1,9 @@
 //! The frame of a page, and its parts that hold text.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use crate::run::trust::{Check, Warning};
 use crate::run::words::{Answer, Table};
 
@@ -47,15 +51,17 @@ impl Page {
         let Self { title, body } = self;
         // Characters that turn the direction of what follows round are for no report.
         let body = body.replace(is_direction, "\u{fffd}");
+        // The browser runs this script and no other, whatever got past escaping.
+        let hash = BASE64_STANDARD.encode(digest(&SHA256, SCRIPT.as_bytes()));
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+             style-src 'unsafe-inline'; script-src 'sha256-{hash}'\">\n\
              <meta name=\"generator\" content=\"tare\">\n\
              <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</main>\n\
              <div id=\"tip\" role=\"status\" hidden></div>\n\
-             <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+             <script>{SCRIPT}</script>\n</body>\n</html>\n",
             escape(&title)
         )
     }

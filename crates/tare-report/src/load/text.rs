@@ -30,11 +30,14 @@ fn write_report(out: &mut String, report: &LoadReport) -> std::fmt::Result {
     let interrupted = if report.interrupted { ", interrupted" } else { "" };
     let seconds = report.elapsed_ns as f64 / 1e9;
     row(out, "throughput", &format!("{}/s", rate(report.throughput_per_s)))?;
-    row(
-        out,
-        "requests",
-        &format!("{} good in {seconds:.2} s{interrupted}", count(report.requests.good)),
-    )?;
+    let good = report.requests.good;
+    let mut text = format!("{} good in {seconds:.2} s{interrupted}", count(good));
+    // Where nothing worked, the reason is the answer.
+    let most = report.errors.values().max_by_key(|error| error.count);
+    if let (0, Some(error)) = (good, most) {
+        let _ = write!(text, "; {} failed: {}", count(error.count), error.first);
+    }
+    row(out, "requests", &text)?;
     if let (Some(due), Some(per_s)) = (asked.due_requests, asked.rate_per_s) {
         let met = (report.requests.completed + report.requests.unfinished_drained) as f64;
         let share = percent((met / due.max(1.0)).min(1.0));
@@ -69,13 +72,15 @@ fn made_by(clients: &ClientsFound) -> String {
         return format!("from {seen}");
     }
     let (least, most) = clients.spread();
+    let good = match most {
+        0 => "none has a good reply".into(),
+        _ => format!("good replies of each: {} to {}", count(least), count(most)),
+    };
     let mut text = format!(
-        "from {} clients, begun within {} (clocks known to ± {}); good replies of each: {} to {}",
+        "from {} clients, begun within {} (clocks known to ± {}); {good}",
         clients.each.len(),
         duration(clients.start_skew_ns_p99),
         duration(clients.clock_error_ns),
-        count(least),
-        count(most)
     );
     for (at, seen) in seen.iter().enumerate() {
         text += &format!("\n  {}: {seen}", at + 1);

@@ -14,6 +14,7 @@ use tare_lab::journal::Journal;
 use tare_model::steps::{Procedure, Repetition, Step};
 use tare_report::form::Document;
 use tare_report::steps::{StepsAsked, analyse};
+use tare_report::units::duration;
 use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
 
 use crate::args::words::positive_duration;
@@ -305,7 +306,7 @@ impl Observer for Teller<'_> {
 
     fn is_done(&mut self, done: &Repetition) {
         let last = done.steps.iter().map(|step| step.started_ns + step.took_ns).max();
-        let took = DurationNs::from_ms(last.unwrap_or(0) / 1_000_000);
+        let took = duration(last.unwrap_or(0));
         self.say(&format!("  {}: {took}", self.procedures[done.variant as usize].name));
     }
 

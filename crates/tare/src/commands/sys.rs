@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tare_io::calls::{Call, Counted};
+use tare_io::owned::own_program;
 use tare_io::{DurationNs, Random};
 use tare_report::sys::{SCHEMA, SysCall, SysReport, render, unixbench};
 use tare_stats::Estimate;
@@ -228,7 +229,7 @@ impl Copies {
         let cannot = |error: std::io::Error| {
             Failure::Environment(format!("cannot start a process to make calls in: {error}"))
         };
-        let own = std::env::current_exe().map_err(cannot)?;
+        let own = own_program();
         let mut workers = Self(Vec::new());
         for copy in 0..args.copies as usize {
             let mut command = Command::new(&own);

@@ -15,7 +15,7 @@ use tare_target::tls::TlsServer;
 
 use crate::args::words::{cpu_list, duration};
 use crate::failure::Failure;
-use crate::load::outputs::print;
+use crate::load::outputs::{Output, print};
 
 /// Run a server with exactly known costs and latencies, for testing load generators
 ///
@@ -197,9 +197,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
     if let (Some(path), Some(tls)) = (&args.write_cert, &tls)
         && let Some(pem) = &tls.certificate_pem
     {
-        std::fs::write(path, pem).map_err(|error| {
-            Failure::Environment(format!("cannot write {}: {error}", path.display()))
-        })?;
+        Output::create("--write-cert", path)?.write(pem)?;
     }
     let listen = listen_address(&args.listen)?;
     if matches!(listen, Endpoint::Unix(_)) && args.threads > 1 {

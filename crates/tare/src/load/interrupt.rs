@@ -16,8 +16,8 @@ static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 /// was started is being stopped meanwhile.
 const SAME_WISH: DurationNs = DurationNs::from_secs(2);
 
-/// The signals by which people and systems end a process: none of them may leave behind what was
-/// made.
+/// The signals by which people and systems end a process, beside those of real time: none of them may
+/// leave behind what was made.
 const ENDING: [i32; 14] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -57,8 +57,8 @@ pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
     // A shell's background jobs start with SIGINT ignored, and are still to heed it.
     let always = |signal: &i32| [libc::SIGINT, libc::SIGTERM].contains(signal);
-    let signals: Vec<i32> =
-        ENDING.into_iter().filter(|s| always(s) || !system::is_ignored(*s)).collect();
+    let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    let signals: Vec<i32> = all.filter(|s| always(s) || !system::is_ignored(*s)).collect();
     system::on_signals(&signals, on_signal)
         .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }

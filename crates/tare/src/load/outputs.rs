@@ -1,10 +1,10 @@
 //! Files that a run writes: opened before it starts, so that a bad path costs nothing.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use tare_io::files::Outlet;
 use tare_model::plain;
 use tare_report::form::{Document, Form};
 
@@ -16,26 +16,29 @@ use crate::paint::paint;
 pub struct Output {
     flag: String,
     path: PathBuf,
-    file: Option<File>,
-    /// It was not there before: unwritten, it goes again.
-    is_new: bool,
+    /// `None`: standard output.
+    outlet: Option<Outlet>,
 }
 
 impl Output {
     pub fn create(flag: &str, path: &Path) -> Result<Self, Failure> {
+        let output = Self { flag: flag.into(), path: path.into(), outlet: None };
         if path.as_os_str() == "-" {
-            return Ok(Self { flag: flag.into(), path: path.into(), file: None, is_new: false });
+            return Ok(output);
         }
-        let is_new = !path.exists();
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = open.map_err(|error| {
-            Failure::Environment(format!("{flag}: cannot write {}: {error}", path.display()))
-        })?;
-        Ok(Self { flag: flag.into(), path: path.into(), file: Some(file), is_new })
+        match Outlet::find(path) {
+            Ok(outlet) => Ok(Self { outlet: Some(outlet), ..output }),
+            Err(error) => Err(output.failed(&error)),
+        }
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Failure {
+        let (flag, path) = (&self.flag, self.path.display());
+        Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
     }
 
     pub fn is_stdout(&self) -> bool {
-        self.file.is_none()
+        self.outlet.is_none()
     }
 
     /// JSON, in whose strings a stranger's escape sequences stand by their codes.
@@ -44,31 +47,11 @@ impl Output {
     }
 
     pub fn write(&mut self, text: &str) -> Result<(), Failure> {
-        let written = match &mut self.file {
-            Some(file) => replace(file, text),
+        let written = match &mut self.outlet {
+            Some(outlet) => outlet.write(text.as_bytes()),
             None => print(text),
         };
-        self.is_new = false;
-        written.map_err(|error| {
-            let (flag, path) = (&self.flag, self.path.display());
-            Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
-        })
-    }
-}
-
-/// A pipe or a device has no length to be cut to.
-fn replace(file: &mut File, text: &str) -> std::io::Result<()> {
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    file.write_all(text.as_bytes()).and_then(|()| file.flush())
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if self.is_new {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        written.map_err(|error| self.failed(&error))
     }
 }
 

@@ -7,7 +7,7 @@ use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_model::found::Found;
-use tare_model::plan::Plan;
+use tare_model::plan::{Plan, VariantId};
 use tare_report::run::document::RunDocument;
 use tare_results::{conclude, document_of, plan_of};
 use tare_run::clock::SystemClock;
@@ -127,6 +127,13 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     let Some(plan) = cells.first().map(|cell| cell.plan) else {
         return Err(Failure::Bug("a run of nothing".into()));
     };
+    for (cell, at) in
+        cells.iter().flat_map(|cell| (0..cell.plan.variants.len()).map(move |at| (cell, at)))
+    {
+        // A server that will listen elsewhere is asked for the same.
+        let url = cell.plan.variants[at].url(1)?;
+        tare_load::plan::check(&cell.plan.load_of(VariantId(at)), &url)?;
+    }
     let loads = cells.iter().map(|cell| &cell.plan.load);
     let connections = loads.map(|load| load.max_connections.unwrap_or(load.connections));
     let deployments = plan.variants.iter().zip(addresses(plan)?);

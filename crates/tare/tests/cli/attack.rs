@@ -283,6 +283,7 @@ fn every_signal_that_ends_a_program_is_cleaned_up_after() {
         libc::SIGPROF,
         libc::SIGXCPU,
         libc::SIGTERM,
+        libc::SIGRTMIN() + 3,
     ];
     for number in signals {
         let mut child = under_way(&desk, &temporary);

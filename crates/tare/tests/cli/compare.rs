@@ -147,7 +147,7 @@ fn a_full_disk_stops_a_run_and_keeps_what_was_measured() {
     let disk = desk.folder.file("disk");
     std::fs::create_dir(&disk).unwrap();
     let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=18m", "tmpfs", str(&disk)])
+        .args(["-t", "tmpfs", "-o", "size=18m,mode=700", "tmpfs", str(&disk)])
         .status();
     if !mount.is_ok_and(|status| status.success()) {
         not_run("needs root to mount a small disk");

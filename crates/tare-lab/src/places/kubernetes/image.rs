@@ -1,12 +1,12 @@
 //! The agent as an image: an archive of the OCI's kind with one layer, for clusters that forbid
 //! copying programs into containers.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use tare_io::files::Outlet;
 
 use crate::error::LabError;
 use crate::places::agent_file;
@@ -23,9 +23,8 @@ pub fn write(to: &Path, name: &str) -> Result<(), LabError> {
         let text = format!("'{}' is not the name of an image", name.escape_debug());
         return Err(LabError::Usage(text));
     }
-    let made = File::create(to).map(BufWriter::new);
-    let mut out = made.map_err(|e| LabError::file("write", to, e))?;
-    let written = archive(&program, name, &mut out).and_then(|()| out.flush());
+    let mut all = Vec::new();
+    let written = archive(&program, name, &mut all).and_then(|()| Outlet::find(to)?.write(&all));
     written.map_err(|e| LabError::file("write", to, e))
 }
 
@@ -108,7 +107,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tare-image-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("image.tar");
-        archive(b"the agent", "r/agent:1", &mut File::create(&path).unwrap()).unwrap();
+        let mut file = std::fs::File::create(&path).unwrap();
+        archive(b"the agent", "r/agent:1", &mut file).unwrap();
         let tar = |words: &[&str]| {
             let mut command = std::process::Command::new("tar");
             let done = command.args(words).arg("-f").arg(&path).output().unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_io::DurationNs;
+use tare_io::owned::own_program;
 use tare_io::time::monotonic_now;
 use tare_kube::Kind;
 use tare_model::plain;
@@ -15,7 +16,6 @@ use super::pod::AGENT;
 use crate::commands::{self, must};
 use crate::error::LabError;
 use crate::places::agent_file;
-use crate::programs;
 
 /// An agent greets within this once its pod runs.
 pub const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
@@ -46,7 +46,7 @@ pub fn exec(
     ends_itself: bool,
     argv: &[&str],
 ) -> Result<Vec<String>, LabError> {
-    let own = programs::own()?.display().to_string();
+    let own = own_program().display().to_string();
     let mut all =
         [&own, "kubernetes", "exec", "--namespace", &ground.namespace].map(str::to_owned).to_vec();
     if let Some(context) = &ground.cluster.context {
