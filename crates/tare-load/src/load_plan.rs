@@ -166,7 +166,8 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
             let spacing = if plan.poisson {
                 Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(nth)))
             } else {
-                Spacing::Even { phase: f64::from(nth) / f64::from(all) }
+                // In the middle of what each stands for: a window then holds neither more nor fewer.
+                Spacing::Even { phase: (f64::from(nth) + 0.5) / f64::from(all) }
             };
             Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))
         }
@@ -275,7 +276,7 @@ mod tests {
             })
             .collect();
         due.sort_unstable();
-        assert_eq!(due, (0..40).map(|ms| ms * 1_000_000).collect::<Vec<u64>>());
+        assert_eq!(due, (0..40).map(|ms| ms * 1_000_000 + 500_000).collect::<Vec<u64>>());
         let too_many = whole.divided(12).err().unwrap().to_string();
         assert!(too_many.contains("give at least 12"), "{too_many}");
     }

@@ -12,7 +12,7 @@ use super::plot::{
 };
 use super::scale::percent;
 use crate::run::document::RunDocument;
-use crate::run::words::{Table, noun};
+use crate::run::words::{Table, noun, signed};
 use crate::run::{Bounds, Comparison};
 
 /// A variant's rounds.
@@ -156,13 +156,13 @@ fn strips(document: &RunDocument, metric: Metric) -> Vec<Strip<'_>> {
 
 /// A row a round where that is readable; else the quartiles.
 fn numbers(title: &str, strips: &[Strip<'_>]) -> String {
-    let header = ["", "rounds", "least", "quarter", "half", "three quarters", "most"];
+    let header = ["", "rounds", "least", "25 %", "50 %", "75 %", "most"];
     let row = |strip: &Strip<'_>| {
         let mut values: Vec<f64> = strip.dots.iter().map(|dot| dot.overhead_percent).collect();
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let index = ((values.len() - 1) as f64 * share).round() as usize;
-            format!("{:+.2} %", values[index]).replace('-', "−")
+            format!("{} %", signed(values[index]))
         };
         let mut row = vec![strip.comparison.variant.clone(), values.len().to_string()];
         row.extend([0.0, 0.25, 0.5, 0.75, 1.0].map(at));

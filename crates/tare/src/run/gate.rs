@@ -287,8 +287,7 @@ fn judge_all(
                     continue;
                 }
                 let broken = breaks(judged, *above, *percent);
-                let is_open = asked.contains(metric) && is_open(judged, *percent, &goal);
-                if broken.is_none() && is_open {
+                if broken.is_none() && is_open(judged, *percent, &goal) {
                     let (word, seen) = (metric.word(), overhead(&judged.overhead_percent));
                     undecided.push(format!("{name}: {word} {seen} is too imprecise to tell"));
                 }

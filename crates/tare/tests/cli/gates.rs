@@ -48,6 +48,7 @@ fn what_is_not_known_as_precisely_as_asked_is_unresolved() {
     undecided.fails(5, "gate not decided: new: throughput +50.0 % ± ");
     decided("throughput > 70%").success();
     decided("throughput > 20%").fails(1, "gate exceeded: new: throughput");
-    // Of what it was not to resolve it has what it has.
-    decided("p50 > 100%").success();
+    // Nor of a metric that the run was not asked for.
+    decided("p50 > 100%").fails(5, "gate not decided: new: p50 +100 % ± ");
+    decided("p50 > 120%").success();
 }

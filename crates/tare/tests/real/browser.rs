@@ -15,7 +15,7 @@ use crate::wait::until;
 /// What a person would complain about, found by looking at every element that is shown.
 const INSPECT: &str = include_str!("browser/inspect.js");
 
-const WIDTHS: [u32; 3] = [400, 1120, 1600];
+const WIDTHS: [u32; 4] = [400, 1120, 1300, 1600];
 
 /// Looks at a page at all widths, in both themes, and as printed; complaints end the test.
 #[track_caller]
