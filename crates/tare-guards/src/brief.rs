@@ -54,7 +54,7 @@ impl Code {
             Self::LittlesLaw => ("requests/s × mean latency is not the connections in use", WHY),
             Self::ClientBound => ("the client was the limit", "more threads: -t"),
             Self::Reconnects => {
-                ("the server closed kept connections", "raise its limit for each connection")
+                ("the server closed kept connections", "raise its limit, or --new-connections")
             }
             Self::UnevenWorkers => {
                 ("its workers have unequal shares of the connections", "--reconnect-each slice")

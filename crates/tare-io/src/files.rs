@@ -1,6 +1,6 @@
 //! Files that users and servers name: opened without waiting, read within limits, written whole.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::process::geteuid;
 
-use crate::owned::random_name;
+use crate::owned::{self, random_name};
 use crate::process::readable_within;
 use crate::time::DurationNs;
 
@@ -115,35 +115,36 @@ impl Outlet {
                 Err(error) => return Err(error.into()),
             };
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => return Self::in_folder(&path, Some(&stat)),
+                FileType::RegularFile => return Self::in_folder(&path, Some(stat)),
                 FileType::Directory => return no(ErrorKind::IsADirectory, "it is a folder"),
                 FileType::Symlink if !is_trusted(&stat) => {
                     return no(ErrorKind::PermissionDenied, "it is a link of another user's");
                 }
                 // What /proc/self/fd has of a pipe leads to no path.
-                FileType::Symlink if leads_to_stream(&path) => return Self::stream(&path),
+                FileType::Symlink if leads_to_stream(&path) => return Self::linked_stream(&path),
                 FileType::Symlink => {
                     let target = std::fs::read_link(&path)?;
                     path = path.parent().unwrap_or(Path::new("/")).join(target);
                 }
-                FileType::Fifo | FileType::CharacterDevice => return Self::stream(&path),
+                FileType::Fifo | FileType::CharacterDevice => {
+                    return Self::stream(&path, OFlags::NOFOLLOW);
+                }
                 _ => return no(ErrorKind::InvalidInput, "it is neither a file nor a pipe"),
             }
         }
         no(ErrorKind::InvalidInput, "its links lead in a circle")
     }
 
-    fn in_folder(path: &Path, there: Option<&Stat>) -> io::Result<Self> {
+    fn in_folder(path: &Path, there: Option<Stat>) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it names no file"));
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = rustix::fs::open(folder, flags, Mode::empty())?;
+        let open = owned::open_folder(folder)?;
         let is_sticky = rustix::fs::fstat(&open)?.st_mode & Mode::SVTX.bits() != 0;
         let may_replace = there.is_none_or(|stat| {
-            is_writable(path) && (!is_sticky || is_trusted(stat) || geteuid().is_root())
+            is_writable(path) && (!is_sticky || is_trusted(&stat) || geteuid().is_root())
         });
         if !is_writable(folder) || !may_replace {
             return Err(rustix::io::Errno::ACCESS.into());
@@ -151,9 +152,15 @@ impl Outlet {
         Ok(Self::File { folder: open, name: name.to_owned() })
     }
 
-    fn stream(path: &Path) -> io::Result<Self> {
+    /// By a link that nobody else can turn, such as /dev/stdout.
+    fn linked_stream(path: &Path) -> io::Result<Self> {
+        owned::check_closed(path.parent().unwrap_or(Path::new("/"))).map_err(io::Error::other)?;
+        Self::stream(path, OFlags::empty())
+    }
+
+    fn stream(path: &Path, more: OFlags) -> io::Result<Self> {
         // A pipe that nobody reads is an error, and not waited for.
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY | more;
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(rustix::io::Errno::NXIO) => {
                 return Err(io::Error::new(ErrorKind::NotFound, "nobody reads that pipe"));
@@ -172,23 +179,40 @@ impl Outlet {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Stream(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
-            Self::File { folder, name } => {
-                let mut part = OsString::from(".");
-                part.push(&*name);
-                part.push(format!(".{}", random_name()?));
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                let mode = Mode::from_raw_mode(0o666);
-                let mut file = File::from(rustix::fs::openat(&*folder, &*part, flags, mode)?);
-                let written = file
-                    .write_all(bytes)
-                    .and_then(|()| Ok(rustix::fs::renameat(&*folder, &*part, &*folder, &*name)?));
-                if written.is_err() {
-                    let _ = rustix::fs::unlinkat(&*folder, &*part, AtFlags::empty());
-                }
-                written
-            }
+            Self::File { folder, name } => replace(folder, name, bytes),
         }
     }
+}
+
+/// Writes a file beside that name, and puts it there; one of this user's or root's keeps its mode.
+fn replace(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let part = format!(".tare-{}", random_name()?);
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file =
+        File::from(rustix::fs::openat(folder, &*part, flags, Mode::from_raw_mode(0o666))?);
+    let there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_kept = |stat: &Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && is_trusted(stat)
+    };
+    if let Some(stat) = there.ok().filter(is_kept) {
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode & 0o777))?;
+    }
+    let written = file.write_all(bytes).and_then(|()| {
+        match rustix::fs::renameat(folder, &*part, folder, name) {
+            // A file that is mounted there, as containers have them, cannot be replaced.
+            Err(rustix::io::Errno::BUSY) => {
+                let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mounted = rustix::fs::openat(folder, name, flags, Mode::empty())?;
+                rustix::fs::unlinkat(folder, &*part, AtFlags::empty())?;
+                File::from(mounted).write_all(bytes)
+            }
+            done => Ok(done?),
+        }
+    });
+    if written.is_err() {
+        let _ = rustix::fs::unlinkat(folder, &*part, AtFlags::empty());
+    }
+    written
 }
 
 fn is_trusted(stat: &Stat) -> bool {

@@ -134,6 +134,14 @@ pub fn own_folder() -> Option<PathBuf> {
 }
 
 fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> {
+    resolve(path, |path| check_one(path, trusted))
+}
+
+/// The real path of something that is there, where each part of the way to it passes.
+fn resolve(
+    path: &Path,
+    check: impl Fn(&Path) -> Result<Stat, OwnedError>,
+) -> Result<PathBuf, OwnedError> {
     let start = match path.is_absolute() {
         true => PathBuf::new(),
         false => std::env::current_dir().map_err(|error| OwnedError::io(path, error))?,
@@ -142,14 +150,14 @@ fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> 
     let mut left: Vec<OsString> = Vec::new();
     push_components(&mut left, &start.join(path));
     let mut links = 0;
-    check_one(&real, trusted)?;
+    check(&real)?;
     while let Some(name) = left.pop() {
         if name == ".." {
             real.pop();
             continue;
         }
         real.push(name);
-        let stat = check_one(&real, trusted)?;
+        let stat = check(&real)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             continue;
         }
@@ -166,6 +174,24 @@ fn check_with(path: &Path, trusted: Option<u32>) -> Result<PathBuf, OwnedError> 
         push_components(&mut left, &target);
     }
     Ok(real)
+}
+
+/// A folder that a user named, held open. A link in a sticky folder is followed only where it is this
+/// user's or root's, as a careful kernel does (`fs.protected_symlinks`).
+pub fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
+    let see = |path: &Path| {
+        let stat = rustix::fs::lstat(path).map_err(|error| OwnedError::io(path, error))?;
+        let above = path.parent().map(rustix::fs::stat);
+        let is_sticky =
+            above.and_then(Result::ok).is_some_and(|above| above.st_mode & Mode::SVTX.bits() != 0);
+        match is_link(&stat) && is_sticky {
+            true => check_owner(path, &stat, None).map(|()| stat),
+            false => Ok(stat),
+        }
+    };
+    let real = resolve(folder, see).map_err(io::Error::other)?;
+    let open = open_without_links(&real).map_err(io::Error::other)?;
+    open.ok_or_else(|| ErrorKind::NotFound.into())
 }
 
 /// As the kernel counts them.

@@ -8,31 +8,56 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-/// Bytes that all answers to one question may have together. As JSON they take several times that.
-pub const QUESTION_BYTES_MAX: u64 = 32 << 20;
+/// Bytes that all answers to one question may have together, and the memory that they may take once
+/// they are parsed.
+const BYTES_MAX: u64 = 32 << 20;
+const MEMORY_MAX: u64 = 512 << 20;
+/// What a map that is not empty and another value take as [`serde_json::Value`].
+const MAP_BYTES: u64 = 700;
+const VALUE_BYTES: u64 = 64;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// How much of that is left.
 #[derive(Clone, Debug, Default)]
-pub struct Allowance(Arc<AtomicU64>);
+pub struct Allowance(Arc<Left>);
+
+#[derive(Debug, Default)]
+struct Left {
+    bytes: AtomicU64,
+    memory: AtomicU64,
+}
 
 impl Allowance {
     /// For another question.
     pub fn refill(&self) {
-        self.0.store(QUESTION_BYTES_MAX, Ordering::Relaxed);
+        self.0.bytes.store(BYTES_MAX, Ordering::Relaxed);
+        self.0.memory.store(MEMORY_MAX, Ordering::Relaxed);
     }
 
     pub fn is_used_up(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        let is_used_up = |left: &AtomicU64| left.load(Ordering::Relaxed) == 0;
+        is_used_up(&self.0.bytes) || is_used_up(&self.0.memory)
     }
 
-    fn take(&self, bytes: usize) -> Result<(), Error> {
-        let left = self.0.load(Ordering::Relaxed).saturating_sub(bytes as u64);
-        self.0.store(left, Ordering::Relaxed);
-        match left {
-            0 => Err(format!("its answer is over {} MiB", QUESTION_BYTES_MAX >> 20).into()),
-            _ => Ok(()),
+    fn take(&self, bytes: &[u8]) -> Result<(), Error> {
+        let length = bytes.len() as u64;
+        let empty = |at: usize| bytes.get(at + 1) == Some(&b'}');
+        let maps = (0..bytes.len()).filter(|at| bytes[*at] == b'{' && !empty(*at)).count() as u64;
+        let values = bytes.iter().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
+        let memory = length + maps * MAP_BYTES + values * VALUE_BYTES;
+        for (left, taken) in [(&self.0.bytes, length), (&self.0.memory, memory)] {
+            let rest = left.load(Ordering::Relaxed).saturating_sub(taken);
+            left.store(rest, Ordering::Relaxed);
+        }
+        match self.is_used_up() {
+            true => Err(format!(
+                "its answer is over {} MiB, or {} MiB in memory",
+                BYTES_MAX >> 20,
+                MEMORY_MAX >> 20
+            )
+            .into()),
+            false => Ok(()),
         }
     }
 }
@@ -55,7 +80,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Body for Bounded<B> {
             return Poll::Ready(None);
         };
         let frame = frame.and_then(|frame| {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            let bytes: &[u8] = frame.data_ref().map_or(&[], |bytes| &bytes[..]);
             self.allowance.take(bytes).map(|()| frame)
         });
         Poll::Ready(Some(frame))

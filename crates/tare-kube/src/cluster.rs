@@ -48,7 +48,8 @@ const LOST: &str = ", by a try whose answer was lost";
 const PAUSE: Duration = Duration::from_millis(500);
 /// Objects that are asked for at a time.
 const PAGE: u32 = 250;
-const PAGES_MAX: u32 = 1000;
+const OBJECTS_MAX: usize = 20_000;
+const LIST_WITHIN: DurationNs = DurationNs::from_secs(60);
 
 type Objects = Api<DynamicObject>;
 
@@ -152,17 +153,20 @@ impl Cluster {
         let what = what(kind, namespace, "");
         let mut asked = asked.limit(PAGE);
         let mut all = Vec::new();
-        for _ in 0..PAGES_MAX {
+        let limit = monotonic_now() + LIST_WITHIN;
+        while monotonic_now() < limit && all.len() < OBJECTS_MAX {
             let page = self.tried("list", &what, false, || api.list(&asked))?;
-            for object in &page.items {
-                all.push(value(object)?);
+            let is_empty = page.items.is_empty();
+            for object in page.items {
+                all.push(value(&object)?);
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 None => return Ok(all),
-                Some(token) => asked = asked.continue_token(&token),
+                Some(token) if !is_empty => asked = asked.continue_token(&token),
+                Some(_) => break,
             }
         }
-        let why = format!("it has over {PAGES_MAX} pages");
+        let why = format!("its pages do not end within {LIST_WITHIN} and {OBJECTS_MAX} objects");
         Err(KubeError::Refused { verb: "list", what, why })
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::cluster::Cluster;
@@ -24,6 +25,7 @@ pub struct Exec {
 
 /// Of each stream, between this process and the cluster.
 const BUFFER: usize = 64 << 10;
+const MEMORY_MAX: u64 = 512 << 20;
 /// How long it may take to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(20);
 /// How long what it has still to say may take, once it was told that nothing more comes.
@@ -32,6 +34,10 @@ const JOINS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs it to its end; its exit status.
 pub fn run(exec: &Exec) -> Result<i32, KubeError> {
+    // What the other end makes this process keep for it (pongs that it does not read) ends the stream
+    // and not the machine.
+    let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };
+    let _ = setrlimit(Resource::Data, limit);
     let cluster = Cluster::connect(&exec.which)?;
     let ended = cluster.runtime.block_on(carry(&cluster, exec));
     // A thread may still wait for standard input.

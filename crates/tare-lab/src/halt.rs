@@ -27,7 +27,6 @@ pub enum HaltReason {
 pub struct Halt {
     signal: Arc<Signal>,
     deadline: Instant,
-    ignores_ends: bool,
     /// Ends the timer's thread when the last clone is dropped.
     _timer: Option<Sender<()>>,
 }
@@ -37,6 +36,7 @@ struct Signal {
     flag: Arc<AtomicBool>,
     /// The first reason counts; `None` beside a set flag is the user.
     reason: Mutex<Option<HaltReason>>,
+    ignores_ends: AtomicBool,
     /// What ended by itself.
     ended: Mutex<Option<String>>,
     /// Whether the user wants tare to end, whatever else does.
@@ -87,13 +87,12 @@ impl Halt {
     /// The caller's own clock tells when the deadline has passed.
     pub fn without_timer(deadline: Instant, flag: Arc<AtomicBool>) -> Self {
         let signal = Arc::new(Signal { flag, ..Signal::default() });
-        Self { signal, deadline, ignores_ends: false, _timer: None }
+        Self { signal, deadline, _timer: None }
     }
 
-    /// Servers may end: the run goes on without the round in which one did.
-    #[must_use]
-    pub fn ignoring_ends(self, ignores_ends: bool) -> Self {
-        Self { ignores_ends, ..self }
+    /// Whether servers may end from here on: the run goes on without the round in which one does.
+    pub fn ignore_ends(&self, ignore: bool) {
+        self.signal.ignores_ends.store(ignore, Ordering::Release);
     }
 
     pub fn deadline(&self) -> Instant {
@@ -116,9 +115,9 @@ impl Halt {
 
     /// To be called when a server or a place ended by itself.
     pub fn on_end(&self) -> OnEnd {
-        let (signal, ignores_ends) = (self.signal.clone(), self.ignores_ends);
+        let signal = self.signal.clone();
         Arc::new(move |name| {
-            if !ignores_ends {
+            if !signal.ignores_ends.load(Ordering::Acquire) {
                 let mut ended = signal.ended.lock().unwrap_or_else(PoisonError::into_inner);
                 ended.get_or_insert_with(|| name.to_owned());
                 drop(ended);
@@ -201,7 +200,8 @@ mod tests {
 
     #[test]
     fn ends_that_a_run_may_lose_a_round_for_do_not_halt_it() {
-        let halt = Halt::default().ignoring_ends(true);
+        let halt = Halt::default();
+        halt.ignore_ends(true);
         halt.on_end()("b");
         assert_eq!(halt.reason(), None);
     }

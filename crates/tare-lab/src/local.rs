@@ -284,14 +284,19 @@ impl LocalServer {
             });
         }
         if monotonic_now() > limit {
-            let limit = self.launch_spec.ready_within();
+            let (most, waited) =
+                (self.launch_spec.ready_within(), monotonic_now().since(self.started));
+            let within = match waited < most {
+                true => format!("after {:.1} s", waited.as_secs_f64()),
+                false => format!("within {most} (--ready-within)"),
+            };
             let place = self.where_it_listens();
             let words = match (&self.running, place.is_empty()) {
                 (Some(running), true) => running.last_words(),
                 _ => String::new(),
             };
             return Err(LabError::Environment(format!(
-                "{}: no good reply from {} within {limit} (--ready-within){place}{words}",
+                "{}: no good reply from {} {within}{place}{words}",
                 self.who, self.launch_spec.address,
             )));
         }

@@ -65,7 +65,7 @@ pub enum Failure {
     Reply(#[from] ReplyDefect),
     #[error("no complete reply within the time limit")]
     TimedOut,
-    #[error("TLS: {}", tls_sentence(.0))]
+    #[error("{}", tls_sentence(.0))]
     Tls(String),
 }
 
@@ -88,17 +88,20 @@ impl Failure {
 /// What TLS agrees on, or the first bytes that come, say so.
 pub const ONLY_HTTP2: &str = "the server speaks HTTP/2, tare HTTP/1.1";
 pub const ONLY_TLS: &str = "the server speaks TLS: its URL begins with https://";
+pub const NO_TLS: &str = "the server does not speak TLS: its URL begins with http://";
 
-/// Whether a failure's sentence names a protocol that the server does not speak: trying again is
+/// Whether a failure's sentence names a protocol that one side does not speak: trying again is
 /// in vain.
 pub fn is_wrong_protocol(sentence: &str) -> bool {
-    [ONLY_HTTP2, ONLY_TLS].iter().any(|known| sentence.contains(known))
+    [ONLY_HTTP2, ONLY_TLS, NO_TLS].iter().any(|known| sentence.contains(known))
 }
 
-fn tls_sentence(text: &str) -> &str {
-    match text.contains("NoApplicationProtocol") {
-        true => ONLY_HTTP2,
-        false => text,
+fn tls_sentence(text: &str) -> String {
+    match text {
+        text if text.contains("NoApplicationProtocol") => ONLY_HTTP2.into(),
+        // What came is no record of TLS.
+        text if text.contains("InvalidContentType") => NO_TLS.into(),
+        text => format!("TLS: {text}"),
     }
 }
 

@@ -318,8 +318,8 @@ fn why_refused(error: &rustls::Error) -> String {
             format!("{why}: --sni NAME asks for another name")
         }
         CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
-            "the server's certificate is an authority's own (self-signed): --cacert FILE with it \
-             does not help; --insecure accepts any"
+            "the server's certificate is self-signed, and an authority's: --insecure accepts any, \
+             --cacert with it does not"
                 .into()
         }
         why => format!("the server's certificate is not accepted: {why}"),

@@ -9,9 +9,10 @@ use tare_lab::world::{
     Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
 use tare_lab::{HaltReason, LabError};
-use tare_load::failure::{FailureKind, is_wrong_protocol};
+use tare_load::failure::{FailureKind, ONLY_TLS, is_wrong_protocol};
 use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
+use tare_load::protocol::reply::ReplyDefect;
 use tare_load::{LoadPlan, PlannedSource, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::Protocol;
@@ -281,6 +282,7 @@ impl<L: World> Runner<'_, L> {
             launched.wait_until_listening()?;
         }
         if self.is_halted() {
+            self.note_unready(variant, launched.as_mut());
             return Ok(None);
         }
         let clients = self.lab.clients(variant, round)?;
@@ -395,9 +397,16 @@ impl<L: World> Runner<'_, L> {
     ) -> Result<Option<Probe>, RunError> {
         let name = &self.plan().variants[variant.0].name;
         let Some(launched) = launched else {
-            return match self.load.ask(clients, plan)? {
-                Ok(probe) => Ok(Some(probe)),
-                Err(why) => Err(RunError::Target(self.without_replies(variant, plan, why))),
+            let answer = self.load.ask(clients, plan);
+            return match answer {
+                Ok(Ok(probe)) => Ok(Some(probe)),
+                _ if self.is_halted() => {
+                    let none = || format!("{name}: no reply yet from {}", plan.engine.endpoint);
+                    self.unanswered.get_or_insert_with(none);
+                    Ok(None)
+                }
+                Ok(Err(why)) => Err(RunError::Target(self.without_replies(variant, plan, why))),
+                Err(error) => Err(error.into()),
             };
         };
         let limit = launched.ready_limit();
@@ -405,8 +414,7 @@ impl<L: World> Runner<'_, L> {
             let answer = self.load.ask(clients, plan)?;
             if self.is_halted() {
                 if answer.is_err() {
-                    let none = || format!("{name}: no good reply yet");
-                    self.unanswered.get_or_insert_with(none);
+                    self.note_unready(variant, Some(launched));
                 }
                 return Ok(None);
             }
@@ -431,12 +439,21 @@ impl<L: World> Runner<'_, L> {
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
                     LabError::Environment(text) if !text.contains('\n') => {
-                        LabError::Environment(format!("{text} (last error: {why})"))
+                        let hint = hint(&why);
+                        LabError::Environment(format!("{text} (last error: {why}{hint})"))
                     }
                     error => error,
                 })?,
             }
         }
+    }
+
+    /// Remembers what a server that is not ready has to say when the time is over.
+    fn note_unready(&mut self, variant: VariantId, launched: Option<&mut L::Launch>) {
+        let why = launched.and_then(|launched| launched.not_yet(Instant::ZERO).err());
+        let name = &self.plan().variants[variant.0].name;
+        let none = || why.map_or(format!("{name}: no good reply yet"), |why| why.to_string());
+        self.unanswered.get_or_insert_with(none);
     }
 
     /// A status that is not good says at once what a whole run would.
@@ -457,7 +474,15 @@ impl<L: World> Runner<'_, L> {
         if is_good || may_differ || is_for_guards || self.cells.len() > 1 {
             return Ok(());
         }
-        let Probe { status, .. } = probe;
+        let Probe { status, body_start, .. } = probe;
+        // nginx, Apache and Go say so in a page.
+        if *status == 400
+            && ["HTTPS port", "HTTPS server", "SSL-enabled"]
+                .iter()
+                .any(|words| body_start.contains(words))
+        {
+            return Err(RunError::Target(format!("{}: {ONLY_TLS}", facts.name)));
+        }
         let (method, target) = (run.plan.load.method(), facts.url(1)?.target);
         let path = run.plan.load.paths.first().unwrap_or(&target);
         Err(RunError::Target(format!(
@@ -470,7 +495,8 @@ impl<L: World> Runner<'_, L> {
     /// Why this server, which was up before the run, has no reply; and the others that have none.
     fn without_replies(&mut self, variant: VariantId, plan: &LoadPlan, why: String) -> String {
         let told = |name: &str, plan: &LoadPlan, why: &str| {
-            format!("{name}: no reply from {}: {why}", plan.engine.endpoint)
+            let hint = hint(why);
+            format!("{name}: no reply from {}: {why}{hint}", plan.engine.endpoint)
         };
         let run = self.plan();
         let mut all = vec![(variant, told(&run.variants[variant.0].name, plan, &why))];
@@ -518,6 +544,14 @@ impl<L: World> Runner<'_, L> {
         drop(up);
         self.lab.end_orphans();
         self.write_events()
+    }
+}
+
+/// What a first request's failure may mean.
+fn hint(why: &str) -> &'static str {
+    match why == ReplyDefect::ClosedBeforeReply.to_string() {
+        true => "; a server that speaks TLS does that: its URL begins with https://",
+        false => "",
     }
 }
 

@@ -183,6 +183,8 @@ impl<'a, L: World> Runner<'a, L> {
                 left,
             };
             let Some(asked) = self.design.next(&history) else { return Ok(()) };
+            let may_end = self.has_rounds() && self.lost_rounds < self.plan().stop.lost_rounds;
+            self.services.halt.ignore_ends(may_end);
             // A round that was enough is enough, also where the user stops the run then.
             if self.is_halted() {
                 return Err(RunError::Interrupted);
@@ -223,8 +225,12 @@ impl<'a, L: World> Runner<'a, L> {
     pub(crate) fn may_lose(&self, failure: &RunError) -> bool {
         self.lost_rounds < self.plan().stop.lost_rounds
             && matches!(failure, RunError::Environment(_) | RunError::Target(_))
-            && self.cells.iter().any(|cell| !cell.digests.is_empty())
+            && self.has_rounds()
             && !self.is_halted()
+    }
+
+    fn has_rounds(&self) -> bool {
+        self.cells.iter().any(|cell| !cell.digests.is_empty())
     }
 
     /// Leaves a round out; what failed in it is started afresh in the next.
@@ -349,7 +355,7 @@ impl<'a, L: World> Runner<'a, L> {
             None => Stopped::MaxTime,
             Some(why) => {
                 let max_time = self.plan().stop.max_time;
-                let text = format!("{why}, so no round was finished within --max-time {max_time}");
+                let text = format!("no round was finished within --max-time {max_time}: {why}");
                 Stopped::Failed(RunError::Target(text))
             }
         }

@@ -59,8 +59,8 @@ impl<L: World> Runner<'_, L> {
         let words: Vec<String> = names
             .zip(&found)
             .map(|(name, warm)| {
-                let ns = DurationNs::from_ns(warm.ns);
-                format!("{name} warm after {ns} and {} requests", warm.requests)
+                let s = warm.ns as f64 / 1e9;
+                format!("{name} warm after {s:.2} s and {} requests", warm.requests)
             })
             .collect();
         self.note(self.cells[cell.0].run, words.join(", "))?;

@@ -326,11 +326,14 @@ fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
     assert_eq!(stopped, [Stopped::Rounds]);
     assert_eq!((rounds, ended), (vec![(1, why.clone())], 4));
     let (stopped, rounds, ended) = lost(&[2, 3], parts.clone());
-    assert_eq!(stopped, [Stopped::Failed(RunError::Environment(why.clone()))]);
-    assert_eq!((rounds, ended), (vec![(1, why.clone())], 1));
+    // No round may be lost any more: the end of the server itself is noticed.
+    let last = RunError::Environment("b: ended before it was ready".into());
+    assert_eq!(stopped, [Stopped::Failed(last)]);
+    assert_eq!((rounds, ended), (vec![(1, why)], 1));
     // What fails before anything was measured is a mistake.
     let (stopped, rounds, _) = lost(&[1], parts);
-    assert_eq!((stopped, rounds), (vec![Stopped::Failed(RunError::Environment(why))], vec![]));
+    let first = RunError::Environment("b: ended before it was ready".into());
+    assert_eq!((stopped, rounds), (vec![Stopped::Failed(first)], vec![]));
 }
 
 #[test]
@@ -503,7 +506,7 @@ fn a_reply_that_never_comes_ends_a_run_at_its_time_with_the_rounds_it_has() {
 #[test]
 fn a_run_without_a_round_says_what_had_no_reply() {
     for (phase, what) in
-        [(Phase::Slice, "b: 1 of 1401 requests had no reply"), (Phase::Ask, "b: no good reply yet")]
+        [(Phase::Slice, "b: 1 of 1401 requests had no reply"), (Phase::Ask, "b: not ready in time")]
     {
         let world = hangs(phase, 2);
         let mut parts = short(9);
@@ -511,7 +514,7 @@ fn a_run_without_a_round_says_what_had_no_reply() {
         if phase == Phase::Ask {
             world.faults.borrow_mut()[0].nth = 1;
         }
-        let why = format!("{what}, so no round was finished within --max-time 20s");
+        let why = format!("no round was finished within --max-time 20s: {what}");
         let failed = Stopped::Failed(RunError::Target(why));
         assert_eq!(run(&world, &[parts], Start::default()), [failed], "{phase:?}");
     }

@@ -104,5 +104,6 @@ pub fn one_line(error: clap::Error) -> Failure {
     let text = text.split("\n\nUsage:").next().unwrap_or(&text);
     let text = text.split("\n\nFor more information").next().unwrap_or(text);
     let words: Vec<&str> = text.trim_start_matches("error:").split_whitespace().collect();
-    Failure::Usage(words.join(" ").replace(" tip: ", "; tip: "))
+    let text = words.join(" ").replace(" tip: ", "; tip: ");
+    Failure::Usage(text.replace("invalid digit found in string", "write a whole number"))
 }

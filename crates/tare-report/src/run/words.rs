@@ -113,7 +113,13 @@ impl Column {
 
     fn of<'a>(&self, variant: &'a Variant) -> Option<&'a Estimate> {
         match &self.hop {
-            None => variant.metric(self.metric),
+            None => variant.metric(self.metric).filter(|known| {
+                // Slow rounds have too few replies for a p99: it would be that of the fast ones.
+                let all = variant
+                    .metric(Metric::LatencyP50)
+                    .filter(|_| self.metric == Metric::LatencyP99);
+                all.is_none_or(|all| all.n <= known.n)
+            }),
             Some(hop) => variant.metric_of(hop, self.metric),
         }
     }
@@ -685,7 +691,11 @@ pub fn ending(report: &RunReport) -> String {
 
 fn launches_of(report: &RunReport) -> String {
     let most = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
-    counted(most.into(), "launch", "launches")
+    match most {
+        // Of servers that run already.
+        0 => counted(report.run.rounds.into(), "round", "rounds"),
+        most => counted(most.into(), "launch", "launches"),
+    }
 }
 
 /// The same of a run whose variants are not at hand.
@@ -708,7 +718,7 @@ pub(crate) fn stopped_early(run: &Run) -> Option<String> {
     Some(match run.stopped_by.as_str() {
         "precision" | "void" => return None,
         "gates" => "gates decided after".into(),
-        "max-time" => "at the time limit,".into(),
+        "max-time" => "out of time after".into(),
         "rounds" => "stopped by --rounds after".into(),
         "interrupted" => "interrupted after".into(),
         "failed" => format!("{} after", failed(run)),

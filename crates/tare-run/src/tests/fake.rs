@@ -136,7 +136,6 @@ impl FakeWorld {
         let left = stop.max_time.as_ns() - self.spent.get().as_ns();
         let deadline = Clock::now(self) + DurationNs::from_ns(left);
         let halt = Halt::without_timer(deadline, self.stop.clone());
-        let halt = halt.ignoring_ends(stop.lost_rounds > 0);
         self.halt.replace(halt.clone());
         halt
     }

@@ -23,7 +23,7 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Open loop: requests per second, evenly spaced
-    #[arg(long, value_name = "PER_SECOND", value_parser = si_number)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = si_number, allow_negative_numbers = true)]
     rate: Option<f64>,
     /// Open loop: Poisson arrivals, as from independent users
     #[arg(long)]

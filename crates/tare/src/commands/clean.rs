@@ -44,8 +44,11 @@ pub fn run(args: &Clean) -> Result<(), Failure> {
             cleaned.running
         ));
     }
-    for what in swept.in_use {
+    for what in swept.in_use.iter().take(IN_USE_SHOWN) {
         text.push_str(&format!("{what}: its pods run, or it is new: it is left alone\n"));
+    }
+    if let Some(more @ 1..) = swept.in_use.len().checked_sub(IN_USE_SHOWN) {
+        text.push_str(&format!("… and {more} more\n"));
     }
     print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
     match cleaned.complaints.is_empty() {
@@ -53,3 +56,5 @@ pub fn run(args: &Clean) -> Result<(), Failure> {
         false => Err(Failure::Environment(cleaned.complaints.join("; "))),
     }
 }
+
+const IN_USE_SHOWN: usize = 100;

@@ -95,6 +95,14 @@ pub fn run(args: &Report) -> Result<(), Failure> {
     }
     let (mut document, asked) = args.read(&store, &args.run)?;
     args.check_gates(&document.report)?;
+    let measured_nothing = document.report.run.rounds == 0;
+    if measured_nothing && document.report.run.stopped_by == "failed" && args.writes_text() {
+        let events = store.events(row.id)?;
+        let why = events.iter().rev().find_map(|event| event.text.strip_prefix("failed: "));
+        let why = why.unwrap_or("it was ended by a failure");
+        return print_report(&format!("run {} measured nothing: {why}\n", row.id))
+            .map_err(|error| Failure::Environment(format!("standard output: {error}")));
+    }
     document.report.gates = gate::results(&args.fail_if, &asked, &document.report);
     args.write(&document)?;
     gate::judge(&args.fail_if, &asked, &document.report)
@@ -194,6 +202,12 @@ impl Report {
         pair.gates = gate::results_of_pair(&self.fail_if, &asked, &pair);
         self.write(&pair)?;
         gate::judge_changes(&self.fail_if, &asked, &pair)
+    }
+
+    /// Whether nothing but the ordinary text was asked for.
+    fn writes_text(&self) -> bool {
+        let forms = files_of([&self.json, &self.markdown, &self.csv, &self.html]);
+        self.format.is_none() && !self.why && !self.quiet && forms.is_empty()
     }
 
     /// In the forms that were asked for.

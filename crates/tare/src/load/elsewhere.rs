@@ -84,7 +84,8 @@ pub fn run(
 ) -> Result<LoadReport, Failure> {
     let place = ClientSpec::Place(PlaceSpec::Kubernetes(pods.spec.clone()));
     let clients = Clients::try_from(vec![place; pods.count]).map_err(RunError::from)?;
-    let halt = Halt::without_timer(Instant::FAR, stop.clone()).ignoring_ends(true);
+    let halt = Halt::without_timer(Instant::FAR, stop.clone());
+    halt.ignore_ends(true);
     let once = load_from(clients, plan, &journal_folder()?, &halt)?;
     for text in &once.left {
         eprintln!("tare: {text}");

@@ -115,8 +115,7 @@ fn halt_within(
     stop: Arc<AtomicBool>,
 ) -> Result<Halt, Failure> {
     let left = DurationNs::from_ns(plan.stop.max_time.as_ns().saturating_sub(elapsed_ns));
-    let halt = Halt::at(options.began + left, stop, interrupt::was_interrupted)?;
-    Ok(halt.ignoring_ends(plan.stop.lost_rounds > 0))
+    Ok(Halt::at(options.began + left, stop, interrupt::was_interrupted)?)
 }
 
 pub(super) fn carry_out(

@@ -150,7 +150,13 @@ fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
     let asked: Vec<&Comparison> = report.comparisons.iter().filter(|c| c.asked).collect();
     let words = |c: &Comparison| {
         let (metric, verdict) = (c.metric.word(), c.verdict.word());
-        format!("{} {metric} {} {verdict}", c.variant, overhead(&c.overhead_percent))
+        let bounds = &c.overhead_percent;
+        // After two rounds nearly nothing is known.
+        let seen = match bounds.upper - bounds.lower < KNOWN_PERCENT {
+            true => overhead(bounds),
+            false => "not known yet,".into(),
+        };
+        format!("{} {metric} {seen} {verdict}", c.variant)
     };
     let told = if asked.len() <= TOLD_ALL {
         asked.iter().map(|comparison| words(comparison)).collect::<Vec<_>>().join(", ")
@@ -161,8 +167,11 @@ fn line(report: &RunReport, name: &str, rounds: Option<u32>) -> String {
         let widest = widest.map_or(String::new(), |comparison| words(comparison));
         format!("{decided} of {} resolved; widest: {widest}", asked.len())
     };
-    format!("tare: {name}{}: {told}", progress(report, rounds))
+    let colon = if told.is_empty() { "" } else { ": " };
+    format!("tare: {name}{}{colon}{told}", progress(report, rounds))
 }
+
+const KNOWN_PERCENT: f64 = 1000.0;
 
 /// Of more comparisons than these, a line tells only how many are resolved, and the widest.
 const TOLD_ALL: usize = 4;

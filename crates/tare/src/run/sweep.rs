@@ -50,7 +50,6 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
             continue;
         }
         let halt = Halt::at(monotonic_now() + share, stop.clone(), interrupt::was_interrupted)?;
-        let halt = halt.ignoring_ends(cells[group[0]].stop.lost_rounds > 0);
         let begun = group.iter().map(|cell| Begun::new(&cells[*cell], &rows[*cell])).collect();
         let store = open_store(options)?;
         let Measured { documents, stopped, written } =

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tare_io::time::monotonic_now;
+use tare_target::behaviour::{Behaviour, Defect};
 
 use crate::runs::{Desk, launches};
-use crate::util::Ran;
+use crate::util::{Ran, Server};
 
 /// Far beyond what a run takes that ends at once, on any machine.
 const FAR: &str = "10m";
@@ -81,14 +82,39 @@ fn a_command_that_ends_at_its_start_is_named() {
 fn replies_that_never_come_do_not_outlive_the_time_limit() {
     let mute = "--defect silence --defect-every 1000";
     let ran = compare("", mute, &["--max-time", "6s"]);
-    ran.fails(4, " requests had no reply, so no round was finished within --max-time 6s");
-    assert!(ran.stderr.starts_with("tare: b: "), "{}", ran.story());
+    ran.fails(4, "tare: no round was finished within --max-time 6s: b: ");
+    assert!(ran.stderr.contains(" requests had no reply"), "{}", ran.story());
 }
 
 #[test]
 fn a_server_that_accepts_and_never_answers_is_told_within_the_time_limit() {
     compare("", "--defect silence", &["--max-time", "2s"])
-        .fails(4, "b: no good reply yet, so no round was finished within --max-time 2s");
+        .fails(4, "tare: no round was finished within --max-time 2s: b: no good reply from ");
+}
+
+#[test]
+fn a_time_limit_shorter_than_a_server_may_take_tells_what_is_wrong_with_it() {
+    let desk = Desk::new("dead-other-port");
+    let [a, _] = launches("", "");
+    let tare = env!("CARGO_BIN_EXE_tare");
+    let b = format!("--launch=b=exec {tare} target --listen 127.0.0.1:0 # {{port}}");
+    let ran = desk.tare(&["compare", &a, &b, "-q", "--max-time", "2s"]);
+    ran.fails(
+        4,
+        "tare: no round was finished within --max-time 2s: b: no good reply from 127.0.0.1:",
+    );
+    assert!(ran.stderr.contains("it listens on port "), "{}", ran.story());
+    // And of servers that run already.
+    let mute = Server::start(Behaviour { defect: Some(Defect::Silence), ..Behaviour::default() });
+    let (good, url) = (Server::start(Behaviour::default()), mute.url());
+    let ran = desk.tare(&["compare", &good.url(), &url, "-q", "--max-time", "2s"]);
+    ran.fails(4, "no reply yet from ");
+}
+
+#[test]
+fn a_crash_in_the_first_round_is_told_also_where_rounds_may_be_lost() {
+    let ran = compare("", "--die-after 3000", &["--max-time", FAR, "--lost-rounds", "2"]);
+    died(&ran, "b: the server ended under load, after ");
 }
 
 #[test]

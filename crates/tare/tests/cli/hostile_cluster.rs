@@ -55,6 +55,17 @@ fn endless_pages(stream: &mut TcpStream) -> std::io::Result<()> {
     say(stream, "200 OK", &format!("{{\"kind\":\"List\",{more},\"items\":[{item}]}}"))
 }
 
+/// Small as text, and large once it is parsed.
+fn nested_maps(stream: &mut TcpStream) -> std::io::Result<()> {
+    let maps = vec!["{\"\":0}"; 4_000_000].join(",");
+    say(stream, "200 OK", &format!("{{\"kind\":\"List\",\"items\":[{{\"data\":[{maps}]}}]}}"))
+}
+
+fn empty_pages(stream: &mut TcpStream) -> std::io::Result<()> {
+    let page = "{\"kind\":\"List\",\"metadata\":{\"continue\":\"more\"},\"items\":[]}";
+    say(stream, "200 OK", page)
+}
+
 fn endless_error(stream: &mut TcpStream) -> std::io::Result<()> {
     let message = "no such thing ".repeat(1 << 20);
     let status = format!("{{\"kind\":\"Status\",\"message\":\"{message}\",\"code\":400}}");
@@ -71,6 +82,8 @@ fn answers_are_bounded_and_what_cannot_succeed_is_not_repeated() {
     for (name, answer, told) in [
         ("body", endless_body as fn(&mut TcpStream) -> _, "its answer is over 32 MiB"),
         ("pages", endless_pages, "its answer is over 32 MiB"),
+        ("maps", nested_maps, "or 512 MiB in memory"),
+        ("empty", empty_pages, "its pages do not end within 60s and 20000 objects"),
         ("error", endless_error, "no such thing"),
         ("html", no_json, "Error deserializing response"),
     ] {

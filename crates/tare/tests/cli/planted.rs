@@ -1,6 +1,7 @@
 //! What other users put beside root's files: journals of stores, links and pipes in the way of
 //! reports, a program in the place of tare's.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -126,6 +127,12 @@ fn links_and_pipes_in_the_way_of_reports() {
     json(&link).success();
     is_report(&real);
     assert!(link.symlink_metadata().unwrap().is_symlink());
+    mode(&real, 0o600);
+    json(&real).success();
+    assert_eq!(real.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it keeps its mode");
+    let long = desk.folder.file(&"r".repeat(250));
+    json(&long).success();
+    is_report(&long);
     json(Path::new("/dev/null")).success();
     json(&desk.folder.0).fails(3, "it is a folder");
     json(&desk.folder.file("nowhere/report.json")).fails(3, "No such file");
@@ -156,11 +163,15 @@ fn links_and_pipes_in_the_way_of_reports() {
         Some(json(&planted)).filter(|ran| !ran.stderr.contains("nobody reads"))
     });
     refused.fails(3, "it is a pipe of another user's");
+    // Nor is a folder on the way a link of theirs.
+    let through = sticky.0.join("reports");
+    attacker.does(&format!("ln -s {} {}", desk.folder.0.display(), through.display()));
+    json(&through.join("secret")).fails(3, "belongs to another user (uid 65534)");
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "secret");
     // A file of theirs is replaced, and none of theirs any more.
     attacker.does(&format!("rm {0}; echo >{0}", planted.display()));
     json(&planted).success();
     is_report(&planted);
-    use std::os::unix::fs::MetadataExt;
     assert_ne!(planted.metadata().unwrap().uid(), NOBODY);
 }
 

@@ -147,9 +147,9 @@ pub fn sweep(context: &str) -> Result<Swept, LabError> {
         let name = text(&namespace["metadata"]["name"]).to_owned();
         if namespace["metadata"]["deletionTimestamp"].is_null() {
             if is_new(&namespace) || pods.iter().filter(runs).any(|pod| is_in(&name, &pod)) {
-                swept.in_use.push(name.clone());
+                swept.in_use.push(name.escape_debug().to_string());
             } else if remove(&cluster, Kind::Namespace, &namespace)? {
-                swept.removed.push(format!("namespace {name}"));
+                swept.removed.push(format!("namespace {}", name.escape_debug()));
             }
         }
         own.push(name);
@@ -202,7 +202,8 @@ fn is_new(object: &Value) -> bool {
 const NEW_S: u64 = 30;
 
 fn path(object: &Value) -> String {
-    format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+    let name = |key: &str| text(&object["metadata"][key]).escape_debug().to_string();
+    format!("{}/{}", name("namespace"), name("name"))
 }
 
 /// This very object, and only if it bears our label and name.
