@@ -128,7 +128,7 @@ pub fn own_program() -> PathBuf {
     std::env::current_exe().ok().filter(is_running).unwrap_or(running)
 }
 
-/// Where this program lies or lay, by which what belongs to it is found.
+/// The folder of this program, also when it was replaced: what belongs to it lies near.
 pub fn own_folder() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.parent()?.to_owned())
 }

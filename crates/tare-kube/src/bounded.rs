@@ -1,4 +1,4 @@
-//! Answers of a cluster that may be endless: read up to a limit.
+//! Bounds what a cluster may answer: a hostile one answers without end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 /// they are parsed.
 const BYTES_MAX: u64 = 32 << 20;
 const MEMORY_MAX: u64 = 512 << 20;
-/// What a map that is not empty and another value take as [`serde_json::Value`].
+/// Estimated memory of a non-empty map, and of any other value, as [`serde_json::Value`].
 const MAP_BYTES: u64 = 700;
 const VALUE_BYTES: u64 = 64;
 
@@ -29,7 +29,7 @@ struct Left {
 }
 
 impl Allowance {
-    /// For another question.
+    /// To be called before each question.
     pub fn refill(&self) {
         self.0.bytes.store(BYTES_MAX, Ordering::Relaxed);
         self.0.memory.store(MEMORY_MAX, Ordering::Relaxed);

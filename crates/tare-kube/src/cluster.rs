@@ -207,7 +207,7 @@ impl Cluster {
         value(&self.tried("patch", &what, false, || api.patch(name, &how, &patch))?)
     }
 
-    /// For one question.
+    /// The API for one question, which begins with a full allowance.
     fn api(&self, kind: Kind, namespace: &str) -> Objects {
         self.allowance.refill();
         let resource = resource(kind);

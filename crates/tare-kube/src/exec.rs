@@ -34,8 +34,7 @@ const JOINS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs it to its end; its exit status.
 pub fn run(exec: &Exec) -> Result<i32, KubeError> {
-    // What the other end makes this process keep for it (pongs that it does not read) ends the stream
-    // and not the machine.
+    // The other end can make this process queue pongs without end. This limit ends the stream first.
     let limit = Rlimit { current: Some(MEMORY_MAX), maximum: Some(MEMORY_MAX) };
     let _ = setrlimit(Resource::Data, limit);
     let cluster = Cluster::connect(&exec.which)?;

@@ -109,7 +109,7 @@ impl Header {
     /// Whether anybody may be in that namespace, or it is kept by a name.
     fn may_be_there(&self, kind: &Namespace, here: &Self) -> bool {
         if *kind == Namespace::Pid && here.pid_namespace != FIRST_PID_NAMESPACE {
-            // Of the processes of another that is not below this one nothing is seen here.
+            // Only the first namespace sees the processes of all others.
             return true;
         }
         let wanted = self.namespace(*kind);

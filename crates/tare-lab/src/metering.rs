@@ -59,8 +59,8 @@ impl Metering {
         self
     }
 
-    /// Counts, too, the packets of that link (without one: of the loopback device), and the kernel's work on the server's CPUs if these are
-    /// this machine's.
+    /// Also counts the packets of that link (without one: of the loopback device), and the kernel's
+    /// work on the server's CPUs if these are this machine's.
     #[must_use]
     pub fn with_shared(mut self, link: Option<&str>) -> Self {
         let server = self.parts.last().map(processes_here).unwrap_or_default();

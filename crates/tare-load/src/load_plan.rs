@@ -166,7 +166,7 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
             let spacing = if plan.poisson {
                 Spacing::Poisson(Random::stream(plan.seed, "arrivals", u64::from(nth)))
             } else {
-                // In the middle of what each stands for: a window then holds neither more nor fewer.
+                // Half an interval in: a short window then has neither one too many nor one too few.
                 Spacing::Even { phase: (f64::from(nth) + 0.5) / f64::from(all) }
             };
             Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))

@@ -1,5 +1,6 @@
 //! HTTPS: handshakes counted, verified, resumed only when asked, and every failure named.
 
+use tare_load::failure::NO_TLS;
 use tare_load::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
 use tare_load::{FailureKind, Lifetime};
 use tare_sim::net::NetOptions;
@@ -89,8 +90,7 @@ fn a_server_without_tls_is_named_as_such() {
     case.lifetime = Lifetime::PerRequest;
     case.requests = Some(4);
     case.everywhere(|found| {
-        let text = "TLS: received corrupt message of type InvalidContentType".to_owned();
-        assert_eq!(found.failures(), [(FailureKind::Tls, 4, text)]);
+        assert_eq!(found.failures(), [(FailureKind::Tls, 4, NO_TLS.to_owned())]);
         assert_eq!(found.stat(Counter::BadRequests), 4);
     });
 }
