@@ -20,7 +20,7 @@ struct Differs {
     text: String,
 }
 
-/// One guard per variant whose reply has an undeclared difference from the baseline's.
+/// Guards for variants that answer differently from the baseline in an undeclared way.
 pub fn unequal_probes(plan: &PlanParts, probes: &[Option<&Probe>]) -> Vec<RunGuard> {
     let baseline = plan.baseline();
     let guards = (0..plan.variants.len()).filter(|variant| *variant != baseline).flat_map(|at| {

@@ -274,7 +274,7 @@ fn still_changing(evidence: &Evidence<'_>, variant: usize) -> Option<(Severity, 
         found.len(),
         changes.len()
     );
-    // Twice as much again is a guess at where it would end.
+    // Where it would settle is unknown: twice the observed change is assumed to be possible.
     let is_void = could_overturn(evidence, variant, (2.0 * mean(&found)).exp_m1());
     Some((if is_void { Severity::Void } else { Severity::Warn }, text))
 }

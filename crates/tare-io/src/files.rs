@@ -152,7 +152,7 @@ impl Outlet {
         Ok(Self::File { folder: open, name: name.to_owned() })
     }
 
-    /// By a link that nobody else can turn, such as /dev/stdout.
+    /// Opens a stream through a link that no other user can replace, such as /dev/stdout.
     fn linked_stream(path: &Path) -> io::Result<Self> {
         owned::check_closed(path.parent().unwrap_or(Path::new("/"))).map_err(io::Error::other)?;
         Self::stream(path, OFlags::empty())

@@ -241,7 +241,7 @@ impl Cluster {
                         403 if !is_about_quota(&why) => {
                             return Err(KubeError::Forbidden { verb, what, why });
                         }
-                        // A try whose answer was lost may have made it.
+                        // An earlier attempt may have created it, and its answer was lost.
                         409 if creates && again => {
                             let why = format!("{why}{LOST}");
                             return Err(KubeError::Refused { verb, what, why });

@@ -59,7 +59,7 @@ impl Header {
 }
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The first PID namespace, whose /proc has the processes of all others (`PROC_PID_INIT_INO`).
+/// The initial PID namespace (`PROC_PID_INIT_INO`): its /proc lists the processes of all others.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What numbers and names in a journal are of.

@@ -10,7 +10,7 @@ fn agent(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>
     place(&format!("echo '{hello}'; {script}"), halt)
 }
 
-/// A place whose command is this script.
+/// A place that runs this script as its command.
 fn place(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
     let argv: Vec<String> = ["sh", "-c", script].map(str::to_owned).to_vec();
     let (events, heard) = channel();

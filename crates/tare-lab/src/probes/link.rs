@@ -22,7 +22,8 @@ impl Link {
         Some(Self { received: of("rx_packets")?, sent: Some(of("tx_packets")?) })
     }
 
-    /// For a process in the network namespace of this one: it counts all that anything sends there.
+    /// The loopback device, if that process shares this one's network namespace. Traffic of other
+    /// programs on it is counted too.
     pub fn attach_loopback(pid: u32) -> Option<Self> {
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let is_shared = namespace(&pid.to_string())? == namespace("self")?;

@@ -692,7 +692,7 @@ pub fn ending(report: &RunReport) -> String {
 fn launches_of(report: &RunReport) -> String {
     let most = report.variants.iter().map(|variant| variant.launches).max().unwrap_or(0);
     match most {
-        // Of servers that run already.
+        // Servers that were already running are not launched.
         0 => counted(report.run.rounds.into(), "round", "rounds"),
         most => counted(most.into(), "launch", "launches"),
     }

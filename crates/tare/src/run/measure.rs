@@ -130,7 +130,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     for (cell, at) in
         cells.iter().flat_map(|cell| (0..cell.plan.variants.len()).map(move |at| (cell, at)))
     {
-        // A server that will listen elsewhere is asked for the same.
+        // The port is not known yet, and does not matter to this check.
         let url = cell.plan.variants[at].url(1)?;
         tare_load::plan::check(&cell.plan.load_of(VariantId(at)), &url)?;
     }

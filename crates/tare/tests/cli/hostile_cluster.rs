@@ -3,9 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use tare_io::DurationNs;
-use tare_io::time::monotonic_now;
-
 use crate::flood::PEAK_KB_MAX;
 use crate::runs::Desk;
 use crate::util::{peak_of, str};
@@ -89,10 +86,10 @@ fn answers_are_bounded_and_what_cannot_succeed_is_not_repeated() {
     ] {
         let config = desk.file("config", &api(answer));
         let mut clean = desk.command(&["clean", "--context", "evil"]);
-        let began = monotonic_now();
         let (ran, peak_kb) = peak_of(clean.env("KUBECONFIG", str(&config)));
         ran.fails(3, told);
-        assert!(monotonic_now().since(began) < DurationNs::from_secs(20), "{name}");
+        // What is repeated for 30 s ends with these words.
+        assert!(!ran.stderr.contains("does not answer"), "{name}: {}", ran.stderr);
         assert!(peak_kb <= 3 * PEAK_KB_MAX, "{name}: {peak_kb} kB");
         assert!(ran.stderr.lines().all(|line| line.len() < 1000), "{name}: {}", ran.stderr);
     }
