@@ -6,19 +6,21 @@
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::Socket;
 
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, Happened, Outgoing, Reactor, SetupError, Token, Tuning,
-    Wait,
+    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Reactor, SetupError,
+    Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
 
 pub struct DirectReactor {
+    kept: KeptBytes,
     socket: Option<Socket>,
     generation: u32,
     /// Something was sent, and nothing has come since: a receive may block.
@@ -42,6 +44,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 impl DirectReactor {
     pub fn new(tuning: Tuning) -> Self {
         Self {
+            kept: KeptBytes::default(),
             socket: None,
             generation: 0,
             awaiting: false,
@@ -139,10 +142,14 @@ impl Reactor for DirectReactor {
         panic!("a reactor for one connection does not listen")
     }
 
+    fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId {
+        self.kept.keep(bytes)
+    }
+
     fn send(&mut self, token: Token, bytes: Outgoing) {
         assert_eq!(token, self.token(), "send on a closed connection");
         let Some(socket) = &self.socket else { return };
-        let mut left = bytes.bytes();
+        let mut left = self.kept.of(&bytes);
         while !left.is_empty() {
             match socket::send(socket.as_raw_fd(), left) {
                 Ok(n) => left = &left[n..],
@@ -156,7 +163,7 @@ impl Reactor for DirectReactor {
             }
         }
         self.awaiting = true;
-        if !matches!(bytes, Outgoing::Fixed(_)) {
+        if bytes.is_reported() {
             self.push(Happened::Sent(bytes.spent()));
         }
     }

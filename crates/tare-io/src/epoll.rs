@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use crate::buffers::Buffers;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, Happened, Outgoing, Reactor, SetupError, Token, Tuning,
-    Wait,
+    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Reactor, SetupError,
+    Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
@@ -17,6 +18,7 @@ use crate::time::{DurationNs, Instant, monotonic_now};
 pub struct EpollReactor {
     epoll: OwnedFd,
     listener: Option<OwnedFd>,
+    kept: KeptBytes,
     connections: Vec<Connection>,
     /// Completions that need no wait: failures at once, buffers sent at once.
     ready: Vec<Completion>,
@@ -36,7 +38,7 @@ struct Connection {
     generation: u32,
     connecting: bool,
     interest: u32,
-    /// In order. More than one where a peer does not read: fixed sends are not waited for.
+    /// In order. More than one where a peer does not read: quiet sends are not waited for.
     unsent: VecDeque<Unsent>,
 }
 
@@ -68,6 +70,7 @@ impl EpollReactor {
             // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
             epoll: unsafe { OwnedFd::from_raw_fd(epoll) },
             listener: None,
+            kept: KeptBytes::default(),
             connections: (0..slots).map(|_| Connection::default()).collect(),
             ready: Vec::with_capacity(slots as usize),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS],
@@ -142,13 +145,10 @@ impl EpollReactor {
             let connection = &mut self.connections[slot as usize];
             let Some(fd) = connection.fd.as_ref().map(AsRawFd::as_raw_fd) else { return };
             let Some(unsent) = connection.unsent.front_mut() else { break };
-            match socket::send(fd, &unsent.bytes.bytes()[unsent.sent..]) {
-                Ok(n) => {
-                    unsent.sent += n;
-                    if unsent.sent == unsent.bytes.bytes().len() {
-                        self.finish_send(slot);
-                    }
-                }
+            let left = &self.kept.of(&unsent.bytes)[unsent.sent..];
+            match socket::send(fd, left) {
+                Ok(n) if n == left.len() => self.finish_send(slot),
+                Ok(n) => unsent.sent += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let interest = connection.interest | libc::EPOLLOUT as u32;
                     return self.set_interest(slot, interest);
@@ -169,10 +169,10 @@ impl EpollReactor {
         let connection = &mut self.connections[slot as usize];
         let token = Token { slot, generation: connection.generation };
         match connection.unsent.pop_front() {
-            None | Some(Unsent { bytes: Outgoing::Fixed(_), .. }) => {}
-            Some(Unsent { bytes, .. }) => {
+            Some(Unsent { bytes, .. }) if bytes.is_reported() => {
                 self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });
             }
+            _ => {}
         }
     }
 
@@ -315,10 +315,28 @@ impl Reactor for EpollReactor {
         token
     }
 
+    fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId {
+        self.kept.keep(bytes)
+    }
+
     fn send(&mut self, token: Token, bytes: Outgoing) {
         let connection = &mut self.connections[token.slot as usize];
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
-        connection.unsent.push_back(Unsent { bytes, sent: 0 });
+        let mut sent = 0;
+        if connection.unsent.is_empty()
+            && let Some(fd) = &connection.fd
+        {
+            let all = self.kept.of(&bytes);
+            // An error is met again below.
+            sent = socket::send(fd.as_raw_fd(), all).unwrap_or(0);
+            if sent == all.len() {
+                if bytes.is_reported() {
+                    self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });
+                }
+                return;
+            }
+        }
+        connection.unsent.push_back(Unsent { bytes, sent });
         self.flush(token.slot);
     }
 

@@ -26,8 +26,8 @@ pub use buffers::Buffers;
 pub use endpoint::Endpoint;
 pub use random::Random;
 pub use reactor::{
-    Accepted, Close, Completion, Happened, Outgoing, Reactor, ReactorKind, SetupError, Token,
-    Tuning, Wait,
+    Accepted, Close, Completion, Happened, KeptBytes, KeptId, Outgoing, Reactor, ReactorKind,
+    SetupError, Token, Tuning, Wait,
 };
 pub use socket::SocketOptions;
 pub use time::{DurationNs, Instant};

@@ -1,7 +1,9 @@
 //! The one interface between an engine and the network: operations in, completions out.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +27,11 @@ pub trait Reactor {
     /// Takes an accepted connection into `slot` and starts to receive from it.
     fn adopt(&mut self, slot: u32, accepted: Accepted) -> Token;
 
+    /// Keeps bytes for as long as the reactor lives, so that the kernel may read them at any time.
+    fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId;
+
     /// Hands bytes to the kernel. One send at a time for a connection: the next may follow
-    /// [`Happened::Sent`], or for [`Outgoing::Fixed`] the peer's answer.
+    /// [`Happened::Sent`], or for [`Outgoing::Quiet`] the peer's answer.
     fn send(&mut self, token: Token, bytes: Outgoing);
 
     /// Ends a connection. Nothing more is delivered for its token by later waits.
@@ -70,33 +75,55 @@ pub enum Accepted {
     Simulated(u32),
 }
 
+/// Bytes that a reactor keeps, by the number that it gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptId(u32);
+
 /// Bytes to send.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// Small and immortal: the kernel may read it whenever it likes, and success is not reported.
-    Fixed(&'static [u8]),
-    /// Immortal and of any size; [`Happened::Sent`] brings an empty buffer.
-    Immortal(&'static [u8]),
+    /// A few kept bytes, whose success is not reported.
+    Quiet(KeptId, Range<usize>),
+    /// Kept bytes, however many; [`Happened::Sent`] brings an empty buffer.
+    Kept(KeptId, Range<usize>),
     /// Comes back, cleared, with [`Happened::Sent`].
     Owned(Vec<u8>),
 }
 
 impl Outgoing {
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Fixed(bytes) | Self::Immortal(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-        }
+    /// [`Happened::Sent`] follows.
+    pub fn is_reported(&self) -> bool {
+        !matches!(self, Self::Quiet(..))
     }
 
     /// What comes back when it was sent whole: memory, emptied.
     pub fn spent(self) -> Vec<u8> {
         match self {
-            Self::Fixed(_) | Self::Immortal(_) => Vec::new(),
+            Self::Quiet(..) | Self::Kept(..) => Vec::new(),
             Self::Owned(mut bytes) => {
                 bytes.clear();
                 bytes
             }
+        }
+    }
+}
+
+/// What a reactor keeps for its engine.
+#[derive(Debug, Default)]
+pub struct KeptBytes(Vec<Arc<[u8]>>);
+
+impl KeptBytes {
+    pub fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId {
+        self.0.push(bytes);
+        KeptId(self.0.len() as u32 - 1)
+    }
+
+    pub fn of<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
+        match outgoing {
+            Outgoing::Quiet(id, range) | Outgoing::Kept(id, range) => {
+                &self.0[id.0 as usize][range.start..range.end]
+            }
+            Outgoing::Owned(bytes) => bytes,
         }
     }
 }
@@ -118,9 +145,9 @@ impl Default for Tuning {
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Above this a [`Outgoing::Fixed`] send could outlive its call (a full socket buffer): own it
-/// then, or have it reported.
-pub const FIXED_SEND_MAX_BYTES: usize = 4096;
+/// Above this a [`Outgoing::Quiet`] send could outlive its call (a full socket buffer): have it
+/// reported then.
+pub const QUIET_SEND_MAX_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
@@ -140,7 +167,7 @@ pub enum Happened {
     Accepted(Accepted),
     Connected,
     Received(Chunk),
-    /// What was not [`Outgoing::Fixed`] was sent whole; its buffer comes back.
+    /// What was not [`Outgoing::Quiet`] was sent whole; its buffer comes back.
     Sent(Vec<u8>),
     /// The peer will send no more.
     Eof,

@@ -7,6 +7,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use socket2::SockAddr;
@@ -14,8 +15,8 @@ use socket2::SockAddr;
 use crate::buffers::BufferRing;
 use crate::endpoint::Endpoint;
 use crate::reactor::{
-    Accepted, Chunk, Close, Completion, FIXED_SEND_MAX_BYTES, Happened, Outgoing, Reactor,
-    SetupError, Token, Tuning, Wait,
+    Accepted, Chunk, Close, Completion, Happened, KeptBytes, KeptId, Outgoing,
+    QUIET_SEND_MAX_BYTES, Reactor, SetupError, Token, Tuning, Wait,
 };
 use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
@@ -24,6 +25,7 @@ pub struct UringReactor {
     // Dropped first: after that the kernel holds no pointer into what follows.
     ring: IoUring,
     buffers: BufferRing,
+    kept: KeptBytes,
     connections: Vec<Connection>,
     /// Buffers of connections that were closed while the kernel was still sending them.
     orphans: Vec<(u64, Outgoing)>,
@@ -60,8 +62,8 @@ struct Connection {
 enum Op {
     Connect = 1,
     Receive = 2,
-    SendFixed = 3,
-    SendOwned = 4,
+    SendQuiet = 3,
+    Send = 4,
     Accept = 5,
     /// Cancelling and closing; nobody asks how it went.
     Tidy = 6,
@@ -99,6 +101,7 @@ impl UringReactor {
         Ok(Self {
             ring,
             buffers,
+            kept: KeptBytes::default(),
             connections: (0..slots).map(|_| Connection::default()).collect(),
             orphans: Vec::new(),
             ready: Vec::with_capacity(64),
@@ -121,8 +124,8 @@ impl UringReactor {
 
     fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: every entry names memory that outlives its operation: addresses and owned buffers
-        // sit in `connections` or `orphans` until the completion, fixed sends are immortal (and
-        // copied in the call), receives use the registered ring.
+        // sit in `connections` or `orphans` until the completion, kept bytes in `kept` as long as the
+        // ring, receives use the registered ring.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.submit();
         }
@@ -214,7 +217,7 @@ impl UringReactor {
         let result = entry.result();
         if op == Op::Receive as u8 {
             self.on_receive(entry, token, current, into);
-        } else if op == Op::SendOwned as u8 {
+        } else if op == Op::Send as u8 {
             self.on_sent(data, result, token, current, into);
         } else if op == Op::Connect as u8 && current {
             self.connections[token.slot as usize].address = None;
@@ -224,7 +227,7 @@ impl UringReactor {
                 self.arm_receive(token);
                 into.push(Completion { token, happened: Happened::Connected });
             }
-        } else if op == Op::SendFixed as u8 && current && result < 0 {
+        } else if op == Op::SendQuiet as u8 && current && result < 0 {
             into.push(Completion { token, happened: Happened::Failed(-result) });
         }
     }
@@ -282,7 +285,7 @@ impl UringReactor {
         let Some(sent) = self.connections[token.slot as usize].sending.take() else { return };
         let happened = if result < 0 {
             Happened::Failed(-result)
-        } else if (result as usize) < sent.bytes().len() {
+        } else if (result as usize) < self.kept.of(&sent).len() {
             // MSG_WAITALL sends all or fails; short means the peer went away in the middle.
             Happened::Failed(libc::EPIPE)
         } else {
@@ -361,25 +364,27 @@ impl Reactor for UringReactor {
         token
     }
 
+    fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId {
+        self.kept.keep(bytes)
+    }
+
     fn send(&mut self, token: Token, bytes: Outgoing) {
         let connection = &mut self.connections[token.slot as usize];
         assert_eq!(connection.generation, token.generation, "send on a closed connection");
         assert!(connection.sending.is_none(), "send before the last one ended");
-        // Where an owned buffer's bytes lie does not change when the buffer itself is moved.
-        let (start, len) = (bytes.bytes().as_ptr(), bytes.bytes().len() as u32);
-        let send = opcode::Send::new(types::Fixed(token.slot), start, len)
+        // Where a buffer's bytes lie does not change when the buffer itself is moved.
+        let to_send = self.kept.of(&bytes);
+        let (start, len) = (to_send.as_ptr(), to_send.len());
+        let send = opcode::Send::new(types::Fixed(token.slot), start, len as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL);
-        match bytes {
-            Outgoing::Fixed(bytes) => {
-                assert!(bytes.len() <= FIXED_SEND_MAX_BYTES, "{} bytes to send", bytes.len());
-                let entry = send.build().user_data(user_data(Op::SendFixed, token));
-                self.push_for(token.slot, entry.flags(squeue::Flags::SKIP_SUCCESS));
-            }
-            Outgoing::Owned(_) | Outgoing::Immortal(_) => {
-                connection.sending = Some(bytes);
-                let entry = send.build().user_data(user_data(Op::SendOwned, token));
-                self.push_for(token.slot, entry);
-            }
+        if bytes.is_reported() {
+            connection.sending = Some(bytes);
+            let entry = send.build().user_data(user_data(Op::Send, token));
+            self.push_for(token.slot, entry);
+        } else {
+            assert!(len <= QUIET_SEND_MAX_BYTES, "{len} bytes to send");
+            let entry = send.build().user_data(user_data(Op::SendQuiet, token));
+            self.push_for(token.slot, entry.flags(squeue::Flags::SKIP_SUCCESS));
         }
     }
 
@@ -410,7 +415,7 @@ impl Reactor for UringReactor {
         }
         drop(address);
         if let Some(bytes) = sending {
-            self.orphans.push((user_data(Op::SendOwned, token), bytes));
+            self.orphans.push((user_data(Op::Send, token), bytes));
         }
         let _ = self.ring.submitter().register_files_update(token.slot, &[-1]);
     }

@@ -18,24 +18,28 @@ mod waits;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tare_io::{Completion, DurationNs, Endpoint, Happened, Instant, Reactor, SocketOptions, Wait};
+use tare_io::{
+    Completion, DurationNs, Endpoint, Happened, Instant, KeptId, Reactor, SocketOptions, Wait,
+};
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
 
-use crate::codec::{self, Codec};
+use crate::bodies::Bodies;
+use crate::codec::{AnyCodec, Codec};
 use crate::failure::Failure;
 use crate::pacer::Pacer;
-use crate::protocol::http1::Wanted;
+use crate::protocol::capture::Wanted;
 use crate::protocol::messages::Messages;
-use crate::source::Source;
+use crate::source::{AnySource, Source};
 use crate::tally::{Series, Tally};
 use crate::tls::TlsClient;
 
 use connection::{Connection, State};
-use flights::Flights;
 pub use flights::{Flight, FlightId, OfConnection};
+use flights::{Flights, Refused};
 use waits::Waits;
 
 /// What one worker's engine is to do; everything resolved.
@@ -168,18 +172,26 @@ enum Phase {
 
 pub struct Engine {
     config: EngineConfig,
-    source: Box<dyn Source>,
-    codec: Box<dyn Codec>,
-    /// The codec's word.
-    takes_turns: bool,
+    source: AnySource,
+    codec: AnyCodec,
+    /// Cached from the codec, as the three below.
+    is_half_duplex: bool,
+    has_bodies_waiting: bool,
+    kept: Arc<[u8]>,
+    /// By which the reactor knows `kept`, once there is a reactor.
+    kept_id: Option<KeptId>,
     /// The source looks at replies.
     is_watched: bool,
+    /// Where the bodies of a few replies are looked at, what was seen.
+    bodies: Option<Bodies>,
     pacer: Pacer,
     phase: Phase,
     stretch: Stretch,
     connections: Vec<Connection>,
     flights: Flights,
-    /// Connections with room for a request; who has had it longest comes first.
+    /// Requests that a server refused without processing them: they go out again before others do.
+    refused: VecDeque<Refused>,
+    /// Connections with room for a request; which has had it longest comes first.
     offers: VecDeque<u32>,
     /// Slots without a connection.
     free: Vec<u32>,
@@ -223,31 +235,28 @@ pub struct Life {
     pub replies: Vec<u64>,
 }
 
-/// Connections that there may be at once.
-fn slots(config: &EngineConfig, pacer: &Pacer) -> u32 {
-    match pacer {
-        Pacer::Closed => config.connections,
-        Pacer::Open(_) => config.max_connections.max(config.connections),
+impl EngineConfig {
+    /// Connections that there may be at once.
+    pub fn slots(&self, pacer: &Pacer) -> u32 {
+        match pacer {
+            Pacer::Closed => self.connections,
+            Pacer::Open(_) => self.max_connections.max(self.connections),
+        }
     }
 }
 
 impl Engine {
-    pub fn new(config: EngineConfig, source: Box<dyn Source>, pacer: Pacer) -> Self {
-        let codec = codec::of(&config, slots(&config, &pacer), &source.wanted());
-        Self::with_codec(config, codec, source, pacer)
-    }
-
-    /// One that speaks what the configuration has no word for.
-    pub fn with_codec(
-        config: EngineConfig,
-        codec: Box<dyn Codec>,
-        source: Box<dyn Source>,
-        pacer: Pacer,
-    ) -> Self {
-        let slots = slots(&config, &pacer);
+    /// The codec must have [`EngineConfig::slots`], and keep what the source wants.
+    pub fn new(config: EngineConfig, codec: AnyCodec, source: AnySource, pacer: Pacer) -> Self {
+        let slots = config.slots(&pacer);
         let mut engine = Self {
-            takes_turns: codec.takes_turns(),
+            is_half_duplex: codec.is_half_duplex(),
+            has_bodies_waiting: codec.has_bodies_waiting(),
+            kept: codec.kept().unwrap_or_default(),
+            kept_id: None,
             is_watched: !matches!(source.wanted(), Wanted::Nothing),
+            bodies: None,
+            refused: VecDeque::new(),
             source,
             codec,
             pacer,
@@ -273,6 +282,16 @@ impl Engine {
         };
         *engine.tally = Tally::for_series(engine.series());
         engine
+    }
+
+    /// Looks at the bodies of a few replies, which the codec keeps ([`Wanted::Few`]).
+    pub fn looking_at_bodies(self) -> Self {
+        Self { is_watched: true, bodies: Some(Bodies::default()), ..self }
+    }
+
+    /// Bodies that were looked at since this was last asked, and how often each came.
+    pub fn take_bodies(&mut self) -> Vec<(String, u64)> {
+        self.bodies.as_mut().map(Bodies::take).unwrap_or_default()
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -389,7 +408,7 @@ impl Engine {
             }
             _ if !current => {}
             Happened::Connected => self.on_connected(io, token.slot, now),
-            Happened::Sent(spent) => self.on_sent(io, token.slot, spent),
+            Happened::Sent(spent) => self.on_sent(io, token.slot, spent, now),
             Happened::Eof => self.on_eof(io, token.slot, now),
             Happened::Failed(errno) => self.fail(io, token.slot, Failure::Errno(errno), now),
             Happened::Accepted(_) => {}
@@ -399,7 +418,7 @@ impl Engine {
     /// From here on things count. What the ramp left in flight is carried over.
     fn open_window(&mut self, now: Instant) {
         self.tally.reset(now);
-        self.tally.started = u64::from(self.flights.len());
+        self.tally.started = self.under_way();
         self.budget = match self.stretch.requests {
             Some(requests) => requests.saturating_sub(self.tally.started),
             None => u64::MAX,
@@ -409,6 +428,11 @@ impl Engine {
             until: now + self.stretch.window,
             next_interval: now + self.stretch.interval,
         };
+    }
+
+    /// Requests that have begun and not ended.
+    fn under_way(&self) -> u64 {
+        u64::from(self.flights.len()) + self.refused.len() as u64
     }
 
     fn advance_phase<R: Reactor>(&mut self, io: &mut R, now: Instant, sink: &mut dyn IntervalSink) {
@@ -427,7 +451,7 @@ impl Engine {
             sink.window_opened(io.idle());
         }
         if let Phase::Window { until, next_interval } = self.phase {
-            let exhausted = self.budget == 0 && self.flights.is_empty();
+            let exhausted = self.budget == 0 && self.under_way() == 0;
             if self.is_edge(until, now) || exhausted || self.stop_asked {
                 // In closed loop what came until now has been counted, so it is now that ends it;
                 // an open loop owes what its schedule holds until then.
@@ -463,7 +487,7 @@ impl Engine {
 
     /// Ends the interval. Requests in flight are carried into the next.
     fn hand_over(&mut self, now: Instant, sink: &mut dyn IntervalSink) {
-        let carried = u64::from(self.flights.len());
+        let carried = self.under_way();
         self.tally.started -= carried;
         self.tally.end = now;
         self.tally.assert_closed();
@@ -490,6 +514,10 @@ impl Engine {
                 self.tally.latency.unfinished_age.record(now.since(due));
             }
         }
+        for refused in std::mem::take(&mut self.refused) {
+            self.tally.unfinished.cut += 1;
+            self.tally.latency.unfinished_age.record(now.since(refused.due));
+        }
         self.phase = Phase::Drain { until: now + self.config.timeout };
     }
 
@@ -507,6 +535,11 @@ impl Engine {
                 self.offer(slot);
             }
         }
+        while !self.refused.is_empty() && !self.stop_asked {
+            let Some(slot) = self.slot_for_request() else { return };
+            let Some(refused) = self.refused.pop_front() else { return };
+            self.start_flight(io, slot, refused, now);
+        }
         let mut now = now;
         let mut started = 0u32;
         while self.budget > 0 && !self.stop_asked && self.pacer.next_due(now) <= now {
@@ -515,7 +548,10 @@ impl Engine {
                 return;
             };
             let due = self.pacer.take(now);
-            self.start_flight(io, slot, due, now);
+            self.tally.started += 1;
+            self.tally.waited += u64::from(due <= self.all_busy_at);
+            self.budget -= 1;
+            self.start_flight(io, slot, Refused::never(due), now);
             started += 1;
             // Starting many takes time; none of them may seem sent long before it was.
             if started.is_multiple_of(STARTS_A_CLOCK_READING) {

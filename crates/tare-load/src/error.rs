@@ -2,10 +2,14 @@
 
 use tare_io::SetupError;
 
+use crate::request::RequestError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
     Setup(#[from] SetupError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// Not one connection could be opened.
     #[error("cannot connect to {endpoint}: {why}")]
     NoConnection { endpoint: String, why: String },

@@ -96,6 +96,10 @@ impl Exchange {
         self.engine.tally()
     }
 
+    pub fn take_bodies(&mut self) -> Vec<(String, u64)> {
+        self.engine.take_bodies()
+    }
+
     pub fn life(&self) -> &Life {
         self.engine.life()
     }

@@ -79,6 +79,7 @@ impl Failure {
             Self::Errno(libc::ETIMEDOUT) | Self::TimedOut => FailureKind::TimedOut,
             Self::Errno(_) => FailureKind::Other,
             Self::Reply(defect) if defect.is_early_close() => FailureKind::ClosedEarly,
+            Self::Reply(ReplyDefect::RefusedAgain { .. }) => FailureKind::Other,
             Self::Reply(_) => FailureKind::Malformed,
             Self::Tls(_) => FailureKind::Tls,
         }

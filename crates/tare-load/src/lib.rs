@@ -33,6 +33,6 @@ pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, Stretch, WaitPolic
 pub use error::LoadError;
 pub use failure::{Failure, FailureKind};
 pub use histogram::Histogram;
-pub use load_plan::{LaneId, LoadPlan, Part, PlannedSource};
+pub use load_plan::{LaneId, LoadPlan, MakeSource, Part};
 pub use run::{LoadResult, NoObserver, Observer, Progress, run};
 pub use tally::Tally;

@@ -6,9 +6,12 @@ use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Endpoint, Random, ReactorKind};
 use tare_model::Invalid;
 
-use crate::engine::{EngineConfig, Stretch};
+use crate::codec::Prepared;
+use crate::engine::{Engine, EngineConfig, Stretch};
 use crate::pacer::{Arrivals, Pacer, RateProfile, Spacing};
-use crate::source::{FixedRequest, ListedRequests, Source};
+use crate::protocol::capture::Wanted;
+use crate::request::{Order, RequestError, Requests};
+use crate::source::{AnySource, Source};
 use crate::tls::TlsClient;
 
 /// Where a lane, the connections to one server, stands among those opened together.
@@ -22,7 +25,11 @@ pub struct LaneId(pub usize);
 pub struct LoadPlan {
     /// Shared by all workers; `connections` and `max_connections` are totals.
     pub engine: EngineConfig,
-    pub source: PlannedSource,
+    pub requests: Requests,
+    pub order: Order,
+    /// Where requests come from a script, or replies are looked at: what makes each worker's source.
+    #[serde(skip)]
+    pub source: Option<MakeSource>,
     /// Where each worker connects to, in turn; empty is the engine's endpoint for all.
     pub worker_endpoints: Vec<Endpoint>,
     /// `None` is the closed loop.
@@ -34,7 +41,6 @@ pub struct LoadPlan {
     pub cpus: Vec<usize>,
     /// `None` takes io_uring where the kernel lets us.
     pub reactor: Option<ReactorKind>,
-    pub tls_resume: bool,
     pub seed: u64,
     /// What this client makes of it: the numbers above are those of all clients.
     pub part: Part,
@@ -113,40 +119,44 @@ impl LoadPlan {
     }
 }
 
-/// What a worker is to ask.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PlannedSource {
-    Fixed(FixedRequest),
-    /// What the engine's protocol says: messages, a stream, calls.
-    Messages,
-    /// A list, in order (each worker from a place of its own) or at random.
-    Listed {
-        requests: Arc<[FixedRequest]>,
-        random: bool,
-        /// Where to begin, in order.
-        offset: usize,
-    },
-    /// Made by each worker in its own thread (a script's state cannot move between threads, nor to
-    /// another place).
-    #[serde(skip)]
-    Made(Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>),
-}
+/// Makes a worker's source in its own thread: a script's state cannot move between threads, nor to
+/// another place.
+pub type MakeSource = Arc<dyn Fn(u32) -> Box<dyn Source> + Send + Sync>;
 
 pub(crate) struct WorkerPlan {
     pub index: u32,
     /// There are no other workers.
     pub alone: bool,
     pub engine: EngineConfig,
-    pub source: Box<dyn FnOnce() -> Box<dyn Source> + Send>,
+    prepared: Prepared,
+    source: Box<dyn FnOnce() -> AnySource + Send>,
     pub pacer: Pacer,
     pub stretch: Stretch,
     pub cpu: Option<usize>,
     pub reactor: Option<ReactorKind>,
 }
 
-/// One worker's part of the plan: its share of connections, of the rate, and of the requests.
-pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
+impl WorkerPlan {
+    /// An engine for what is exchanged; `None` where nothing is. With `looking`, the bodies of a few
+    /// replies are looked at, where all requests are the same.
+    pub(crate) fn engine(self, looking: bool) -> Option<Engine> {
+        let source = (self.source)();
+        let looking = looking && matches!(source.wanted(), Wanted::Nothing) && source.is_constant();
+        let wanted = if looking { Wanted::Few } else { source.wanted() };
+        let codec = self.prepared.codec(self.engine.slots(&self.pacer), &wanted)?;
+        let engine = Engine::new(self.engine, codec, source, self.pacer);
+        Some(if looking { engine.looking_at_bodies() } else { engine })
+    }
+}
+
+/// The parts of a plan that its workers have: their shares of connections, of the rate, and of the
+/// requests, which are made bytes once for all.
+pub(crate) fn worker_plans(plan: &LoadPlan, workers: u32) -> Result<Vec<WorkerPlan>, RequestError> {
+    let prepared = Prepared::new(&plan.engine, &plan.requests)?;
+    Ok((0..workers).map(|index| worker_plan(plan, prepared.clone(), index, workers)).collect())
+}
+
+fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) -> WorkerPlan {
     let share = |total: u64| plan.part.of_worker(total, index, workers);
     // Counted through all clients.
     let (nth, all) = (plan.part.index * workers + index, plan.part.of * workers);
@@ -157,7 +167,7 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
     }
     engine.connections = share(u64::from(plan.engine.connections)) as u32;
     engine.max_connections = share(u64::from(plan.engine.max_connections)) as u32;
-    engine.tls = plan.engine.tls.as_ref().map(|tls: &TlsClient| tls.for_worker(plan.tls_resume));
+    engine.tls = plan.engine.tls.as_ref().map(TlsClient::for_worker);
     let mut stretch = plan.stretch;
     stretch.requests = plan.stretch.requests.map(share);
     let pacer = match &plan.rate {
@@ -172,33 +182,14 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
             Pacer::Open(Arrivals::new(profile.clone(), 1.0 / f64::from(all), spacing))
         }
     };
-    let source: Box<dyn FnOnce() -> Box<dyn Source> + Send> = match &plan.source {
-        PlannedSource::Fixed(request) => {
-            let request = *request;
-            Box::new(move || Box::new(request))
-        }
-        PlannedSource::Listed { requests, random, offset } => {
-            let (requests, random, seed) = (requests.clone(), *random, plan.seed);
-            let start =
-                (offset + requests.len() * nth as usize / all as usize) % requests.len().max(1);
-            Box::new(move || match random {
-                true => {
-                    let random = Random::stream(seed, "requests", u64::from(nth));
-                    Box::new(ListedRequests::at_random(requests, random))
-                }
-                false => Box::new(ListedRequests::in_order(requests, start)),
-            })
-        }
-        PlannedSource::Made(make) => {
+    let source: Box<dyn FnOnce() -> AnySource + Send> = match &plan.source {
+        Some(make) => {
             let make = make.clone();
-            Box::new(move || make(index))
+            Box::new(move || make(index).into())
         }
-        PlannedSource::Messages => {
-            let messages = engine.messages();
-            Box::new(move || {
-                messages
-                    .map_or_else(|| Box::new(FixedRequest::new(Vec::new())) as _, |m| m.source())
-            })
+        None => {
+            let listed = plan.requests.listed(plan.order, plan.seed, nth, all);
+            Box::new(move || listed.into())
         }
     };
     let cpu = match plan.cpus.len() {
@@ -209,6 +200,7 @@ pub(crate) fn plan_of(plan: &LoadPlan, index: u32, workers: u32) -> WorkerPlan {
         index,
         alone: workers == 1,
         engine,
+        prepared,
         source,
         pacer,
         stretch,
@@ -247,10 +239,9 @@ mod tests {
             let crossed: LoadPlan = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&crossed).unwrap(), text);
         }
-        let script = |_| -> Box<dyn Source> { Box::new(FixedRequest::new(Vec::new())) };
-        let source = PlannedSource::Made(Arc::new(script));
-        let scripted = LoadPlan { source, ..planned(&spec, "http://a/") };
-        assert!(serde_json::to_string(&scripted).is_err());
+        let requests = Requests::Written { each: Vec::new(), requests: 1 };
+        let scripted = LoadPlan { requests, ..planned(&spec, "http://a/") };
+        assert!(serde_json::to_string(&scripted).is_err(), "a script stays where it is");
     }
 
     #[test]
@@ -260,7 +251,7 @@ mod tests {
         whole.workers = 2;
         whole.stretch.requests = Some(21);
         let parts = whole.divided(4).unwrap();
-        let workers = parts.iter().flat_map(|part| (0..2).map(|worker| plan_of(part, worker, 2)));
+        let workers = parts.iter().flat_map(|part| worker_plans(part, 2).unwrap());
         let workers: Vec<WorkerPlan> = workers.collect();
         let connections: Vec<u32> = workers.iter().map(|plan| plan.engine.connections).collect();
         assert_eq!(connections, [2, 1, 2, 1, 2, 1, 1, 1]);

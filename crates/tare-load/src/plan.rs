@@ -11,10 +11,9 @@ use tare_model::net::{NetTest, Protocol};
 use tare_model::url::Url;
 
 use crate::pacer::RateProfile;
-use crate::request::{RequestParts, parse_header};
-use crate::source::FixedRequest;
+use crate::request::{Order, RequestParts, Requests, parse_header};
 use crate::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
-use crate::{EngineConfig, Lifetime, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy};
+use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
 
 /// Why there is no plan, sorted by who must act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,17 +67,8 @@ pub fn plan(
     if spec.protocol() != Protocol::Http {
         return endpoint_plan(spec, endpoint, seed);
     }
-    let source = match spec.paths.is_empty() {
-        true => PlannedSource::Fixed(request(spec, url)?),
-        false => {
-            let urls = spec.paths.iter().map(|path| Url { target: path.clone(), ..url.clone() });
-            let requests: Result<Vec<FixedRequest>, PlanError> =
-                urls.map(|url| request(spec, &url)).collect();
-            let requests = requests?.into();
-            PlannedSource::Listed { requests, random: spec.random_order, offset: 0 }
-        }
-    };
-    let plan = plan_of(spec, endpoint, source, seed)?;
+    let requests = Requests::Parts(requests(spec, url)?.into());
+    let plan = plan_of(spec, endpoint, requests, seed)?;
     let tls = url.tls.then(|| tls(spec, url)).transpose()?;
     Ok(LoadPlan { engine: EngineConfig { tls, ..plan.engine }, ..plan })
 }
@@ -98,7 +88,7 @@ fn wait(spec: &LoadSpec) -> WaitPolicy {
 pub fn plan_of(
     spec: &LoadSpec,
     endpoint: Endpoint,
-    source: PlannedSource,
+    requests: Requests,
     seed: u64,
 ) -> Result<LoadPlan, PlanError> {
     check_binds(&spec.bind, &endpoint)?;
@@ -131,7 +121,9 @@ pub fn plan_of(
             expected: spec.expected()?,
             wait: wait(spec),
         },
-        source,
+        requests,
+        order: if spec.random_order { Order::AtRandom } else { Order::InTurn { from: 0 } },
+        source: None,
         worker_endpoints: Vec::new(),
         rate,
         poisson: spec.poisson,
@@ -139,7 +131,6 @@ pub fn plan_of(
         workers: spec.workers(),
         cpus: spec.cpus.clone().unwrap_or_default(),
         reactor: spec.reactor,
-        tls_resume: spec.tls_resume,
         seed,
         part: Part::WHOLE,
     })
@@ -156,7 +147,7 @@ pub fn endpoint_plan(
         Endpoint::Tcp(address) if is_udp => Endpoint::Udp(address),
         endpoint => endpoint,
     };
-    let mut plan = plan_of(spec, endpoint, PlannedSource::Messages, seed)?;
+    let mut plan = plan_of(spec, endpoint, Requests::OfProtocol, seed)?;
     let engine = &mut plan.engine;
     engine.protocol = spec.protocol();
     engine.sockets = spec.sockets();
@@ -180,31 +171,31 @@ pub fn check(spec: &LoadSpec, url: &Url) -> Result<(), PlanError> {
     if spec.protocol() != Protocol::Http {
         return Ok(());
     }
-    let checked = request_parts(spec, url)?.bytes();
-    checked.map_err(|error| PlanError::Usage(error.to_string()))?;
+    requests(spec, url)?;
     if url.tls { tls(spec, url).map(|_| ()) } else { Ok(()) }
 }
 
-/// The request for `url`, as bytes.
-pub fn request(spec: &LoadSpec, url: &Url) -> Result<FixedRequest, PlanError> {
-    let built = request_parts(spec, url)?.build();
-    built.map_err(|error| PlanError::Usage(error.to_string()))
-}
-
-fn request_parts(spec: &LoadSpec, url: &Url) -> Result<RequestParts, PlanError> {
+/// The requests for `url`, or for the paths on its server.
+fn requests(spec: &LoadSpec, url: &Url) -> Result<RequestParts, PlanError> {
     let headers = spec
         .headers
         .iter()
         .map(|text| parse_header(text).map_err(|error| PlanError::Usage(format!("-H: {error}"))))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(RequestParts {
+    let paths = match spec.paths.is_empty() {
+        true => vec![url.target.clone()],
+        false => spec.paths.clone(),
+    };
+    let parts = RequestParts {
         method: spec.method(),
-        target: url.target.clone(),
-        host: url.host_header(),
+        authority: url.host_header(),
+        paths,
         headers,
         body: body_bytes(spec)?,
         close: spec.new_connections,
-    })
+    };
+    parts.check().map_err(|error| PlanError::Usage(error.to_string()))?;
+    Ok(parts)
 }
 
 fn body_bytes(spec: &LoadSpec) -> Result<Vec<u8>, PlanError> {

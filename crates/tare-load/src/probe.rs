@@ -11,13 +11,14 @@ use tare_model::samples::Probe;
 use crate::LaneId;
 use crate::engine::{Lifetime, Stretch};
 use crate::error::LoadError;
-use crate::load_plan::{LoadPlan, Part, PlannedSource};
-use crate::protocol::http1::{Capture, Wanted};
+use crate::load_plan::{LoadPlan, Part};
+use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::Reply;
 use crate::session::Session;
 use crate::slice_report::SliceReport;
-use crate::source::{NextRequest, Source};
+use crate::source::{Asked, Source};
 use crate::tally::Tally;
+use crate::tls::TlsClient;
 
 /// Asks on a connection of its own, beside the load's.
 pub struct Prober {
@@ -111,7 +112,7 @@ impl Prober {
             Protocol::Stream { message_bytes, .. } => message_bytes,
             _ => 1,
         };
-        let mut plan = two_requests(load, PlannedSource::Messages);
+        let mut plan = two_requests(load);
         plan.engine.protocol = match load.engine.protocol {
             messages @ Protocol::Messages { .. } => messages,
             _ => Protocol::Messages { request_bytes: bytes, reply_bytes: bytes },
@@ -140,29 +141,22 @@ impl Prober {
 }
 
 fn probe_plan(load: &LoadPlan, seen: &Arc<Mutex<Vec<ProbedReply>>>) -> LoadPlan {
-    let request = match &load.source {
-        PlannedSource::Fixed(request) => *request,
-        // The first of several stands for all.
-        PlannedSource::Listed { requests, .. } => requests[0],
-        PlannedSource::Made(_) | PlannedSource::Messages => {
-            unreachable!("a run's requests are known before it")
-        }
-    };
     let seen = seen.clone();
-    let make = move |_| -> Box<dyn Source> {
-        Box::new(Watching { source: Box::new(request), seen: seen.clone() })
-    };
-    two_requests(load, PlannedSource::Made(Arc::new(make)))
+    let make = move |_| -> Box<dyn Source> { Box::new(Watching(seen.clone())) };
+    LoadPlan { source: Some(Arc::new(make)), ..two_requests(load) }
 }
 
-fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
+fn two_requests(load: &LoadPlan) -> LoadPlan {
     let mut engine = load.engine.clone();
     engine.connections = 1;
     engine.max_connections = 1;
     engine.timeout = engine.timeout.min(TIMEOUT);
+    engine.tls = engine.tls.as_ref().map(TlsClient::never_resuming);
     LoadPlan {
         engine,
-        source,
+        requests: load.requests.clone(),
+        order: load.order,
+        source: None,
         worker_endpoints: Vec::new(),
         rate: None,
         poisson: false,
@@ -171,7 +165,6 @@ fn two_requests(load: &LoadPlan, source: PlannedSource) -> LoadPlan {
         cpus: Vec::new(),
         // The only one that can ask the kernel about a connection.
         reactor: Some(ReactorKind::Epoll),
-        tls_resume: false,
         seed: load.seed,
         part: Part::WHOLE,
     }
@@ -183,15 +176,12 @@ const ONE_SEGMENT: u64 = 1400;
 /// How long a probe waits for its replies.
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Passes requests through, and looks at the replies.
-struct Watching {
-    source: Box<dyn Source>,
-    seen: Arc<Mutex<Vec<ProbedReply>>>,
-}
+/// Asks for the first of the load's requests, which stands for all, and looks at the replies.
+struct Watching(Arc<Mutex<Vec<ProbedReply>>>);
 
 impl Source for Watching {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
-        self.source.next(scratch)
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+        Asked::Listed(0)
     }
 
     fn wanted(&self) -> Wanted {
@@ -199,12 +189,15 @@ impl Source for Watching {
     }
 
     fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
-        let head = String::from_utf8_lossy(&capture.head);
-        let headers = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        let headers = headers.map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()));
-        let content_encoding =
-            headers.clone().find(|(name, _)| name == "content-encoding").map(|(_, v)| v.to_owned());
-        let mut header_names: Vec<String> = headers.map(|(name, _)| name).collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let headers = capture.headers().map(|(name, value)| (text(name).to_lowercase(), value));
+        let (mut header_names, mut content_encoding) = (Vec::new(), None);
+        for (name, value) in headers {
+            if name == "content-encoding" {
+                content_encoding.get_or_insert_with(|| text(value));
+            }
+            header_names.push(name);
+        }
         header_names.sort();
         header_names.dedup();
         let (sha256, body_bytes) = (capture.sha256(), capture.body_bytes());
@@ -215,8 +208,8 @@ impl Source for Watching {
             sha256,
             body_start: String::from_utf8_lossy(capture.body_start()).into_owned(),
             content_encoding,
-            head_bytes: capture.head.len() as u64,
+            head_bytes: capture.head_bytes() as u64,
         };
-        self.seen.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(seen);
     }
 }

@@ -4,6 +4,7 @@
 //! tare-target's endpoint; docs/net.md describes its protocol.
 
 pub mod calls;
+pub mod capture;
 pub mod content;
 pub mod control;
 pub mod http1;

@@ -1,75 +1,126 @@
-//! An HTTP/1.1 request as bytes, from its parts.
+//! Requests as parts: what a user can set of them. A codec makes its bytes of them, once.
 
-use crate::source::FixedRequest;
+use std::sync::Arc;
 
-/// The parts of a request that a user can set.
-#[derive(Clone, Debug, Default)]
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tare_io::Random;
+
+use crate::source::Listed;
+
+/// Requests of HTTP that differ in their paths only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RequestParts {
     pub method: String,
-    /// Path and query, as sent.
-    pub target: String,
-    /// The Host header, unless one of `headers` is.
-    pub host: String,
+    /// The server as its clients name it: host and port. In HTTP/1.1 the Host header, unless one of
+    /// `headers` is.
+    pub authority: String,
+    /// Paths and queries, as sent: a request for each, and at least one.
+    pub paths: Vec<String>,
     pub headers: Vec<(String, String)>,
+    #[serde(with = "bytes_or_text")]
     pub body: Vec<u8>,
-    /// Ask the server to close after the reply.
+    /// Asks the server to close after the reply.
     pub close: bool,
 }
 
+/// What a worker is to request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Requests {
+    Parts(Arc<RequestParts>),
+    /// What the protocol says: messages, a stream, calls.
+    OfProtocol,
+    /// Whole requests of HTTP/1.1 as a script wrote them, with how many are in the same bytes; a
+    /// script that writes others each time has none here.
+    #[serde(skip)]
+    Written {
+        each: Vec<Vec<u8>>,
+        requests: u32,
+    },
+}
+
+/// Which of several paths comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Each worker begins at a place of its own, counted from this one.
+    InTurn {
+        from: usize,
+    },
+    AtRandom,
+}
+
+impl Requests {
+    /// How many different requests there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.paths.len(),
+            Self::Written { each, .. } => each.len(),
+            Self::OfProtocol => 1,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The choices of the `nth` of `all` workers.
+    pub(crate) fn listed(&self, order: Order, seed: u64, nth: u32, all: u32) -> Listed {
+        let n = self.len().max(1);
+        match order {
+            Order::InTurn { from } => {
+                Listed::in_turn(n, (from + n * nth as usize / all as usize) % n)
+            }
+            Order::AtRandom => {
+                Listed::at_random(n, Random::stream(seed, "requests", u64::from(nth)))
+            }
+        }
+    }
+}
+
 /// A part that cannot stand in a request: it would end its line.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("method '{}' has a character that is not allowed in a method", .0.escape_debug())]
     Method(String),
     #[error("path '{}' has a space or control character; percent-encode it", .0.escape_debug())]
-    Target(String),
+    Path(String),
     #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),
+    #[error("the protocol has no requests of this kind")]
+    Kind,
 }
 
 impl RequestParts {
-    pub fn build(&self) -> Result<FixedRequest, RequestError> {
-        Ok(FixedRequest::new(self.bytes()?))
+    pub fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 
-    pub fn bytes(&self) -> Result<Vec<u8>, RequestError> {
+    pub fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// Nothing in it would end a line and begin another header or request.
+    pub fn check(&self) -> Result<(), RequestError> {
         if self.method.is_empty() || !self.method.bytes().all(is_token) {
             return Err(RequestError::Method(self.method.clone()));
         }
-        if !self.target.bytes().all(|b| b > b' ' && b != 0x7f) {
-            return Err(RequestError::Target(self.target.clone()));
+        let is_path = |path: &&String| !path.bytes().all(|b| b > b' ' && b != 0x7f);
+        if let Some(path) = self.paths.iter().find(is_path) {
+            return Err(RequestError::Path(path.clone()));
         }
-        let has = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
-        if !has("host") {
-            head.push_str(&format!("Host: {}\r\n", self.host));
+        let is_bad = |(name, value): &&(String, String)| {
+            name.is_empty()
+                || !name.bytes().all(is_token)
+                || value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0))
+        };
+        match self.headers.iter().find(is_bad) {
+            Some((name, value)) => Err(RequestError::Header(format!("{name}: {value}"))),
+            None => Ok(()),
         }
-        if !has("user-agent") {
-            head.push_str(concat!("User-Agent: tare/", env!("CARGO_PKG_VERSION"), "\r\n"));
-        }
-        if !has("accept") {
-            head.push_str("Accept: */*\r\n");
-        }
-        if self.close && !has("connection") {
-            head.push_str("Connection: close\r\n");
-        }
-        let wants_length = !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT");
-        if wants_length && !has("content-length") && !has("transfer-encoding") {
-            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
-        }
-        for (name, value) in &self.headers {
-            let good = !name.is_empty()
-                && name.bytes().all(is_token)
-                && !value.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0));
-            if !good {
-                return Err(RequestError::Header(format!("{name}: {value}")));
-            }
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        let mut bytes = head.into_bytes();
-        bytes.extend_from_slice(&self.body);
-        Ok(bytes)
     }
 }
 
@@ -88,57 +139,70 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
+/// A body in JSON: its text, or base64 where it is none.
+mod bytes_or_text {
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Body {
+        Text(String),
+        Bytes { base64: String },
+    }
+
+    pub fn serialize<S: serde::Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        let body = match std::str::from_utf8(bytes) {
+            Ok(text) => Body::Text(text.to_owned()),
+            Err(_) => Body::Bytes { base64: STANDARD.encode(bytes) },
+        };
+        body.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        match Body::deserialize(from)? {
+            Body::Text(text) => Ok(text.into_bytes()),
+            Body::Bytes { base64 } => STANDARD.decode(base64).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parts() -> RequestParts {
-        RequestParts {
-            method: "GET".into(),
-            target: "/a?b=c".into(),
-            host: "h:80".into(),
-            ..Default::default()
+    #[test]
+    fn parts_cross_to_another_place_as_they_are() {
+        for body in [&b"text"[..], b"\xff\0"] {
+            let parts = RequestParts {
+                method: "PUT".into(),
+                paths: vec!["/a".into(), "/b?c".into()],
+                headers: vec![("A".into(), "b".into())],
+                body: body.to_vec(),
+                ..RequestParts::default()
+            };
+            let text = serde_json::to_string(&parts).unwrap();
+            assert_eq!(serde_json::from_str::<RequestParts>(&text).unwrap(), parts);
         }
-    }
-
-    fn text(parts: &RequestParts) -> String {
-        String::from_utf8(parts.bytes().unwrap()).unwrap()
-    }
-
-    #[test]
-    fn defaults_are_added_unless_given() {
-        let plain = text(&parts());
-        assert!(plain.starts_with("GET /a?b=c HTTP/1.1\r\nHost: h:80\r\nUser-Agent: tare/"));
-        assert!(plain.ends_with("\r\n\r\n") && !plain.contains("Content-Length"));
-        let own = text(&RequestParts {
-            headers: vec![("host".into(), "other".into()), ("Connection".into(), "x".into())],
-            close: true,
-            ..parts()
-        });
-        assert!(own.contains("host: other\r\n") && !own.contains("Host: h"), "{own}");
-        assert!(!own.contains("close"), "{own}");
-    }
-
-    #[test]
-    fn bodies_have_a_length() {
-        let post = RequestParts { method: "POST".into(), body: b"xyz".to_vec(), ..parts() };
-        assert!(text(&post).ends_with("Content-Length: 3\r\n\r\nxyz"));
-        let empty = RequestParts { method: "PUT".into(), ..parts() };
-        assert!(text(&empty).contains("Content-Length: 0\r\n"));
     }
 
     #[test]
     fn nothing_can_break_out_of_its_line() {
+        let good = RequestParts {
+            method: "GET".into(),
+            paths: vec!["/a?b=c".into()],
+            ..RequestParts::default()
+        };
+        assert_eq!(good.check(), Ok(()));
         let header = |name: &str, value: &str| RequestParts {
             headers: vec![(name.into(), value.into())],
-            ..parts()
+            ..good.clone()
         };
-        assert!(matches!(header("X", "a\r\nEvil: b").bytes(), Err(RequestError::Header(_))));
-        assert!(matches!(header("X Y", "a").bytes(), Err(RequestError::Header(_))));
-        let target = RequestParts { target: "/a b".into(), ..parts() };
-        assert_eq!(target.bytes(), Err(RequestError::Target("/a b".into())));
-        let method = RequestParts { method: "GE T".into(), ..parts() };
-        assert_eq!(method.bytes(), Err(RequestError::Method("GE T".into())));
+        assert!(matches!(header("X", "a\r\nEvil: b").check(), Err(RequestError::Header(_))));
+        assert!(matches!(header("X Y", "a").check(), Err(RequestError::Header(_))));
+        let path = RequestParts { paths: vec!["/".into(), "/a b".into()], ..good.clone() };
+        assert_eq!(path.check(), Err(RequestError::Path("/a b".into())));
+        let method = RequestParts { method: "GE T".into(), ..good };
+        assert_eq!(method.check(), Err(RequestError::Method("GE T".into())));
         assert!(parse_header("no colon").is_err());
         assert!(parse_header("A: b\r\nC: d").is_err() && parse_header("A: b\n").is_err());
         assert_eq!(parse_header("A: b:c"), Ok(("A".into(), "b:c".into())));

@@ -9,7 +9,7 @@ use tare_io::{DurationNs, ReactorKind, SetupError};
 
 use crate::error::LoadError;
 use crate::gate::Gate;
-use crate::load_plan::{LoadPlan, plan_of};
+use crate::load_plan::{LoadPlan, worker_plans};
 use crate::tally::Tally;
 use crate::worker::{self, Message, SPARE_TALLIES, WorkerReport};
 
@@ -65,10 +65,10 @@ pub fn run(
     // Everything that comes from workers goes through one channel, in the order it happened.
     let (sender, receiver) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
     let gate = Arc::new(Gate::new(workers));
+    let plans = worker_plans(plan, workers)?;
     std::thread::scope(|scope| {
         let mut not_started = None;
-        for index in 0..workers {
-            let worker_plan = plan_of(plan, index, workers);
+        for worker_plan in plans {
             let (sender, gate, stop) = (sender.clone(), gate.clone(), stop.clone());
             let (waiting, stopping) = (gate.clone(), stop.clone());
             let worker = move || {

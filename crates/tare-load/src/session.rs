@@ -17,11 +17,10 @@ use tare_io::{DurationNs, Instant, Random, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
 use crate::LaneId;
-use crate::bodies::SeenBodies;
-use crate::engine::{Engine, IntervalSink, Life, Stretch};
+use crate::engine::{IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
-use crate::load_plan::{LoadPlan, Part, WorkerPlan, plan_of};
+use crate::load_plan::{LoadPlan, Part, WorkerPlan, worker_plans};
 use crate::protocol::calls::CallsLane;
 use crate::protocol::stream::{StreamLane, Who};
 use crate::slice_report::{Recorded, SliceReport};
@@ -95,11 +94,15 @@ impl Session {
         let workers = self.workers();
         // What the streams of these lanes are counted under: theirs alone.
         let random = &mut Random::stream(wall_unix_ns(), "session", u64::from(std::process::id()));
-        let sessions: Vec<u64> = plans.iter().map(|_| random.next_u64()).collect();
-        let answers = self.order(|index| {
-            let lanes = plans.iter().zip(&sessions);
-            Order::Open(lanes.map(|(plan, id)| (plan_of(plan, index, workers), *id)).collect())
-        })?;
+        let mut lanes: Vec<Vec<(WorkerPlan, u64)>> = (0..workers).map(|_| Vec::new()).collect();
+        for plan in plans {
+            let id = random.next_u64();
+            for (lanes, worker) in lanes.iter_mut().zip(worker_plans(plan, workers)?) {
+                lanes.push((worker, id));
+            }
+        }
+        let answers =
+            self.order(|index| Order::Open(std::mem::take(&mut lanes[index as usize])))?;
         self.parts = plans.iter().map(|plan| plan.part).collect();
         for answer in answers {
             if let Answer::Opened { how, note } = answer {
@@ -139,7 +142,7 @@ impl Session {
     }
 
     /// Gives every worker its order, and waits for all answers, also after one failed.
-    fn order(&mut self, order: impl Fn(u32) -> Order) -> Result<Vec<Answer>, LoadError> {
+    fn order(&mut self, mut order: impl FnMut(u32) -> Order) -> Result<Vec<Answer>, LoadError> {
         for (index, worker) in self.workers.iter().enumerate() {
             worker.orders.send(order(index as u32)).map_err(|_| LoadError::WorkerLost)?;
         }
@@ -321,18 +324,15 @@ const AWAKE: DurationNs = DurationNs::from_us(200);
 /// Requests and replies.
 struct ExchangeLane {
     exchange: Exchange,
-    seen: SeenBodies,
 }
 
 impl ExchangeLane {
     fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
-        let tuning = tuning(&plan.engine);
-        let seen = SeenBodies::default();
-        let source = seen.of((plan.source)(), &plan.engine.expected);
-        let engine = Engine::new(plan.engine, source, plan.pacer);
+        let (tuning, reactor) = (tuning(&plan.engine), plan.reactor);
+        let engine = plan.engine(true).ok_or(LoadError::WorkerLost)?;
         let clock = &mut WindowClock::default();
-        let (exchange, _) = Exchange::open(engine, plan.reactor, tuning, stop, clock)?;
-        Ok(Self { exchange, seen })
+        let (exchange, _) = Exchange::open(engine, reactor, tuning, stop, clock)?;
+        Ok(Self { exchange })
     }
 
     fn slice(
@@ -344,6 +344,7 @@ impl ExchangeLane {
         let before = self.exchange.life().clone();
         let mut clock = WindowClock::default();
         let began = self.exchange.run_from(start, stretch, stop, &mut clock)?;
+        let bodies = self.exchange.take_bodies();
         let (tally, life) = (self.exchange.tally(), self.exchange.life());
         let report = SliceReport {
             began,
@@ -362,7 +363,7 @@ impl ExchangeLane {
             retransmits: 0,
             disordered: 0,
             marks: clock.marks,
-            bodies: self.seen.take(),
+            bodies,
         };
         self.exchange.settle(&mut WindowClock::default())?;
         Ok(report)

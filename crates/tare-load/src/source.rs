@@ -1,20 +1,14 @@
-//! What is asked: one fixed request, a list of them, or (in `tare-wrk`) a script.
+//! Which request comes next: one of a list, or (in `tare-wrk`) what a script writes.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, Random};
 
-use crate::protocol::http1::{Capture, Wanted};
+use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::Reply;
 
 /// Gives the requests of one worker.
 pub trait Source {
-    /// The next request. Its bytes are either immortal, or written to `scratch` (which is empty).
-    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest;
+    /// The next request, which may be written to `scratch` (which is empty).
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked;
 
     /// What is kept of replies for [`Source::on_reply`].
     fn wanted(&self) -> Wanted {
@@ -40,105 +34,101 @@ pub trait Source {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct NextRequest {
-    pub bytes: AskedBytes,
-    /// Replies that these bytes call for; more than one where requests are pipelined.
-    pub replies: u32,
-    /// The method is HEAD: replies have no body.
-    pub to_head: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The request at this place among those that the codec was made with.
+    Listed(u32),
+    /// What a script wrote: this many whole requests of HTTP/1.1, which replies follow in order.
+    Written { requests: u32, to_head: bool },
 }
 
-#[derive(Clone, Copy, Debug)]
-pub enum AskedBytes {
-    Fixed(&'static [u8]),
-    InScratch,
-}
-
-/// A name without a lifetime in it: derived code would take that for its own.
-type Immortal = &'static [u8];
-
-/// One request, as bytes that live as long as the program: the kernel may read them at any time.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct FixedRequest {
-    bytes: Immortal,
-    to_head: bool,
-}
-
-impl FixedRequest {
-    /// Keeps `bytes` until the program ends, once: each launch's plan asks for the same.
-    pub fn new(bytes: Vec<u8>) -> Self {
-        static KEPT: Mutex<BTreeSet<&'static [u8]>> = Mutex::new(BTreeSet::new());
-        let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
-        let bytes = kept.get(bytes.as_slice()).copied().unwrap_or_else(|| {
-            let bytes: &'static [u8] = bytes.leak();
-            kept.insert(bytes);
-            bytes
-        });
-        Self { bytes, to_head: bytes.starts_with(b"HEAD ") }
-    }
-
-    pub fn bytes(&self) -> &'static [u8] {
-        self.bytes
-    }
-
-    fn asked(&self) -> NextRequest {
-        NextRequest { bytes: AskedBytes::Fixed(self.bytes), replies: 1, to_head: self.to_head }
-    }
-}
-
-/// As base64: it crosses to other places in JSON.
-impl From<FixedRequest> for String {
-    fn from(request: FixedRequest) -> Self {
-        STANDARD.encode(request.bytes)
-    }
-}
-
-impl TryFrom<String> for FixedRequest {
-    type Error = base64::DecodeError;
-
-    fn try_from(text: String) -> Result<Self, base64::DecodeError> {
-        Ok(Self::new(STANDARD.decode(text)?))
-    }
-}
-
-impl Source for FixedRequest {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
-        self.asked()
-    }
-
-    fn is_constant(&self) -> bool {
-        true
-    }
-}
-
-/// Requests from a list, in order from a start of the worker's own, or at random.
-pub struct ListedRequests {
-    requests: std::sync::Arc<[FixedRequest]>,
-    at: usize,
+/// Requests from a list, in turn or at random.
+#[derive(Debug)]
+pub struct Listed {
+    /// At least one.
+    n: u32,
+    at: u32,
     random: Option<Random>,
 }
 
-impl ListedRequests {
-    /// `requests` must not be empty.
-    pub fn in_order(requests: std::sync::Arc<[FixedRequest]>, start: usize) -> Self {
-        Self { requests, at: start, random: None }
+impl Listed {
+    pub fn in_turn(n: usize, from: usize) -> Self {
+        Self { n: n.max(1) as u32, at: from as u32, random: None }
     }
 
-    pub fn at_random(requests: std::sync::Arc<[FixedRequest]>, random: Random) -> Self {
-        Self { requests, at: 0, random: Some(random) }
+    pub fn at_random(n: usize, random: Random) -> Self {
+        Self { n: n.max(1) as u32, at: 0, random: Some(random) }
     }
 }
 
-impl Source for ListedRequests {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
-        let n = self.requests.len();
-        let at = match &mut self.random {
-            Some(random) => random.below(n as u64) as usize,
-            None => self.at % n,
-        };
-        self.at = at + 1;
-        self.requests[at].asked()
+impl Source for Listed {
+    #[inline]
+    fn next(&mut self, _scratch: &mut Vec<u8>) -> Asked {
+        if let Some(random) = &mut self.random {
+            return Asked::Listed(random.below(u64::from(self.n)) as u32);
+        }
+        let at = self.at;
+        self.at = if at + 1 < self.n { at + 1 } else { 0 };
+        Asked::Listed(at)
+    }
+
+    fn is_constant(&self) -> bool {
+        self.n == 1
+    }
+}
+
+/// A source of either kind: most are lists, and those need no call through a table.
+pub enum AnySource {
+    Listed(Listed),
+    Other(Box<dyn Source>),
+}
+
+impl From<Listed> for AnySource {
+    fn from(listed: Listed) -> Self {
+        Self::Listed(listed)
+    }
+}
+
+impl From<Box<dyn Source>> for AnySource {
+    fn from(source: Box<dyn Source>) -> Self {
+        Self::Other(source)
+    }
+}
+
+macro_rules! either {
+    ($source:expr, $name:ident => $body:expr) => {
+        match $source {
+            AnySource::Listed($name) => $body,
+            AnySource::Other($name) => $body,
+        }
+    };
+}
+
+impl Source for AnySource {
+    #[inline]
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        either!(self, source => source.next(scratch))
+    }
+
+    fn wanted(&self) -> Wanted {
+        either!(self, source => source.wanted())
+    }
+
+    fn is_constant(&self) -> bool {
+        either!(self, source => source.is_constant())
+    }
+
+    fn on_reply(&mut self, reply: &Reply, capture: &Capture) {
+        either!(self, source => source.on_reply(reply, capture));
+    }
+
+    #[inline]
+    fn wants_stop(&self) -> bool {
+        either!(self, source => source.wants_stop())
+    }
+
+    #[inline]
+    fn rest(&mut self) -> DurationNs {
+        either!(self, source => source.rest())
     }
 }

@@ -22,6 +22,8 @@ pub struct Tally {
     /// Replies whose status was the expected one: the only ones that count as throughput.
     pub good: u64,
     pub failed: u64,
+    /// Sent again because the server had refused them unprocessed: no failures.
+    pub refused: u64,
     /// Good ones whose end came a delayed acknowledgement's time after their beginning.
     pub held: u64,
     /// Open loop: of the started, those that had to wait for a connection to be free.
@@ -146,6 +148,7 @@ impl Tally {
         self.completed += other.completed;
         self.good += other.good;
         self.failed += other.failed;
+        self.refused += other.refused;
         self.held += other.held;
         self.waited += other.waited;
         self.unfinished += other.unfinished;

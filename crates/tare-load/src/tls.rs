@@ -143,21 +143,33 @@ impl TlsClient {
         };
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let options_kept = Arc::new(options.clone());
-        let client = Self { config: Arc::new(config), name, options: options_kept };
-        Ok(if options.resume { client.resuming() } else { client })
+        let client = Self { config: Arc::new(config), name, options: Arc::new(options.clone()) };
+        Ok(client.for_worker())
     }
 
-    /// The same with a session store of its own: workers do not share a lock.
-    pub fn for_worker(&self, resume: bool) -> Self {
-        if resume { self.clone().resuming() } else { self.clone() }
+    pub fn resumes(&self) -> bool {
+        self.options.resume
     }
 
-    fn resuming(mut self) -> Self {
-        let mut config = (*self.config).clone();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
-        self.config = Arc::new(config);
-        self
+    /// The same with sessions of its own, where it keeps any: workers do not share a lock.
+    pub fn for_worker(&self) -> Self {
+        let mut client = self.clone();
+        if self.resumes() {
+            let mut config = (*client.config).clone();
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            client.config = Arc::new(config);
+        }
+        client
+    }
+
+    /// The same with a full handshake for every connection.
+    pub fn never_resuming(&self) -> Self {
+        let mut client = self.clone();
+        let mut config = (*client.config).clone();
+        config.resumption = Resumption::disabled();
+        client.config = Arc::new(config);
+        client.options = Arc::new(TlsOptions { resume: false, ..(*self.options).clone() });
+        client
     }
 
     pub fn session(&self) -> Result<TlsSession, String> {
@@ -201,6 +213,11 @@ impl TlsSession {
         let version = version.map_or(String::new(), |version| format!("{version:?}"));
         let cipher = cipher.map_or(String::new(), |cipher| format!("{:?}", cipher.suite()));
         format!("{} {cipher}", version.replace("v1_", "v1."))
+    }
+
+    /// The protocol that was agreed on.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.connection.alpn_protocol()
     }
 
     pub fn was_resumed(&self) -> bool {

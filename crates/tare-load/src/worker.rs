@@ -57,12 +57,12 @@ pub(crate) fn work(
         pin_thread(cpu)?;
     }
     sharpen_timers();
-    let tuning = tuning(&plan.engine);
-    let engine = Engine::new(plan.engine, (plan.source)(), plan.pacer);
+    let (tuning, reactor, stretch) = (tuning(&plan.engine), plan.reactor, plan.stretch);
+    let engine = plan.engine(false).ok_or(LoadError::WorkerLost)?;
     let mut sink = ChannelSink::new(&engine, SPARE_TALLIES, messages);
-    let (mut exchange, opening) = Exchange::open(engine, plan.reactor, tuning, stop, &mut sink)?;
+    let (mut exchange, opening) = Exchange::open(engine, reactor, tuning, stop, &mut sink)?;
     gate.arrive();
-    exchange.run(plan.stretch, stop, &mut sink)?;
+    exchange.run(stretch, stop, &mut sink)?;
     let report = WorkerReport {
         reactor: exchange.kind(),
         reactor_note: exchange.note.take(),

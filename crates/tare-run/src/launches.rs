@@ -13,7 +13,8 @@ use tare_load::failure::{FailureKind, ONLY_TLS, is_wrong_protocol};
 use tare_load::measured::Measured;
 use tare_load::plan::plan as load_plan;
 use tare_load::protocol::reply::ReplyDefect;
-use tare_load::{LoadPlan, PlannedSource, Stretch};
+use tare_load::request::Order;
+use tare_load::{LoadPlan, Stretch};
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::Protocol;
 use tare_model::plan::{Plan, VariantId};
@@ -569,9 +570,9 @@ fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Res
 /// A faster variant gets further in a list: launches begin at different places, the same for all
 /// variants of a round.
 fn begin_list_anywhere(plan: &mut LoadPlan, round: u32) {
-    if let PlannedSource::Listed { requests, offset, .. } = &mut plan.source {
+    if let Order::InTurn { from } = &mut plan.order {
         let mut random = Random::stream(plan.seed, "paths", u64::from(round));
-        *offset = random.below(requests.len().max(1) as u64) as usize;
+        *from = random.below(plan.requests.len().max(1) as u64) as usize;
     }
 }
 

@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tare_io::reactor::Chunk;
 use tare_io::{
-    Accepted, Close, Completion, DurationNs, Endpoint, Happened, Instant, Outgoing, Random,
-    Reactor, SetupError, Token, Wait,
+    Accepted, Close, Completion, DurationNs, Endpoint, Happened, Instant, KeptBytes, KeptId,
+    Outgoing, Random, Reactor, SetupError, Token, Wait,
 };
 
 /// What the network does to traffic.
@@ -118,6 +119,7 @@ impl Net {
         SimReactor {
             net: self.clone(),
             host: state.hosts.len() - 1,
+            kept: KeptBytes::default(),
             tokens: HashMap::new(),
             chunks: Vec::new(),
             free_chunks: Vec::new(),
@@ -278,6 +280,7 @@ impl State {
 pub struct SimReactor {
     net: Net,
     host: usize,
+    kept: KeptBytes,
     /// Each slot's generation, and its connection while it has one.
     tokens: HashMap<u32, (u32, Option<usize>)>,
     /// Received bytes, until the engine releases them.
@@ -348,14 +351,18 @@ impl Reactor for SimReactor {
         token
     }
 
+    fn keep(&mut self, bytes: Arc<[u8]>) -> KeptId {
+        self.kept.keep(bytes)
+    }
+
     fn send(&mut self, token: Token, bytes: Outgoing) {
         let end = self.end_of(token);
         assert!(end.is_some(), "send on a closed connection");
         let mut state = self.net.0.borrow_mut();
         if let Some(peer) = end.and_then(|end| state.ends[end].peer) {
-            state.send_data(peer, bytes.bytes());
+            state.send_data(peer, self.kept.of(&bytes));
         }
-        if !matches!(bytes, Outgoing::Fixed(_)) {
+        if bytes.is_reported() {
             let spent = bytes.spent();
             let (at, host) = (state.now, self.host);
             state.at(at, Event::Sent { host, token, spent });

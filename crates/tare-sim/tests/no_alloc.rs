@@ -9,9 +9,12 @@ use std::net::SocketAddr;
 use tare_io::epoll::EpollReactor;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, Endpoint, Reactor};
+use tare_load::codec::Prepared;
 use tare_load::engine::{Engine, IntervalSink, Next};
 use tare_load::pacer::{Arrivals, Pacer, RateProfile, Spacing};
-use tare_load::request::RequestParts;
+use tare_load::protocol::capture::Wanted;
+use tare_load::request::{RequestParts, Requests};
+use tare_load::source::Listed;
 use tare_load::tls::{TlsClient, TlsOptions};
 use tare_load::{EngineConfig, Lifetime, Stretch, Tally, WaitPolicy};
 use tare_model::status::StatusSet;
@@ -119,11 +122,13 @@ fn engine(endpoint: Endpoint, tls: Option<TlsClient>, pacer: Pacer) -> Engine {
     };
     let request = RequestParts {
         method: "GET".into(),
-        target: "/".into(),
-        host: "localhost".into(),
+        authority: "localhost".into(),
+        paths: vec!["/".into()],
         ..Default::default()
     };
-    Engine::new(config, Box::new(request.build().unwrap()), pacer)
+    let prepared = Prepared::new(&config, &Requests::Parts(request.into())).unwrap();
+    let codec = prepared.codec(config.slots(&pacer), &Wanted::Nothing).unwrap();
+    Engine::new(config, codec, Listed::in_turn(1, 0).into(), pacer)
 }
 
 #[test]

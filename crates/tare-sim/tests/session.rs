@@ -8,11 +8,9 @@ use std::sync::atomic::AtomicBool;
 
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
-use tare_load::request::RequestParts;
+use tare_load::request::{Order, RequestParts, Requests};
 use tare_load::session::Session;
-use tare_load::{
-    EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, Part, PlannedSource, Stretch, WaitPolicy,
-};
+use tare_load::{EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, Part, Stretch, WaitPolicy};
 use tare_model::status::StatusSet;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
@@ -44,8 +42,8 @@ fn stretch() -> Stretch {
 fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) -> LoadPlan {
     let parts = RequestParts {
         method: "GET".into(),
-        target: "/".into(),
-        host: "target".into(),
+        authority: "target".into(),
+        paths: vec!["/".into()],
         ..RequestParts::default()
     };
     LoadPlan {
@@ -67,7 +65,9 @@ fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) ->
                 polls: false,
             },
         },
-        source: PlannedSource::Fixed(parts.build().unwrap()),
+        requests: Requests::Parts(parts.into()),
+        order: Order::InTurn { from: 0 },
+        source: None,
         worker_endpoints: Vec::new(),
         rate: rate.map(|rate| RateProfile::constant(rate).unwrap()),
         poisson: false,
@@ -75,7 +75,6 @@ fn plan(endpoint: &Endpoint, rate: Option<f64>, reactor: Option<ReactorKind>) ->
         workers: 2,
         cpus: Vec::new(),
         reactor,
-        tls_resume: false,
         seed: 1,
         part: Part::WHOLE,
     }

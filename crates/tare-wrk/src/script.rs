@@ -9,9 +9,10 @@ use mlua::{AnyUserData, Function, Lua, Table, Value};
 use tare_io::DurationNs;
 use tare_io::files::read_input;
 use tare_load::Tally;
-use tare_load::protocol::http1::{Budget, Capture, Wanted};
+use tare_load::protocol::capture::{Budget, Capture, Wanted};
 use tare_load::protocol::reply::Reply;
-use tare_load::source::{AskedBytes, FixedRequest, NextRequest, Source};
+use tare_load::request::Requests;
+use tare_load::source::{Asked, Source};
 
 use crate::format::{socket_errors, status_errors};
 use crate::objects::{Address, StatisticObject, Thread, connect, lookup};
@@ -106,27 +107,32 @@ impl Script {
         self.pipelined > 1
     }
 
+    /// What each thread requests again and again, unless it has a `request` of its own.
+    pub fn requests(&self) -> Result<Requests, ScriptError> {
+        let each = self.threads.iter().map(|thread| {
+            let request = request_function(&thread.lua)?;
+            Ok(request.call::<mlua::String>(())?.as_bytes().to_vec())
+        });
+        let each = each.collect::<mlua::Result<_>>()?;
+        Ok(Requests::Written { each, requests: self.pipelined })
+    }
+
     /// The source of one worker's requests.
-    pub fn source(&self, worker: u32) -> Result<Box<dyn Source>, ScriptError> {
-        let thread = &self.threads[worker as usize % self.threads.len()];
+    pub fn source(&self, worker: u32) -> Box<dyn Source> {
+        let at = worker as usize % self.threads.len();
+        let thread = &self.threads[at];
         let globals = thread.lua.globals();
         let hook = |name: &str| globals.get::<Option<Function>>(name).ok().flatten();
-        let dynamic = hook("request").is_some();
-        let request = request_function(&thread.lua)?;
-        let fixed = match dynamic {
-            true => None,
-            false => Some(FixedRequest::new(request.call::<mlua::String>(())?.as_bytes().to_vec())),
-        };
-        Ok(Box::new(ScriptSource {
-            fixed,
-            request,
+        Box::new(ScriptSource {
+            request: hook("request"),
+            fixed: at as u32,
             response: hook("response"),
             delay: hook("delay"),
             pipelined: self.pipelined,
             thread: thread.clone(),
             bodies: self.bodies.clone(),
             errors: self.errors.clone(),
-        }))
+        })
     }
 
     /// The first error that a hook raised during the run.
@@ -243,9 +249,9 @@ fn requests_in(bytes: &[u8]) -> Result<u32, String> {
 const LARGE_BODY_BYTES: usize = 1 << 20;
 
 struct ScriptSource {
-    /// Where the script has no `request` of its own.
-    fixed: Option<FixedRequest>,
-    request: Function,
+    request: Option<Function>,
+    /// The place in [`Script::requests`] of what is asked where there is no `request`.
+    fixed: u32,
     response: Option<Function>,
     delay: Option<Function>,
     pipelined: u32,
@@ -270,12 +276,8 @@ impl ScriptSource {
     ) -> mlua::Result<()> {
         let lua = &self.thread.lua;
         let headers = lua.create_table()?;
-        let mut storage = [httparse::EMPTY_HEADER; 128];
-        let mut head = httparse::Response::new(&mut storage);
-        // It was parsed once already, by the engine.
-        let _ = head.parse(&capture.head);
-        for header in head.headers.iter() {
-            headers.set(header.name, lua.create_string(header.value)?)?;
+        for (name, value) in capture.headers() {
+            headers.set(lua.create_string(name)?, lua.create_string(value)?)?;
         }
         response.call::<()>((reply.status, headers, lua.create_string(capture.body())?))?;
         if capture.body().len() >= LARGE_BODY_BYTES {
@@ -287,11 +289,9 @@ impl ScriptSource {
 }
 
 impl Source for ScriptSource {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
-        if let Some(fixed) = &mut self.fixed {
-            return NextRequest { replies: self.pipelined, ..fixed.next(scratch) };
-        }
-        match self.request.call::<mlua::String>(()) {
+    fn next(&mut self, scratch: &mut Vec<u8>) -> Asked {
+        let Some(request) = &self.request else { return Asked::Listed(self.fixed) };
+        match request.call::<mlua::String>(()) {
             Ok(bytes) => scratch.extend_from_slice(&bytes.as_bytes()),
             Err(error) => {
                 self.fail(error);
@@ -300,7 +300,7 @@ impl Source for ScriptSource {
             }
         }
         let to_head = scratch.starts_with(b"HEAD ");
-        NextRequest { bytes: AskedBytes::InScratch, replies: self.pipelined, to_head }
+        Asked::Written { requests: self.pipelined, to_head }
     }
 
     fn wanted(&self) -> Wanted {

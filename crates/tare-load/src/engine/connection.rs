@@ -1,5 +1,7 @@
 //! One connection, and what it carries.
 
+use std::ops::Range;
+
 use tare_io::{Instant, Token};
 
 use super::links::List;
@@ -14,8 +16,12 @@ pub struct Connection {
     pub established: Instant,
     /// Those that it carries, in the order in which they were sent.
     pub flights: List,
-    /// As its codec said last.
+    /// Requests that it may carry at once, as its codec said last.
     pub capacity: u32,
+    /// It takes no more, and ends with those that it carries.
+    pub draining: bool,
+    /// The request that it was opened for has not been sent: there was no room for it yet.
+    pub unsent: bool,
     /// It is in the queue of those that can take a request.
     pub offered: bool,
     /// Whole replies in this slot's life.
@@ -23,6 +29,8 @@ pub struct Connection {
     pub tls: Option<Box<TlsSession>>,
     /// Bytes that wait for the send in the kernel to end.
     pub outgoing: Vec<u8>,
+    /// What follows them of the request that was asked last: too much to be copied.
+    pub rest: Option<Range<usize>>,
     /// The kernel has yet to say that it has sent something.
     pub sending: bool,
     /// Where the source writes requests that are not fixed.
@@ -53,10 +61,13 @@ impl Connection {
             established: Instant::ZERO,
             flights: List::EMPTY,
             capacity: 0,
+            draining: false,
+            unsent: false,
             offered: false,
             replies: 0,
             tls: None,
             outgoing: Vec::new(),
+            rest: None,
             sending: false,
             scratch: Vec::new(),
         }
@@ -68,6 +79,6 @@ impl Connection {
 
     /// It can take a request now.
     pub fn has_room(&self) -> bool {
-        self.state == State::Open && self.flights.len() < self.capacity
+        self.state == State::Open && self.flights.len() < self.capacity && self.rest.is_none()
     }
 }

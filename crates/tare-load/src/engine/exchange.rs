@@ -2,16 +2,17 @@
 
 use std::ops::RangeInclusive;
 
-use tare_io::reactor::{Chunk, FIXED_SEND_MAX_BYTES};
+use tare_io::reactor::{Chunk, QUIET_SEND_MAX_BYTES};
 use tare_io::{DurationNs, Instant, Outgoing, Reactor};
 
 use super::connection::State;
-use super::flights::{Flight, FlightId, OfConnection};
+use super::flights::{Flight, FlightId, OfConnection, Refused};
+use super::opening::PIECE_BYTES;
 use super::{Engine, Lifetime, Phase};
-use crate::codec::{Decoded, Encoded, Request};
+use crate::codec::{Codec, Decoded, Request, RequestBytes};
 use crate::failure::Failure;
-use crate::protocol::reply::{Reply, ReplyDefect};
-use crate::source::AskedBytes;
+use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
+use crate::source::{Asked, Source};
 use crate::tls::TlsSession;
 
 /// Linux holds an acknowledgement back for 40 ms where it has nothing else to send; a server whose
@@ -24,24 +25,22 @@ impl Engine {
         &mut self,
         io: &mut R,
         slot: u32,
-        due: Instant,
+        refused: Refused,
         now: Instant,
     ) {
         let connection = &mut self.connections[slot as usize];
         let opened_for_it = connection.state == State::Free;
         let flight = Flight {
-            due,
+            due: refused.due,
             begun: now,
-            sent: now,
+            sent: refused.sent.unwrap_or(now),
             first_byte: None,
             slot,
             to_head: false,
             opened_for_it,
+            refusals: refused.times,
         };
         let flight = self.flights.begin(&mut connection.flights, flight);
-        self.tally.started += 1;
-        self.tally.waited += u64::from(due <= self.all_busy_at);
-        self.budget -= 1;
         if opened_for_it {
             self.connect(io, slot, now);
         } else {
@@ -61,50 +60,68 @@ impl Engine {
         connection.scratch.clear();
         let asked = self.source.next(&mut connection.scratch);
         self.stop_asked |= self.source.wants_stop();
-        let sent = match asked.bytes {
-            AskedBytes::Fixed(_) => now,
-            // The source took its time to make it.
-            AskedBytes::InScratch => io.now(),
-        };
-        (self.flights[flight].sent, self.flights[flight].to_head) = (sent, asked.to_head);
-        // The first was counted when it started; the rest of a pipelined batch is known only here.
-        for _ in 1..asked.replies {
-            self.flights.begin_beside(&mut connection.flights, flight);
-        }
-        let more = u64::from(asked.replies) - 1;
-        self.life.sent += u64::from(asked.replies);
-        self.tally.started += more;
-        self.budget = self.budget.saturating_sub(more);
-        let bytes = match asked.bytes {
-            AskedBytes::Fixed(bytes) => bytes,
-            AskedBytes::InScratch => connection.scratch.as_slice(),
-        };
-        let request = Request { flight, bytes, to_head: asked.to_head };
+        let request = Request { flight, asked, written: &connection.scratch };
         let encoded = self.codec.encode(slot, request, &mut self.said);
-        if let AskedBytes::Fixed(bytes) = asked.bytes
-            && encoded == Encoded::AsItIs
-            && connection.tls.is_none()
-            && self.said.is_empty()
+        let entry = &mut self.flights[flight];
+        entry.to_head = encoded.to_head;
+        if entry.refusals == 0 {
+            entry.sent = match asked {
+                Asked::Listed(_) => now,
+                // The script took its time.
+                Asked::Written { .. } => io.now(),
+            };
+        }
+        self.life.sent += u64::from(encoded.requests);
+        if encoded.requests > 1 {
+            self.begin_others(slot, flight, encoded.requests - 1);
+        }
+        let connection = &mut self.connections[slot as usize];
+        let is_idle = self.said.is_empty()
             // The server may have answered before it had read all of the last request.
             && !connection.sending
-            && connection.outgoing.is_empty()
+            && connection.outgoing.is_empty();
+        if let RequestBytes::Kept(range) = &encoded.bytes
+            && is_idle
+            && connection.tls.is_none()
+            && let Some(kept) = self.kept_id
         {
-            self.tally.sent_bytes += bytes.len() as u64;
+            self.tally.sent_bytes += range.len() as u64;
             // Where more may follow before the reply, it has to be told when this is sent.
-            connection.sending = bytes.len() > FIXED_SEND_MAX_BYTES || !self.takes_turns;
+            connection.sending = range.len() > QUIET_SEND_MAX_BYTES || !self.is_half_duplex;
             let outgoing = match connection.sending {
-                true => Outgoing::Immortal(bytes),
-                false => Outgoing::Fixed(bytes),
+                true => Outgoing::Kept(kept, range.clone()),
+                false => Outgoing::Quiet(kept, range.clone()),
             };
             return io.send(connection.token, outgoing);
         }
         let mut handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
         self.said.clear();
-        if encoded == Encoded::AsItIs {
-            handed =
-                handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
+        let bytes = match encoded.bytes {
+            RequestBytes::Added => &[],
+            RequestBytes::Written => connection.scratch.as_slice(),
+            RequestBytes::Kept(range) if range.len() > PIECE_BYTES => {
+                connection.rest = Some(range);
+                &[]
+            }
+            RequestBytes::Kept(range) => &self.kept[range],
+        };
+        handed = handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
+        match handed {
+            Ok(()) => self.send_more(io, slot, now),
+            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
         }
-        self.flush_handed(io, slot, handed, now);
+    }
+
+    /// The first of a batch was counted when it started; how many follow it in the same bytes is
+    /// known only when it is sent.
+    #[cold]
+    fn begin_others(&mut self, slot: u32, first: FlightId, more: u32) {
+        let connection = &mut self.connections[slot as usize];
+        for _ in 0..more {
+            self.flights.begin_beside(&mut connection.flights, first);
+        }
+        self.tally.started += u64::from(more);
+        self.budget = self.budget.saturating_sub(u64::from(more));
     }
 
     /// Sends what the codec has said on this connection.
@@ -115,7 +132,7 @@ impl Engine {
         self.flush_handed(io, slot, handed, now)
     }
 
-    fn flush_handed<R: Reactor>(
+    pub(super) fn flush_handed<R: Reactor>(
         &mut self,
         io: &mut R,
         slot: u32,
@@ -171,15 +188,15 @@ impl Engine {
         let mut at = 0;
         loop {
             let input = &io.chunk(chunk)[at..];
-            if input.is_empty() {
-                return Ok(Connected::Yes);
-            }
             let mut rest = input;
             let decoded = self.decode(slot, &mut rest, now)?;
             let left = rest.len();
             at += input.len() - left;
             if self.on_decoded(io, slot, decoded, left, now) == Connected::No {
                 return Ok(Connected::No);
+            }
+            if left == 0 && !self.codec.has_more(slot) {
+                return Ok(Connected::Yes);
             }
         }
     }
@@ -237,12 +254,12 @@ impl Engine {
             };
             let input = tls.plaintext();
             let mut rest = input;
-            let decoded = match input.is_empty() {
+            let nothing = input.is_empty() && !self.codec.has_more(slot);
+            let decoded = match nothing {
                 true => Ok(None),
                 false => self.decode(slot, &mut rest, now),
             };
             let (used, left) = (input.len() - rest.len(), rest.len());
-            let nothing = input.is_empty();
             tls.consume_plaintext(used);
             self.connections[slot as usize].tls = Some(tls);
             if nothing {
@@ -283,6 +300,10 @@ impl Engine {
                 self.fail_flight(flight, &defect.into(), now);
                 Connected::Yes
             }
+            Some(Decoded::Refused(flight)) => {
+                self.refuse(flight, now);
+                Connected::Yes
+            }
         };
         match connected {
             Connected::Yes if !self.said.is_empty() => self.say(io, slot, now),
@@ -306,7 +327,13 @@ impl Engine {
         if self.is_watched
             && let Some(capture) = self.codec.capture(slot)
         {
-            self.source.on_reply(&reply, capture);
+            match &mut self.bodies {
+                Some(bodies) if self.config.expected.contains(reply.status) => {
+                    capture.hash_of_few().into_iter().for_each(|hash| bodies.add(hash));
+                }
+                Some(_) => {}
+                None => self.source.on_reply(&reply, capture),
+            }
             capture.forget();
             self.stop_asked |= self.source.wants_stop();
         }
@@ -350,12 +377,16 @@ impl Engine {
         if connection.state != State::Open {
             return;
         }
-        connection.capacity = self.codec.capacity(slot);
-        if !connection.flights.is_empty() {
+        self.take_room(io, slot, now);
+        if self.has_bodies_waiting {
+            self.send_more(io, slot, now);
+        }
+        let connection = &self.connections[slot as usize];
+        if connection.state != State::Open || !connection.flights.is_empty() {
             return self.offer(slot);
         }
         // Its only request has failed and it has not, or it takes no more.
-        if self.config.lifetime == Lifetime::PerRequest || connection.capacity == 0 {
+        if self.config.lifetime == Lifetime::PerRequest || connection.draining {
             return self.drop_connection(io, slot);
         }
         if connection.offered {
@@ -383,7 +414,7 @@ impl Engine {
         tally.status.add(reply.status, 1);
         tally.body_bytes += reply.body_bytes;
         let open_loop = self.pacer.is_open_loop();
-        if !self.config.expected.contains(reply.status) {
+        if !self.config.expected.contains(reply.status) || reply.code != GOOD {
             let since = if open_loop { flight.due } else { since };
             tally.latency.unexpected.record(now.since(since));
             return;

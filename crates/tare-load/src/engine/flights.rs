@@ -25,6 +25,23 @@ pub struct Flight {
     pub to_head: bool,
     /// The connection was opened for this request.
     pub opened_for_it: bool,
+    pub refusals: u8,
+}
+
+/// What a request keeps that was refused and goes out again.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    pub due: Instant,
+    /// When it was sent first.
+    pub sent: Option<Instant>,
+    pub times: u8,
+}
+
+impl Refused {
+    /// One that was not: it goes out for the first time.
+    pub fn never(due: Instant) -> Self {
+        Self { due, sent: None, times: 0 }
+    }
 }
 
 /// All flights of an engine.
@@ -63,7 +80,7 @@ impl Linked for OnConnections<'_> {
 }
 
 impl Flights {
-    /// There may be more.
+    /// Preallocated; may still grow.
     pub fn with_room_for(flights: u32) -> Self {
         let flights = flights as usize;
         let (entries, free) = (Vec::with_capacity(flights), Vec::with_capacity(flights));

@@ -6,15 +6,18 @@ use tare_io::{Close, DurationNs, Instant, Outgoing, Reactor, Token};
 
 use super::connection::State;
 use super::exchange::Connected;
-use super::flights::{Flight, FlightId};
+use super::flights::{Flight, FlightId, Refused};
 use super::{Engine, Lifetime, Phase};
+use crate::codec::{Codec, Room};
 use crate::failure::{Failure, FailureKind};
+use crate::protocol::reply::ReplyDefect;
 
 impl Engine {
     /// Opens the kept connections, so that no request has to wait for one.
     pub fn open<R: Reactor>(&mut self, io: &mut R) {
         assert_eq!(self.phase, Phase::Idle, "open before the first stretch");
         let now = io.now();
+        self.kept_id = Some(io.keep(self.kept.clone()));
         self.tally.reset(now);
         self.phase = Phase::Opening;
         if self.config.lifetime == Lifetime::PerRequest {
@@ -50,7 +53,6 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         assert_eq!(connection.state, State::Free, "slot {slot}");
         connection.state = State::Connecting;
-        self.codec.reset(slot);
         connection.token = io.connect(slot, &self.config.endpoint, from);
         if connection.flights.is_empty() {
             self.waits.start(slot, now);
@@ -75,8 +77,12 @@ impl Engine {
 
     /// The connection can carry a request.
     pub(super) fn established<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
-        self.tally.connections.opened += 1;
         let connection = &mut self.connections[slot as usize];
+        let alpn = connection.tls.as_ref().and_then(|tls| tls.alpn());
+        if let Err(defect) = self.codec.established(slot, alpn, &mut self.said) {
+            return self.fail(io, slot, defect.into(), now);
+        }
+        self.tally.connections.opened += 1;
         if let Some(tls) = &connection.tls {
             self.life.tls.get_or_insert_with(|| tls.negotiated());
             if tls.was_resumed() {
@@ -87,14 +93,51 @@ impl Engine {
         }
         connection.established = now;
         connection.state = State::Open;
-        connection.capacity = self.codec.capacity(slot);
-        if let Some(flight) = self.flights.first_of(&connection.flights) {
-            self.send_request(io, slot, flight, now);
-        } else {
+        connection.unsent = !connection.flights.is_empty();
+        if !connection.unsent {
             self.waits.stop(slot);
             self.opening -= 1;
         }
+        if !self.said.is_empty() && self.say(io, slot, now) == Connected::No {
+            return;
+        }
+        self.take_room(io, slot, now);
         self.offer(slot);
+    }
+
+    /// Asks the codec whether the connection takes requests, and sends the one that it was opened
+    /// for where that has waited.
+    #[inline]
+    pub(super) fn take_room<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        (connection.capacity, connection.draining) = match self.codec.room(slot) {
+            Room::Ready(requests) => (requests, false),
+            Room::Blocked => (0, false),
+            Room::Draining => (0, true),
+        };
+        if connection.unsent
+            && let Some(flight) = self.flights.first_of(&connection.flights)
+        {
+            if connection.capacity > 0 {
+                connection.unsent = false;
+                self.send_request(io, slot, flight, now);
+            } else if connection.draining {
+                self.refuse(flight, now);
+            }
+        }
+    }
+
+    /// The server did not process this one: it goes out again, as if it had only now found a
+    /// connection.
+    pub(super) fn refuse(&mut self, flight: FlightId, now: Instant) {
+        let times = self.flights[flight].refusals + 1;
+        if times > REFUSALS_MAX || matches!(self.phase, Phase::Drain { .. }) {
+            let defect = ReplyDefect::RefusedAgain { times };
+            return self.fail_flight(flight, &defect.into(), now);
+        }
+        self.tally.refused += 1;
+        let Flight { due, sent, .. } = self.end_flight(flight);
+        self.refused.push_back(Refused { due, sent: Some(sent), times });
     }
 
     /// Hands the kernel what TLS wants to say.
@@ -118,13 +161,52 @@ impl Engine {
         io.send(connection.token, Outgoing::Owned(bytes));
     }
 
-    pub(super) fn on_sent<R: Reactor>(&mut self, io: &mut R, slot: u32, spent: Vec<u8>) {
+    pub(super) fn on_sent<R: Reactor>(
+        &mut self,
+        io: &mut R,
+        slot: u32,
+        spent: Vec<u8>,
+        now: Instant,
+    ) {
         let connection = &mut self.connections[slot as usize];
         connection.sending = false;
         if connection.outgoing.is_empty() && spent.capacity() > 0 {
             connection.outgoing = spent;
         }
-        self.flush(io, slot);
+        self.send_more(io, slot, now);
+    }
+
+    /// Sends what waits, in order: what was put together, the rest of the request that was asked
+    /// last, then bodies that the codec holds back. At most a piece of these is put together at a
+    /// time, so that a peer that does not read costs no memory.
+    pub(super) fn send_more<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.sending {
+            return;
+        }
+        if !connection.outgoing.is_empty() {
+            return self.flush(io, slot);
+        }
+        if let Some(rest) = connection.rest.take() {
+            let Some(tls) = &mut connection.tls else {
+                let Some(kept) = self.kept_id else { return };
+                self.tally.sent_bytes += rest.len() as u64;
+                connection.sending = true;
+                io.send(connection.token, Outgoing::Kept(kept, rest));
+                return self.offer(slot);
+            };
+            let end = rest.end.min(rest.start + PIECE_BYTES);
+            connection.rest = (end < rest.end).then_some(end..rest.end);
+            let encrypted = tls.encrypt(&self.kept[rest.start..end], &mut connection.outgoing);
+            if self.flush_handed(io, slot, encrypted, now) == Connected::Yes {
+                self.offer(slot);
+            }
+        } else if self.has_bodies_waiting {
+            self.codec.pour(slot, PIECE_BYTES, &mut self.said);
+            if !self.said.is_empty() {
+                self.say(io, slot, now);
+            }
+        }
     }
 
     /// Something ended this connection: with it go the requests that it carries.
@@ -188,8 +270,9 @@ impl Engine {
     /// This request has waited too long: it fails alone where its connection can go on.
     pub(super) fn give_up<R: Reactor>(&mut self, io: &mut R, flight: FlightId, now: Instant) {
         let slot = self.flights[flight].slot;
-        let is_open = self.connections[slot as usize].state == State::Open;
-        if !is_open || !self.codec.cancel(slot, flight, &mut self.said) {
+        let connection = &self.connections[slot as usize];
+        let is_sent = connection.state == State::Open && !connection.unsent;
+        if !is_sent || !self.codec.cancel(slot, flight, &mut self.said) {
             return self.fail(io, slot, Failure::TimedOut, now);
         }
         self.fail_flight(flight, &Failure::TimedOut, now);
@@ -213,6 +296,8 @@ impl Engine {
         connection.tls = None;
         self.said.clear();
         connection.outgoing.clear();
+        connection.rest = None;
+        connection.unsent = false;
         connection.sending = false;
         // A resting slot comes back by itself when its rest is over.
         if connection.state != State::Resting {
@@ -231,6 +316,12 @@ impl Engine {
         self.resting.push(Reverse((until, slot)));
     }
 }
+
+/// A server that refuses a request so often will not take it.
+const REFUSALS_MAX: u8 = 10;
+
+/// What is put together to be sent at a time of what is longer.
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 /// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun
 /// on.

@@ -1,14 +1,15 @@
 //! HTTP/1.1 replies: bytes in, finished replies out. No sockets and no clock.
 
-mod capture;
 mod chunked;
 mod codec;
+mod requests;
 
-pub use capture::{BODIES_MAX_BYTES, Budget, Capture, Wanted};
 pub use chunked::ChunkedBody;
 pub use codec::Http1;
+pub use requests::Http1Requests;
 
-use super::reply::{Reply, ReplyDefect};
+use super::capture::{Capture, Wanted};
+use super::reply::{GOOD, Reply, ReplyDefect};
 
 /// Reads the replies of one connection.
 #[derive(Debug, Default)]
@@ -100,6 +101,9 @@ impl ReplyParser {
         to_head: bool,
         memo: &mut HeadMemo,
     ) -> Result<Option<Reply>, ReplyDefect> {
+        if let Some(reply) = self.advance_whole(input, to_head, memo) {
+            return Ok(Some(reply));
+        }
         while !input.is_empty() {
             let done = match &mut self.state {
                 State::Head => self.advance_head(input, to_head, memo)?,
@@ -133,6 +137,36 @@ impl ReplyParser {
             }
         }
         Ok(None)
+    }
+
+    /// The common case: a reply of known length that begins as the last one did, and is here whole.
+    #[inline]
+    fn advance_whole(
+        &mut self,
+        input: &mut &[u8],
+        to_head: bool,
+        memo: &HeadMemo,
+    ) -> Option<Reply> {
+        let Some(Head { status: status @ 200.., keep_alive, framing: Framing::Length(body_bytes) }) =
+            memo.head
+        else {
+            return None;
+        };
+        let has_body = !to_head && status != 204 && status != 304;
+        if !has_body || !self.is_between_replies() {
+            return None;
+        }
+        let whole = memo.bytes.len().checked_add(usize::try_from(body_bytes).ok()?)?;
+        if input.len() < whole || !memo.matches(input) {
+            return None;
+        }
+        if let Some(capture) = &mut self.capture
+            && !capture.skips()
+        {
+            return None;
+        }
+        *input = &input[whole..];
+        Some(Reply { status, keep_alive, body_bytes, code: GOOD })
     }
 
     /// The server closed its side. `Some` where that is how the reply ends; `clean` is false where
@@ -245,6 +279,7 @@ impl ReplyParser {
             status: head.status,
             keep_alive: head.keep_alive && framing != Framing::UntilClose,
             body_bytes: 0,
+            code: GOOD,
         });
         self.state = match framing {
             Framing::Length(0) => return Ok(true),
@@ -256,8 +291,16 @@ impl ReplyParser {
     }
 
     fn capture_head(&mut self, bytes: &[u8]) {
-        if let Some(capture) = &mut self.capture {
-            capture.begin(bytes);
+        let Some(capture) = &mut self.capture else { return };
+        capture.begin(bytes.len());
+        if capture.wants_headers() {
+            let mut headers = [httparse::EMPTY_HEADER; HEADERS_LIMIT];
+            let mut head = httparse::Response::new(&mut headers);
+            // It has been parsed before, for what it says of the body.
+            let _ = head.parse(bytes);
+            for header in head.headers.iter() {
+                capture.add_header(header.name, header.value);
+            }
         }
     }
 }

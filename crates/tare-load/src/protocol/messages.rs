@@ -1,12 +1,13 @@
 //! Requests and replies of fixed sizes: what is sent, and what must come back.
 
+use std::sync::Arc;
+
 use tare_io::Endpoint;
 
 use super::content::{Checker, content};
 use super::wire::{self, Greeting, Purpose, REPLY, TAG_BYTES};
-use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request};
-use crate::protocol::reply::{Reply, ReplyDefect};
-use crate::source::{AskedBytes, NextRequest, Source};
+use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request, RequestBytes, Room};
+use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 
 /// Messages as one engine sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,77 +31,69 @@ impl Messages {
         let purpose = Purpose::Messages { request_bytes, reply_bytes, close };
         (!self.datagrams).then_some(Greeting { purpose, session: 0 })
     }
-
-    pub fn source(&self) -> Box<dyn Source> {
-        let bytes = content(0, self.request_bytes as usize);
-        match self.datagrams {
-            true => Box::new(Numbered { bytes, next: 0 }),
-            false => Box::new(Same(bytes)),
-        }
-    }
-}
-
-/// The same message each time.
-struct Same(&'static [u8]);
-
-impl Source for Same {
-    fn next(&mut self, _scratch: &mut Vec<u8>) -> NextRequest {
-        NextRequest { bytes: AskedBytes::Fixed(self.0), replies: 1, to_head: false }
-    }
-}
-
-/// Each datagram begins with its number, so that a copy of the last reply is not taken for this
-/// one's.
-struct Numbered {
-    bytes: &'static [u8],
-    next: u64,
-}
-
-impl Source for Numbered {
-    fn next(&mut self, scratch: &mut Vec<u8>) -> NextRequest {
-        scratch.extend_from_slice(self.bytes);
-        let tag = wire::tag(self.next);
-        let length = tag.len().min(scratch.len());
-        scratch[..length].copy_from_slice(&tag[..length]);
-        self.next += 1;
-        NextRequest { bytes: AskedBytes::InScratch, replies: 1, to_head: false }
-    }
 }
 
 /// Messages as a codec: one at a time on each connection, after a greeting.
 pub struct MessageCodec {
-    greeting: Option<Greeting>,
+    messages: Messages,
+    bytes: Arc<[u8]>,
+    /// The number of the next datagram.
+    next: u64,
     connections: Vec<MessageReader>,
 }
 
 impl MessageCodec {
     pub fn new(messages: Messages, slots: u32) -> Self {
         let connections = (0..slots).map(|_| MessageReader::new(messages)).collect();
-        Self { greeting: messages.greeting(), connections }
+        let bytes = content(0, messages.request_bytes as usize).into();
+        Self { messages, bytes, next: 0, connections }
     }
 }
 
 impl Codec for MessageCodec {
-    fn reset(&mut self, slot: u32) {
-        self.connections[slot as usize].reset();
+    fn kept(&self) -> Option<Arc<[u8]>> {
+        Some(self.bytes.clone())
     }
 
-    fn capacity(&self, _slot: u32) -> u32 {
-        1
-    }
-
-    fn takes_turns(&self) -> bool {
+    fn is_half_duplex(&self) -> bool {
         true
     }
 
-    fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
+    fn established(
+        &mut self,
+        slot: u32,
+        _alpn: Option<&[u8]>,
+        _out: &mut Vec<u8>,
+    ) -> Result<(), ReplyDefect> {
+        self.connections[slot as usize].reset();
+        Ok(())
+    }
+
+    fn room(&self, _slot: u32) -> Room {
+        Room::Ready(1)
+    }
+
+    /// Each datagram begins with its number, so that a copy of the last reply is not taken for this
+    /// one's.
+    fn encode(&mut self, slot: u32, _request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
         let connection = &mut self.connections[slot as usize];
-        let is_first = !std::mem::replace(&mut connection.greeted, true);
-        if let Some(greeting) = self.greeting.filter(|_| is_first) {
-            out.extend_from_slice(&greeting.bytes());
-        }
-        connection.sent(request.bytes);
-        Encoded::AsItIs
+        let bytes = if self.messages.datagrams {
+            let start = out.len();
+            out.extend_from_slice(&self.bytes);
+            let tag = wire::tag(self.next);
+            let length = tag.len().min(self.bytes.len());
+            out[start..start + length].copy_from_slice(&tag[..length]);
+            self.next += 1;
+            connection.sent(&out[start..]);
+            RequestBytes::Added
+        } else {
+            let is_first = !std::mem::replace(&mut connection.greeted, true);
+            if let Some(greeting) = self.messages.greeting().filter(|_| is_first) {
+                out.extend_from_slice(&greeting.bytes());
+            }
+            RequestBytes::Kept(0..self.bytes.len())
+        };
+        Encoded { bytes, requests: 1, to_head: false }
     }
 
     fn decode(
@@ -149,12 +142,10 @@ impl MessageReader {
         (self.greeted, self.got) = (false, 0);
     }
 
-    /// What was sent, and is now waited for.
+    /// The datagram that was sent, and is now waited for.
     fn sent(&mut self, bytes: &[u8]) {
-        if self.messages.datagrams {
-            let length = TAG_BYTES.min(bytes.len());
-            self.tag[..length].copy_from_slice(&bytes[..length]);
-        }
+        let length = TAG_BYTES.min(bytes.len());
+        self.tag[..length].copy_from_slice(&bytes[..length]);
     }
 
     fn advance(&mut self, rest: &mut &[u8]) -> Result<Option<Reply>, ReplyDefect> {
@@ -198,7 +189,7 @@ impl MessageReader {
 
     fn reply(&self) -> Reply {
         let body_bytes = u64::from(self.messages.reply_bytes);
-        Reply { status: WHOLE, keep_alive: !self.messages.close, body_bytes }
+        Reply { status: WHOLE, keep_alive: !self.messages.close, body_bytes, code: GOOD }
     }
 
     /// The peer will send no more.
@@ -244,11 +235,13 @@ mod tests {
 
     #[test]
     fn a_datagram_answers_the_one_that_was_sent_last_and_no_other() {
-        let messages = messages(true);
-        let (mut reader, mut source) = (MessageReader::new(messages), messages.source());
-        let (mut first, mut second) = (Vec::new(), Vec::new());
-        source.next(&mut first);
-        source.next(&mut second);
+        let mut reader = MessageReader::new(messages(true));
+        let numbered = |number: u64| {
+            let mut bytes = content(0, 10).to_vec();
+            bytes[..TAG_BYTES].copy_from_slice(&wire::tag(number));
+            bytes
+        };
+        let (mut first, mut second) = (numbered(0), numbered(1));
         reader.sent(&second);
         assert_eq!(reader.advance(&mut second.as_slice()), Ok(None), "a request is no reply");
         (first[0], second[0]) = (first[0] | REPLY, second[0] | REPLY);

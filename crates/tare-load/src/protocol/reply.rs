@@ -10,7 +10,13 @@ pub struct Reply {
     pub keep_alive: bool,
     /// Decoded: without chunk framing.
     pub body_bytes: u64,
+    /// How it ended, as the protocol itself says beside the status: in trailers, say. [`GOOD`] where
+    /// it has no such word.
+    pub code: u32,
 }
+
+/// The code of a reply that ended well.
+pub const GOOD: u32 = 0;
 
 /// Why a reply cannot be understood, or ended before its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +67,8 @@ pub enum ReplyDefect {
     WrongLength { got_bytes: u64, expected_bytes: u64 },
     #[error("TLS connection closed without close_notify: the body may be cut")]
     NoCloseNotify,
+    #[error("the server refused the request {times} times without processing it")]
+    RefusedAgain { times: u8 },
 }
 
 impl ReplyDefect {

@@ -2,14 +2,16 @@
 //! requests that fail alone, answers that the protocol owes, a server that says goodbye early. The
 //! protocol is made for this test: frames of five bytes, a kind and a number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use tare_io::{Close, Completion, DurationNs, Happened, Instant, Outgoing, Reactor, Token, Wait};
-use tare_load::codec::{Codec, Decoded, Encoded, FlightId, OfConnection, Request};
+use tare_load::codec::{
+    AnyCodec, Codec, Decoded, Encoded, FlightId, OfConnection, Request, RequestBytes, Room,
+};
 use tare_load::engine::{Engine, IntervalSink, Next};
 use tare_load::pacer::Pacer;
-use tare_load::protocol::reply::{Reply, ReplyDefect};
-use tare_load::source::FixedRequest;
+use tare_load::protocol::reply::{GOOD, Reply, ReplyDefect};
+use tare_load::source::Listed;
 use tare_load::{EngineConfig, FailureKind, Lifetime, Stretch, Tally, WaitPolicy};
 use tare_model::status::StatusSet;
 use tare_sim::net::{Net, NetOptions, SimReactor};
@@ -28,18 +30,33 @@ fn read(frame: &[u8]) -> (u8, u32) {
     (frame[0], u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]))
 }
 
-/// The client's side. It asks with `Q`, withdraws with `X` and answers a `P` with an `A`; it is
-/// told of replies with `R`, of losses with `E`, of its limit with `L`.
+/// The client's side. It begins with an `H`, asks with `Q`, sends bodies in frames of `U`, withdraws
+/// with `X` and answers a `P` with an `A`. It is told of replies with `R` (`T`, where trailers say
+/// that they failed), of losses with `E`, of its limit with `L`, of the end with `D`, and with `G` of
+/// the end and of how many requests were processed.
 #[derive(Default)]
 struct Frames {
     connections: HashMap<u32, Streams>,
+    options: Options,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Options {
+    /// Nothing may be asked before the server has said how much.
+    waits_for_limit: bool,
+    /// Frames of each request's body.
+    body: u32,
 }
 
 struct Streams {
-    limit: u32,
+    room: Room,
     next: u32,
     flights: HashMap<u32, FlightId>,
     partial: Vec<u8>,
+    /// What is to be told of several requests.
+    told: VecDeque<Decoded>,
+    /// Frames of bodies that wait, and whose they are.
+    bodies: VecDeque<(u32, u32)>,
 }
 
 impl Streams {
@@ -50,22 +67,60 @@ impl Streams {
 }
 
 impl Codec for Frames {
-    fn reset(&mut self, slot: u32) {
-        let (flights, partial) = (HashMap::new(), Vec::new());
-        self.connections.insert(slot, Streams { limit: 2, next: 0, flights, partial });
+    fn has_bodies_waiting(&self) -> bool {
+        self.options.body > 0
     }
 
-    fn capacity(&self, slot: u32) -> u32 {
-        self.connections[&slot].limit
+    fn established(
+        &mut self,
+        slot: u32,
+        alpn: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ReplyDefect> {
+        assert_eq!(alpn, None, "there is no TLS");
+        out.extend_from_slice(&frame(b'H', 1));
+        let streams = Streams {
+            room: if self.options.waits_for_limit { Room::Blocked } else { Room::Ready(2) },
+            next: 0,
+            flights: HashMap::new(),
+            partial: Vec::new(),
+            told: VecDeque::new(),
+            bodies: VecDeque::new(),
+        };
+        self.connections.insert(slot, streams);
+        Ok(())
+    }
+
+    fn room(&self, slot: u32) -> Room {
+        self.connections[&slot].room
     }
 
     fn encode(&mut self, slot: u32, request: Request<'_>, out: &mut Vec<u8>) -> Encoded {
         let streams = self.connections.get_mut(&slot).unwrap();
         streams.flights.insert(streams.next, request.flight);
-        assert!(streams.flights.len() as u32 <= streams.limit);
+        match streams.room {
+            Room::Ready(limit) => assert!(streams.flights.len() as u32 <= limit),
+            room => panic!("asked for with {room:?}"),
+        }
         out.extend_from_slice(&frame(b'Q', streams.next));
+        if self.options.body > 0 {
+            streams.bodies.push_back((streams.next, self.options.body));
+        }
         streams.next += 1;
-        Encoded::Replaced
+        Encoded { bytes: RequestBytes::Added, requests: 1, to_head: false }
+    }
+
+    fn pour(&mut self, slot: u32, room: usize, out: &mut Vec<u8>) {
+        let streams = self.connections.get_mut(&slot).unwrap();
+        while out.len() + FRAME_BYTES <= room
+            && let Some((number, left)) = streams.bodies.front_mut()
+        {
+            out.extend_from_slice(&frame(b'U', *number));
+            *left -= 1;
+            if *left == 0 {
+                streams.bodies.pop_front();
+            }
+        }
     }
 
     fn decode(
@@ -76,6 +131,9 @@ impl Codec for Frames {
         out: &mut Vec<u8>,
     ) -> Result<Option<Decoded>, ReplyDefect> {
         let streams = self.connections.get_mut(&slot).unwrap();
+        if let Some(told) = streams.told.pop_front() {
+            return Ok(Some(told));
+        }
         let (taken, rest) = input.split_at((FRAME_BYTES - streams.partial.len()).min(input.len()));
         streams.partial.extend_from_slice(taken);
         *input = rest;
@@ -84,9 +142,10 @@ impl Codec for Frames {
         }
         let (kind, number) = read(&std::mem::take(&mut streams.partial));
         match kind {
-            b'R' => Ok(streams.take(number).map(|flight| {
+            b'R' | b'T' => Ok(streams.take(number).map(|flight| {
                 flights.replied(flight);
-                let reply = Reply { status: 200, keep_alive: true, body_bytes: 1 };
+                let code = if kind == b'R' { GOOD } else { 13 };
+                let reply = Reply { status: 200, keep_alive: true, body_bytes: 1, code };
                 Decoded::Replied(flight, reply)
             })),
             b'E' => {
@@ -94,8 +153,22 @@ impl Codec for Frames {
                 Ok(streams.take(number).map(|flight| Decoded::Lost(flight, lost)))
             }
             b'L' => {
-                streams.limit = number;
+                streams.room = if number == 0 { Room::Blocked } else { Room::Ready(number) };
                 Ok(None)
+            }
+            b'D' => {
+                streams.room = Room::Draining;
+                Ok(None)
+            }
+            b'G' => {
+                streams.room = Room::Draining;
+                let mut behind: Vec<u32> = streams.flights.keys().copied().collect();
+                behind.retain(|own| *own >= number);
+                behind.sort_unstable();
+                for number in behind {
+                    streams.told.extend(streams.flights.remove(&number).map(Decoded::Refused));
+                }
+                Ok(streams.told.pop_front())
             }
             b'P' => {
                 out.extend_from_slice(&frame(b'A', number));
@@ -103,6 +176,10 @@ impl Codec for Frames {
             }
             other => Err(ReplyDefect::BadHead { what: format!("a frame of kind {other}") }),
         }
+    }
+
+    fn has_more(&self, slot: u32) -> bool {
+        !self.connections[&slot].told.is_empty()
     }
 
     fn on_close(
@@ -129,10 +206,12 @@ struct Server<'a> {
     io: SimReactor,
     script: &'a mut dyn FnMut(u32, u8, u32) -> Vec<Frame>,
     partial: HashMap<u32, Vec<u8>>,
+    /// The most that came at a time.
+    largest: usize,
 }
 
 /// Ends the connection instead of being sent.
-const GOODBYE: Frame = [b'G', 0, 0, 0, 0];
+const CLOSE: Frame = [b'C', 0, 0, 0, 0];
 /// As a kind: a connection has begun.
 const BEGUN: u8 = b'B';
 
@@ -150,6 +229,7 @@ impl Server<'_> {
                 Happened::Received(chunk) => {
                     let partial = self.partial.get_mut(&token.slot).unwrap();
                     partial.extend_from_slice(self.io.chunk(&chunk));
+                    self.largest = self.largest.max(self.io.chunk(&chunk).len());
                     let whole = partial.len() / FRAME_BYTES * FRAME_BYTES;
                     let frames: Vec<u8> = partial.drain(..whole).collect();
                     self.io.release(chunk);
@@ -167,7 +247,7 @@ impl Server<'_> {
     fn say(&mut self, token: Token, kind: u8, number: u32) {
         for frame in (self.script)(token.slot, kind, number) {
             match frame {
-                GOODBYE => self.io.close(token, Close::Graceful),
+                CLOSE => self.io.close(token, Close::Graceful),
                 frame => self.io.send(token, Outgoing::Owned(frame.to_vec())),
             }
         }
@@ -182,12 +262,21 @@ impl IntervalSink for OneInterval {
     }
 }
 
-/// So many requests in a closed loop on one connection at a time; the counters close.
+/// This many requests in a closed loop on one connection at a time; the counters close.
 fn run(requests: u64, script: &mut dyn FnMut(u32, u8, u32) -> Vec<Frame>) -> Tally {
-    let net = Net::new(NetOptions { piece_max_bytes: 7, ..Default::default() });
+    run_with(Options::default(), requests, script)
+}
+
+fn run_with(
+    options: Options,
+    requests: u64,
+    script: &mut dyn FnMut(u32, u8, u32) -> Vec<Frame>,
+) -> Tally {
+    let piece_max_bytes = if options.body > 0 { 0 } else { 7 };
+    let net = Net::new(NetOptions { piece_max_bytes, ..Default::default() });
     let (mut io, mut server) = (net.host(), net.host());
     server.listen(&world::endpoint());
-    let mut server = Server { io: server, script, partial: HashMap::new() };
+    let mut server = Server { io: server, script, partial: HashMap::new(), largest: 0 };
     let config = EngineConfig {
         protocol: Default::default(),
         sockets: Default::default(),
@@ -206,9 +295,9 @@ fn run(requests: u64, script: &mut dyn FnMut(u32, u8, u32) -> Vec<Frame>) -> Tal
             polls: false,
         },
     };
-    let source = Box::new(FixedRequest::new(b"its own words".to_vec()));
-    let codec = Box::new(Frames::default());
-    let mut engine = Engine::with_codec(config, codec, source, Pacer::Closed);
+    let codec = AnyCodec::Other(Box::new(Frames { options, ..Frames::default() }));
+    let source = Listed::in_turn(1, 0).into();
+    let mut engine = Engine::new(config, codec, source, Pacer::Closed);
     let mut happened = Vec::new();
     let mut finish = |engine: &mut Engine, io: &mut SimReactor| {
         while let Next::Wait(wait) = engine.turn(io, &mut happened, &mut OneInterval) {
@@ -230,6 +319,7 @@ fn run(requests: u64, script: &mut dyn FnMut(u32, u8, u32) -> Vec<Frame>) -> Tal
     tally.connections.opened += opened;
     assert_eq!(tally.started, requests);
     tally.assert_closed();
+    assert!(server.largest <= 64 << 10, "{} bytes at a time", server.largest);
     tally
 }
 
@@ -241,6 +331,7 @@ fn replies_come_in_any_order_and_the_limit_moves() {
     let mut answered = 0;
     let tally = run(100, &mut |_, kind, number| match kind {
         BEGUN => vec![frame(b'P', 7)],
+        b'H' => vec![],
         b'A' => {
             pongs += number;
             vec![]
@@ -295,7 +386,7 @@ fn a_connection_that_takes_no_more_ends_with_what_it_carries() {
     let tally = run(20, &mut |connection, kind, number| match (connection, kind, number) {
         // The second request is still under way when the limit falls; its reply is the last.
         (0, b'Q', 0) => vec![],
-        (0, b'Q', 1) => vec![frame(b'L', 0), frame(b'R', 1), frame(b'R', 0), GOODBYE],
+        (0, b'Q', 1) => vec![frame(b'D', 0), frame(b'R', 1), frame(b'R', 0), CLOSE],
         (_, b'Q', number) => vec![frame(b'R', number)],
         _ => vec![],
     });
@@ -307,7 +398,7 @@ fn a_connection_that_takes_no_more_ends_with_what_it_carries() {
 fn a_connection_that_breaks_takes_all_its_requests_with_it() {
     let tally = run(20, &mut |connection, kind, number| match (connection, kind, number) {
         (0, b'Q', 1) => vec![frame(b'?', 0)],
-        (1, b'Q', 1) => vec![GOODBYE],
+        (1, b'Q', 1) => vec![CLOSE],
         (0 | 1, b'Q', 0) => vec![],
         (_, b'Q', number) => vec![frame(b'R', number)],
         _ => vec![],
@@ -315,4 +406,86 @@ fn a_connection_that_breaks_takes_all_its_requests_with_it() {
     assert_eq!((tally.good, tally.failed, tally.connections.opened), (16, 4, 3));
     assert_eq!(tally.failures.count(FailureKind::Malformed), 2);
     assert_eq!(tally.failures.count(FailureKind::ClosedEarly), 2);
+}
+
+#[test]
+fn the_protocol_speaks_first_and_waits_until_it_may_ask() {
+    let mut heard = Vec::new();
+    let options = Options { waits_for_limit: true, ..Options::default() };
+    let tally = run_with(options, 12, &mut |_, kind, number| {
+        heard.push(kind);
+        match kind {
+            b'H' => vec![frame(b'L', 3)],
+            // Blocked for a while: the connection stays, and takes more when it may.
+            b'Q' if number == 5 => vec![frame(b'L', 0), frame(b'R', 5), frame(b'P', 1)],
+            b'A' => vec![frame(b'L', 1)],
+            b'Q' => vec![frame(b'R', number)],
+            _ => vec![],
+        }
+    });
+    assert_eq!((tally.good, tally.failed, tally.connections.opened), (12, 0, 1));
+    assert_eq!(heard[..3], [BEGUN, b'H', b'Q']);
+}
+
+#[test]
+fn a_goodbye_ends_many_and_what_was_not_processed_goes_out_again() {
+    let mut asked = [0; 2];
+    let options = Options { waits_for_limit: true, ..Options::default() };
+    let tally = run_with(options, 30, &mut |connection, kind, number| match (connection, kind) {
+        (_, b'H') => vec![frame(b'L', 8)],
+        (0, b'Q') => {
+            asked[0] += 1;
+            match number {
+                // Of eight that are under way the server has taken the first two.
+                7 => vec![frame(b'G', 2), frame(b'R', 1), frame(b'R', 0)],
+                _ => vec![],
+            }
+        }
+        (_, b'Q') => {
+            asked[1] += 1;
+            vec![frame(b'R', number)]
+        }
+        _ => vec![],
+    });
+    assert_eq!((tally.good, tally.failed, tally.refused), (30, 0, 6));
+    assert_eq!(asked, [8, 28], "two there, six again and the other twenty-two here");
+    assert_eq!(tally.connections.opened, 2);
+}
+
+#[test]
+fn a_request_that_is_refused_again_and_again_fails() {
+    let tally = run(4, &mut |_, kind, number| match (kind, number) {
+        (b'Q', 0) => vec![frame(b'G', 0)],
+        _ => vec![],
+    });
+    assert_eq!((tally.good, tally.failed, tally.refused), (0, 4, 40));
+    let (_, _, why) = tally.failures.seen().next().unwrap();
+    assert_eq!(why, "the server refused the request 11 times without processing it");
+}
+
+#[test]
+fn trailers_may_say_that_a_reply_with_a_good_status_failed() {
+    let tally = run(10, &mut |_, kind, number| match (kind, number) {
+        (b'Q', 3 | 4) => vec![frame(b'T', number)],
+        (b'Q', number) => vec![frame(b'R', number)],
+        _ => vec![],
+    });
+    assert_eq!((tally.completed, tally.good, tally.failed), (10, 8, 0));
+    assert_eq!(tally.latency.unexpected.count(), 2);
+}
+
+#[test]
+fn bodies_wait_until_there_is_room_for_them() {
+    let mut frames = HashMap::new();
+    let options = Options { body: 100_000, ..Options::default() };
+    let tally = run_with(options, 4, &mut |_, kind, number| match kind {
+        b'U' => {
+            let seen = frames.entry(number).or_insert(0u32);
+            *seen += 1;
+            if *seen == options.body { vec![frame(b'R', number)] } else { vec![] }
+        }
+        _ => vec![],
+    });
+    assert_eq!((tally.good, tally.failed, tally.connections.opened), (4, 0, 1));
+    assert_eq!(tally.sent_bytes, 4 * 5 * (1 + 100_000));
 }

@@ -1,5 +1,6 @@
 //! HTTPS: handshakes counted, verified, resumed only when asked, and every failure named.
 
+use tare_io::ReactorKind;
 use tare_load::failure::NO_TLS;
 use tare_load::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
 use tare_load::{FailureKind, Lifetime};
@@ -18,7 +19,6 @@ fn case(options: &TlsOptions) -> Case {
     Case {
         server_tls: Some(TlsServer::self_signed().unwrap()),
         client_tls: Some(TlsClient::new(options).unwrap()),
-        tls_resume: options.resume,
         requests: Some(40),
         ..Default::default()
     }
@@ -129,4 +129,27 @@ fn options_that_cannot_work_say_so() {
     }
     let suite = TlsOptions { ciphers: vec!["TLS_CHACHA20_POLY1305_SHA256".into()], ..options() };
     case(&suite).everywhere(|found| assert_eq!(found.tally.good, 40));
+}
+
+#[test]
+fn a_long_body_is_encrypted_in_pieces() {
+    let mut case = case(&options());
+    case.method = "POST";
+    case.body = vec![b'b'; 1_000_000];
+    case.requests = Some(20);
+    case.everywhere(|found| {
+        assert_eq!((found.tally.good, found.stat(Counter::Requests)), (20, 20));
+        assert!(found.stat(Counter::ReceivedBytes) > 20_000_000);
+    });
+}
+
+#[test]
+fn whether_sessions_are_resumed_is_decided_in_one_place() {
+    let mut case = case(&TlsOptions { resume: true, ..options() });
+    case.lifetime = Lifetime::PerRequest;
+    let resumed = case.run(ReactorKind::Simulated).unwrap().tally.connections;
+    assert!(resumed.handshakes_resumed > 30, "{resumed:?}");
+    case.client_tls = case.client_tls.map(|client| client.never_resuming());
+    let full = case.run(ReactorKind::Simulated).unwrap().tally.connections;
+    assert_eq!((full.handshakes_full, full.handshakes_resumed), (40, 0));
 }

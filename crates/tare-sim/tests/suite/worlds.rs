@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_io::{DurationNs, Endpoint, ReactorKind};
+use tare_load::codec::AnyCodec;
 use tare_load::engine::Engine;
 use tare_load::pacer::{Arrivals, Pacer, RateProfile, Spacing};
-use tare_load::protocol::http1::{Http1, Wanted};
-use tare_load::request::RequestParts;
-use tare_load::source::FixedRequest;
+use tare_load::protocol::capture::Wanted;
+use tare_load::protocol::http1::{Http1, Http1Requests};
+use tare_load::request::{Order, RequestParts, Requests};
+use tare_load::source::Listed;
 use tare_load::tls::TlsClient;
 use tare_load::{
-    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, Part, PlannedSource,
-    Stretch, Tally, WaitPolicy,
+    EngineConfig, FailureKind, Lifetime, LoadError, LoadPlan, NoObserver, Part, Stretch, Tally,
+    WaitPolicy,
 };
 use tare_model::status::StatusSet;
 use tare_sim::net::NetOptions;
@@ -34,7 +36,6 @@ pub struct Case {
     pub listening: bool,
     pub server_tls: Option<TlsServer>,
     pub client_tls: Option<TlsClient>,
-    pub tls_resume: bool,
     pub method: &'static str,
     pub body: Vec<u8>,
     pub connections: u32,
@@ -61,7 +62,6 @@ impl Default for Case {
             listening: true,
             server_tls: None,
             client_tls: None,
-            tls_resume: false,
             method: "GET",
             body: Vec::new(),
             connections: 4,
@@ -152,16 +152,16 @@ impl Case {
         }
     }
 
-    fn request(&self) -> FixedRequest {
+    fn requests(&self) -> Requests {
         let parts = RequestParts {
             method: self.method.into(),
-            target: "/".into(),
-            host: "localhost".into(),
+            authority: "localhost".into(),
+            paths: vec!["/".into()],
             body: self.body.clone(),
             close: self.lifetime == Lifetime::PerRequest,
             ..Default::default()
         };
-        parts.build().unwrap()
+        Requests::Parts(parts.into())
     }
 
     fn simulate(&self) -> Found {
@@ -177,16 +177,11 @@ impl Case {
             }
         };
         let mut config = self.engine(world::endpoint());
-        config.tls = self.client_tls.as_ref().map(|tls| tls.for_worker(self.tls_resume));
-        let source = Box::new(self.request());
-        let engine = match self.pipelined {
-            1 => Engine::new(config, source, pacer),
-            pipelined => {
-                let slots = self.max_connections.max(self.connections);
-                let codec = Http1::new(slots, &Wanted::Nothing).pipelining(pipelined);
-                Engine::with_codec(config, Box::new(codec), source, pacer)
-            }
-        };
+        config.tls = self.client_tls.as_ref().map(|tls| tls.for_worker());
+        let requests = Http1Requests::new(&self.requests()).unwrap();
+        let codec = Http1::new(config.slots(&pacer), &Wanted::Nothing, requests);
+        let codec = AnyCodec::Http1(codec.pipelining(self.pipelined));
+        let engine = Engine::new(config, codec, Listed::in_turn(1, 0).into(), pacer);
         let world = World {
             net: self.net.clone(),
             behaviour: self.behaviour.clone(),
@@ -222,7 +217,9 @@ impl Case {
     pub fn plan(&self, kind: ReactorKind, endpoint: Endpoint) -> LoadPlan {
         LoadPlan {
             engine: self.engine(endpoint),
-            source: PlannedSource::Fixed(self.request()),
+            requests: self.requests(),
+            order: Order::InTurn { from: 0 },
+            source: None,
             worker_endpoints: Vec::new(),
             rate: self.rate.clone(),
             poisson: self.poisson,
@@ -230,7 +227,6 @@ impl Case {
             workers: 1,
             cpus: Vec::new(),
             reactor: Some(kind),
-            tls_resume: self.tls_resume,
             seed: self.seed,
             part: Part::WHOLE,
         }

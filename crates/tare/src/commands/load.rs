@@ -9,7 +9,7 @@ use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
-use tare_load::{LoadPlan, Observer, PlannedSource, Progress, Stretch, Tally};
+use tare_load::{LoadPlan, Observer, Progress, Stretch, Tally};
 use tare_model::url::Url;
 use tare_report::hdr_log;
 use tare_report::load::guards::Severity;
@@ -238,7 +238,11 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
     // Pods have CPUs of their own, and there are more pods where one thread is not enough.
     let threads = if args.kubernetes.is_some() { 1 } else { default_threads() };
-    let spec = args.load.spec_on(threads);
+    let mut spec = args.load.spec_on(threads);
+    if urls.len() > 1 {
+        spec.paths = urls.iter().map(|url| url.target.clone()).collect();
+        spec.random_order = args.random_order;
+    }
     let open = spec.rate.is_some() || stages.is_some();
     spec.check_open_loop(open, "--rate or --stages")?;
     let endpoint = match (&args.unix_socket, &args.kubernetes) {
@@ -249,11 +253,6 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let seed = args.seed.unwrap_or_else(random_seed);
     let mut plan = plan::plan(&spec, first, endpoint, seed)?;
     plan.rate = plan.rate.or(stages);
-    if urls.len() > 1 {
-        let requests = urls.iter().map(|url| plan::request(&spec, url));
-        let requests = requests.collect::<Result<Vec<_>, _>>()?.into();
-        plan.source = PlannedSource::Listed { requests, random: args.random_order, offset: 0 };
-    }
     let scheduled = plan.rate.as_ref().and_then(RateProfile::duration);
     plan.stretch = Stretch {
         ramp: args.warmup.unwrap_or_default(),

@@ -9,9 +9,9 @@ use tare_guards::{Code, Severity};
 use tare_io::{DurationNs, Endpoint, SocketOptions};
 use tare_load::pacer::RateProfile;
 use tare_load::plan::{WAIT, provide_files};
-use tare_load::request::parse_header;
+use tare_load::request::{Order, parse_header};
 use tare_load::tls::{TlsClient, TlsOptions};
-use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, Part, PlannedSource, Stretch};
+use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, Part, Stretch};
 use tare_model::load::Family;
 use tare_model::net::Protocol;
 use tare_model::status::StatusSet;
@@ -172,10 +172,6 @@ fn plan(
     connections: u32,
 ) -> Result<LoadPlan, Failure> {
     provide_files(connections)?;
-    // Made once here, so that an error is the user's to see, not a worker's to swallow.
-    for worker in 0..threads {
-        script.source(worker).map_err(script_failure)?;
-    }
     let rate = args.rate.map(RateProfile::constant).transpose();
     let tls = TlsOptions { name: url.host.clone(), insecure: true, ..Default::default() };
     let tls = url.tls.then(|| TlsClient::new(&tls)).transpose();
@@ -195,9 +191,9 @@ fn plan(
             expected: StatusSet::any(),
             wait: WAIT,
         },
-        source: PlannedSource::Made(Arc::new(move |worker| {
-            made.source(worker).unwrap_or_else(|error| unreachable!("made before: {error}"))
-        })),
+        requests: script.requests().map_err(script_failure)?,
+        order: Order::InTurn { from: 0 },
+        source: Some(Arc::new(move |worker| made.source(worker))),
         worker_endpoints: script.addresses().into_iter().flatten().map(Endpoint::Tcp).collect(),
         rate: rate.map_err(|error| Failure::Usage(format!("-R: {error}")))?,
         poisson: false,
@@ -205,7 +201,6 @@ fn plan(
         workers: threads,
         cpus: Vec::new(),
         reactor: None,
-        tls_resume: false,
         seed: random_seed(),
         part: Part::WHOLE,
     })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tare_io::{DurationNs, ReactorKind};
+use tare_load::tls::TlsClient;
 use tare_load::{Histogram, Lifetime, LoadPlan, LoadResult, Tally};
 use tare_report::clients::ClientsFound;
 use tare_report::load::guards;
@@ -127,7 +128,7 @@ fn asked(request: &Request<'_>, plan: &LoadPlan, found: &Found<'_>) -> LoadAsked
         polls: plan.engine.wait.polls && found.clients.as_ref().is_none_or(|c| c.each.len() == 1),
         reap_linger_ns: batched.then(|| plan.engine.wait.linger.as_ns()),
         tls: plan.engine.tls.is_some(),
-        tls_resume: plan.tls_resume,
+        tls_resume: plan.engine.tls.as_ref().is_some_and(TlsClient::resumes),
         seed: plan.seed,
     }
 }

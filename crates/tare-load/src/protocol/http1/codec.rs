@@ -1,47 +1,73 @@
 //! HTTP/1.1 as a codec: requests are sent as they are, and replies come in the order of their
 //! requests.
 
-use super::{Capture, HeadMemo, ReplyParser, Wanted};
-use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request};
+use std::sync::Arc;
+
+use super::{Capture, HeadMemo, Http1Requests, ReplyParser, Wanted};
+use crate::codec::{Codec, Decoded, Encoded, OfConnection, Request, RequestBytes, Room};
 use crate::protocol::reply::ReplyDefect;
+use crate::source::Asked;
 
 pub struct Http1 {
+    requests: Http1Requests,
     parsers: Vec<ReplyParser>,
-    /// Of all connections: they get the same heads.
+    /// Shared by all connections: they get the same heads.
     memo: HeadMemo,
     /// Requests that a connection carries at once.
     pipelined: u32,
 }
 
 impl Http1 {
-    pub fn new(slots: u32, wanted: &Wanted) -> Self {
+    pub fn new(slots: u32, wanted: &Wanted, requests: Http1Requests) -> Self {
         let parsers = (0..slots).map(|_| ReplyParser::capturing(wanted)).collect();
-        Self { parsers, memo: HeadMemo::default(), pipelined: 1 }
+        Self { requests, parsers, memo: HeadMemo::default(), pipelined: 1 }
     }
 
-    /// Sends so many requests without waiting for the reply to the first.
+    /// Sends this many requests without waiting for the reply to the first.
     pub fn pipelining(self, requests: u32) -> Self {
         Self { pipelined: requests, ..self }
     }
 }
 
 impl Codec for Http1 {
-    fn reset(&mut self, slot: u32) {
-        self.parsers[slot as usize].reset();
+    fn kept(&self) -> Option<Arc<[u8]>> {
+        Some(self.requests.bytes.clone())
     }
 
-    fn capacity(&self, _slot: u32) -> u32 {
-        self.pipelined
-    }
-
-    fn takes_turns(&self) -> bool {
+    fn is_half_duplex(&self) -> bool {
         self.pipelined == 1
     }
 
-    fn encode(&mut self, _slot: u32, _request: Request<'_>, _out: &mut Vec<u8>) -> Encoded {
-        Encoded::AsItIs
+    fn established(
+        &mut self,
+        slot: u32,
+        _alpn: Option<&[u8]>,
+        _out: &mut Vec<u8>,
+    ) -> Result<(), ReplyDefect> {
+        self.parsers[slot as usize].reset();
+        Ok(())
     }
 
+    #[inline]
+    fn room(&self, _slot: u32) -> Room {
+        Room::Ready(self.pipelined)
+    }
+
+    #[inline]
+    fn encode(&mut self, _slot: u32, request: Request<'_>, _out: &mut Vec<u8>) -> Encoded {
+        match request.asked {
+            Asked::Listed(at) => {
+                let (range, to_head) = self.requests.at(at);
+                let requests = self.requests.together;
+                Encoded { bytes: RequestBytes::Kept(range), requests, to_head }
+            }
+            Asked::Written { requests, to_head } => {
+                Encoded { bytes: RequestBytes::Written, requests, to_head }
+            }
+        }
+    }
+
+    #[inline]
     fn decode(
         &mut self,
         slot: u32,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::capture::Budget;
 
 /// Parses `bytes` as one connection, cut into pieces of `piece` bytes, then closed.
 fn replies(bytes: &[u8], piece: usize, to_head: bool) -> (Vec<Reply>, Option<ReplyDefect>) {
@@ -36,7 +37,7 @@ fn check(text: &str, expected: &[Reply], defect: Option<ReplyDefect>) {
 }
 
 fn reply(status: u16, keep_alive: bool, body_bytes: u64) -> Reply {
-    Reply { status, keep_alive, body_bytes }
+    Reply { status, keep_alive, body_bytes, code: GOOD }
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn framings() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", &ok(5), None);
     check("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &ok(0), None);
     check("HTTP/1.1 200 OK\ncontent-length: 2\n\nhi", &ok(2), None);
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
     check(&format!("{chunked}5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), &ok(15), None);
     check(&format!("{chunked}0\r\nTrailer: x\r\nB: y\r\n\r\n"), &ok(0), None);
     check("HTTP/1.1 200 OK\r\n\r\nuntil the end", &[reply(200, false, 13)], None);
@@ -62,7 +63,7 @@ fn framings() {
 #[test]
 fn a_reply_to_head_has_no_body() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 612\r\n\r\nHTTP/1.1 200 OK\r\n\
-        Transfer-Encoding: chunked\r\n\r\n";
+        Transfer-Encoding: chunked\r\nA: b\r\n\r\n";
     for piece in 1..text.len() {
         assert_eq!(
             replies(text, piece, true),
@@ -110,7 +111,7 @@ fn the_memo_never_mistakes_one_head_for_another() {
 #[test]
 fn every_defect_is_named() {
     let head = "HTTP/1.1 200 OK\r\n";
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
     let bad_length = |value: &str| ReplyDefect::BadContentLength { value: value.into() };
     for (text, defect) in [
         (
@@ -185,17 +186,19 @@ fn a_cut_tls_stream_is_not_a_finished_body() {
 }
 
 #[test]
-fn captures_hold_head_and_decoded_body() {
+fn captures_hold_headers_and_decoded_body() {
     let budget = Budget::new(5);
     let mut parser = ReplyParser::capturing(&Wanted::Bodies(budget.clone()));
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
     let text = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
     for byte in text.as_bytes().chunks(1) {
         let mut input = byte;
         parser.advance(&mut input, false, &mut HeadMemo::default()).unwrap();
     }
     let capture = parser.capture().unwrap();
-    assert_eq!((capture.head.as_slice(), capture.body()), (head.as_bytes(), &b"abcde"[..]));
+    let headers: Vec<_> = capture.headers().collect();
+    assert_eq!(headers, [(&b"Transfer-Encoding"[..], &b"chunked"[..]), (b"A", b"b")]);
+    assert_eq!((capture.head_bytes(), capture.body()), (head.len(), &b"abcde"[..]));
     // All connections share the budget, and give back what they no longer hold.
     let mut other = ReplyParser::capturing(&Wanted::Bodies(budget.clone()));
     let mut input = &b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"[..];

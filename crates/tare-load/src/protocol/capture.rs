@@ -21,9 +21,9 @@ pub enum Wanted {
     Nothing,
     /// A hash of the body, of a random few.
     Few,
-    /// The head, a hash of the body, and how the body begins.
+    /// The headers, a hash of the body, and how the body begins.
     Hashes,
-    /// The head and the body; the bodies of all connections together fit the budget.
+    /// The headers and the body; the bodies of all connections together fit the budget.
     Bodies(Arc<Budget>),
 }
 
@@ -58,7 +58,10 @@ impl Budget {
 /// What is kept of a reply while it comes, until it has been looked at.
 #[derive(Debug)]
 pub struct Capture {
-    pub head: Vec<u8>,
+    /// Names and values, one behind another, and how long each is.
+    text: Vec<u8>,
+    headers: Vec<(usize, usize)>,
+    head_bytes: usize,
     body: Body,
 }
 
@@ -114,7 +117,22 @@ impl Capture {
             }
             Wanted::Bodies(budget) => Body::Kept { bytes: Vec::new(), budget: budget.clone() },
         };
-        Some(Self { head: Vec::new(), body })
+        Some(Self { text: Vec::new(), headers: Vec::new(), head_bytes: 0, body })
+    }
+
+    /// Names and values, in the order in which they came.
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.text.as_slice();
+        self.headers.iter().map(move |(name, value)| {
+            let (own, behind) = rest.split_at(name + value);
+            rest = behind;
+            own.split_at(*name)
+        })
+    }
+
+    /// How long the reply's head was as it was sent.
+    pub fn head_bytes(&self) -> usize {
+        self.head_bytes
     }
 
     /// The body, decoded; empty where only its hash is kept.
@@ -157,12 +175,34 @@ impl Capture {
         so_far.clone().finish().as_ref().try_into().ok()
     }
 
-    pub(super) fn begin(&mut self, head: &[u8]) {
+    /// A reply begins, with a head of this many bytes.
+    pub(super) fn begin(&mut self, head_bytes: usize) {
         if let Body::Few(few) = &mut self.body {
             return few.begin();
         }
         self.forget();
-        self.head.extend_from_slice(head);
+        self.head_bytes = head_bytes;
+    }
+
+    /// Nothing of the next reply is kept: it is none of the few that are hashed.
+    pub(super) fn skips(&mut self) -> bool {
+        match &mut self.body {
+            Body::Few(few) if few.left > 1 => {
+                few.begin();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn wants_headers(&self) -> bool {
+        !matches!(self.body, Body::Few(_))
+    }
+
+    pub(super) fn add_header(&mut self, name: &str, value: &[u8]) {
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(value);
+        self.headers.push((name.len(), value.len()));
     }
 
     pub(super) fn add(&mut self, more: &[u8]) -> Result<(), ReplyDefect> {
@@ -194,7 +234,8 @@ impl Capture {
 
     /// It has been looked at, or its connection is no more.
     pub fn forget(&mut self) {
-        self.head.clear();
+        self.text.clear();
+        self.headers.clear();
         match &mut self.body {
             Body::Few(few) => few.so_far = None,
             Body::Hash { so_far, bytes, start } => {
