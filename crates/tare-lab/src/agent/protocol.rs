@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),
-            (b"{\"tare\":2,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":2,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
-            (b"{\"tare\":2,\"id\":7}", "missing field"),
+            (b"{\"tare\":3,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":3,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
+            (b"{\"tare\":3,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {
