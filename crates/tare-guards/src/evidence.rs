@@ -42,21 +42,7 @@ impl<'a> Evidence<'a> {
             Totals { counts, launches: rounds.filter_map(|round| round.launch.as_ref()).collect() }
         });
         let mut machine = MachineUse::default();
-        for more in digests.iter().map(|digest| &digest.machine) {
-            machine.capacity_ns += more.capacity_ns;
-            machine.busy_ns += more.busy_ns;
-            machine.steal_ns += more.steal_ns;
-            machine.own_cpu_ns += more.own_cpu_ns;
-            machine.throttled_periods += more.throttled_periods;
-            machine.thermal_throttles += more.thermal_throttles;
-            machine.tcp_segments += more.tcp_segments;
-            machine.tcp_retransmits += more.tcp_retransmits;
-            machine.listen_drops += more.listen_drops;
-            machine.ports_used = match (machine.ports_used, more.ports_used) {
-                (Some(a), Some(b)) => Some(a.max(b)),
-                (a, b) => a.or(b),
-            };
-        }
+        digests.iter().for_each(|digest| machine.then(&digest.machine));
         let question = Question::of(plan);
         let analysis = analyse(digests, &question);
         let totals = totals.collect();

@@ -19,6 +19,7 @@ use tare_load::plan::provide_files;
 use tare_load::probe::Prober;
 use tare_load::session::Session;
 use tare_load::{LaneId, LoadPlan, Stretch};
+use tare_load::{Observer, Progress};
 use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::cgroup::Cgroup;
@@ -142,6 +143,8 @@ struct Attached {
 struct Load {
     session: Session,
     lanes: Vec<LoadPlan>,
+    /// Of the last slice that handed them over.
+    intervals: Vec<Measured>,
     _connections: Connections,
 }
 
@@ -187,13 +190,33 @@ pub enum Target {
     },
 }
 
-/// How load is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How load is made, and what opening its connections was like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
     pub load: LoadId,
     pub reactor: String,
     pub note: Option<String>,
+    pub opening: Measured,
+}
+
+/// Keeps the intervals of a slice.
+struct Intervals<'a> {
+    plan: &'a LoadPlan,
+    kept: &'a mut Vec<Measured>,
+}
+
+/// More than a day of seconds.
+const INTERVALS_MAX: usize = 100_000;
+/// So many fit a message.
+const INTERVALS_AT_ONCE: usize = 100;
+
+impl Observer for Intervals<'_> {
+    fn interval(&mut self, progress: Progress<'_>) {
+        if self.kept.len() < INTERVALS_MAX {
+            self.kept.push(Measured::of_tally(self.plan, progress.interval));
+        }
+    }
 }
 
 /// What a lane did in its life.
@@ -431,9 +454,11 @@ impl Executor {
         let connections = Connections::of(&self.connections, most);
         provide_files(self.connections.load(Ordering::Relaxed))?;
         let mut session = self.session(first.workers, &first.cpus)?;
-        let opened = session.open(&lanes.iter().collect::<Vec<_>>())?;
-        let load = self.loads.add(Load { session, lanes, _connections: connections });
-        Ok(Opened { load, reactor: opened.how.to_owned(), note: opened.note })
+        let opened = session.open(&lanes.iter().collect::<Vec<_>>(), true)?;
+        let opening = Measured::of_tally(first, &opened.opening);
+        let intervals = Vec::new();
+        let load = self.loads.add(Load { session, lanes, intervals, _connections: connections });
+        Ok(Opened { load, reactor: opened.how.to_owned(), note: opened.note, opening })
     }
 
     fn session(&self, workers: u32, cpus: &[usize]) -> Answer<Session> {
@@ -446,9 +471,18 @@ impl Executor {
 
     pub(crate) fn slice(&self, load: LoadId, lane: LaneId, stretch: Stretch) -> Answer<Measured> {
         let load = self.loads.get(load)?;
-        let Load { session, lanes, .. } = &mut *locked(&load);
+        let Load { session, lanes, intervals, .. } = &mut *locked(&load);
         let plan = lanes.get(lane.0).ok_or_else(|| LabError::Usage("no such lane".into()))?;
-        Ok(Measured::of(plan, &session.slice(lane, stretch)?))
+        intervals.clear();
+        let mut observer = Intervals { plan, kept: intervals };
+        Ok(Measured::of(plan, &session.slice(lane, stretch, &mut observer)?))
+    }
+
+    /// Some of the intervals of the last slice, where it handed them over; none behind the last.
+    pub(crate) fn intervals(&self, load: LoadId, from: usize) -> Answer<Vec<Measured>> {
+        let load = self.loads.get(load)?;
+        let load = locked(&load);
+        Ok(load.intervals.iter().skip(from).take(INTERVALS_AT_ONCE).cloned().collect())
     }
 
     /// Closes all lanes; what each did in its life.

@@ -14,7 +14,7 @@ use crate::error::LabError;
 use crate::executor::{LaneLife, LoadId, Opened};
 use crate::meter::Reading;
 use crate::metering::{Metering, sample};
-use crate::requests::{self, Close, Open, Slice};
+use crate::requests::{self, Close, Intervals, Open, Slice};
 use crate::site::{Site, ask_all, ask_each};
 use crate::world::{MadeBy, MakeLoad};
 
@@ -26,6 +26,8 @@ pub struct Load {
     timeout: DurationNs,
     /// Requests that probes sent since this was last looked at.
     sent: u64,
+    /// What opening its connections was like.
+    opening: Option<Measured>,
 }
 
 /// Each client opens one lane.
@@ -39,6 +41,8 @@ const LATE_SHARE: u64 = 10;
 /// … so often, for a client may be held up now and then.
 const TRIES: u32 = 5;
 const WHY_CHARS_MAX: usize = 500;
+/// An agent that has no end of intervals lies.
+const INTERVALS_MAX: usize = 100_000;
 
 impl MakeLoad for Load {
     type Clients = Vec<Site>;
@@ -57,7 +61,9 @@ impl MakeLoad for Load {
         };
         self.clients = clients.iter().zip(&replies).filter_map(of_site).collect();
         let opened: Result<Vec<Opened>, LabError> = replies.into_iter().collect();
-        let first = opened.inspect_err(|_| self.give_up())?.into_iter().next();
+        let opened = opened.inspect_err(|_| self.give_up())?;
+        self.opening = Measured::alongside(opened.iter().map(|one| one.opening.clone()).collect());
+        let first = opened.into_iter().next();
         Ok(MadeBy {
             reactor: first.as_ref().map_or_else(String::new, |opened| opened.reactor.clone()),
             note: first.and_then(|opened| opened.note),
@@ -104,6 +110,31 @@ impl MakeLoad for Load {
 }
 
 impl Load {
+    /// What opening its connections was like; `None` before they were.
+    pub fn opening(&self) -> Option<&Measured> {
+        self.opening.as_ref()
+    }
+
+    /// The intervals of the last slice, where it handed them over.
+    pub fn intervals(&self) -> Result<Vec<Measured>, LabError> {
+        let mut of_clients = Vec::new();
+        for (site, load) in &self.clients {
+            let mut all: Vec<Measured> = Vec::new();
+            loop {
+                let from = all.len();
+                let more = site.ask(Intervals { load: *load, from })?;
+                if more.is_empty() || from > INTERVALS_MAX {
+                    break;
+                }
+                all.extend(more);
+            }
+            of_clients.push(all.into_iter());
+        }
+        let nth =
+            |_| Measured::alongside(of_clients.iter_mut().filter_map(Iterator::next).collect());
+        Ok((0..).map_while(nth).collect())
+    }
+
     /// An agent keeps what nobody closes.
     fn give_up(&mut self) {
         for (site, load) in self.clients.drain(..) {

@@ -115,6 +115,8 @@ requests! {
     Open { lanes: Vec<LoadPlan> } -> Opened = open;
     /// Makes load on one lane: ramp, window, drain.
     Slice { load: LoadId, lane: LaneId, stretch: Stretch } -> Measured = slice;
+    /// Tells some of the intervals of its last slice, where that handed them over.
+    Intervals { load: LoadId, from: usize } -> Vec<Measured> = intervals;
     /// Closes all lanes of a load; tells what each did in its life.
     Close { load: LoadId } -> Vec<LaneLife> = close;
     /// Asks a server twice on a connection of its own.

@@ -110,6 +110,9 @@ pub struct Stretch {
     pub requests: Option<u64>,
     /// Tallies are handed over this often; the window is the sum of its intervals.
     pub interval: DurationNs,
+    /// Intervals are handed over as they end; else it is only marked how far they got.
+    #[serde(default)]
+    pub hands_over: bool,
     /// The window opens and closes with a reply, the first after it was to. What it holds is then a
     /// whole number of replies in exactly the time they took, where a window cut by the clock is
     /// off by up to one of them. Closed loop only: an open loop counts what its schedule holds.
@@ -132,6 +135,7 @@ impl Stretch {
         requests: None,
         // One interval, however long it is.
         interval: DurationNs::from_secs(24 * 3600),
+        hands_over: false,
         edges: Edges::Clock,
     };
 }
@@ -344,6 +348,10 @@ impl Engine {
         &self.tally
     }
 
+    pub fn exchange_tally(&mut self, spare: Box<Tally>) -> Box<Tally> {
+        std::mem::replace(&mut self.tally, spare)
+    }
+
     pub fn life(&self) -> &Life {
         &self.life
     }
@@ -418,9 +426,9 @@ impl Engine {
     /// From here on things count. What the ramp left in flight is carried over.
     fn open_window(&mut self, now: Instant) {
         self.tally.reset(now);
-        self.tally.started = self.under_way();
+        self.tally.counts.started = self.under_way();
         self.budget = match self.stretch.requests {
-            Some(requests) => requests.saturating_sub(self.tally.started),
+            Some(requests) => requests.saturating_sub(self.tally.counts.started),
             None => u64::MAX,
         };
         self.pacer.begin(now);
@@ -488,13 +496,13 @@ impl Engine {
     /// Ends the interval. Requests in flight are carried into the next.
     fn hand_over(&mut self, now: Instant, sink: &mut dyn IntervalSink) {
         let carried = self.under_way();
-        self.tally.started -= carried;
+        self.tally.counts.started -= carried;
         self.tally.end = now;
         self.tally.assert_closed();
         if sink.exchange(&mut self.tally) {
             self.tally.reset(now);
         }
-        self.tally.started += carried;
+        self.tally.counts.started += carried;
         if let Phase::Window { next_interval, .. } = &mut self.phase {
             while *next_interval <= now {
                 *next_interval = *next_interval + self.stretch.interval;
@@ -509,13 +517,13 @@ impl Engine {
             while self.budget > 0 && self.pacer.next_due(now) < end {
                 let due = self.pacer.take(now);
                 self.budget -= 1;
-                self.tally.started += 1;
-                self.tally.unfinished.unsent += 1;
+                self.tally.counts.started += 1;
+                self.tally.counts.unsent += 1;
                 self.tally.latency.unfinished_age.record(now.since(due));
             }
         }
         for refused in std::mem::take(&mut self.refused) {
-            self.tally.unfinished.cut += 1;
+            self.tally.counts.cut += 1;
             self.tally.latency.unfinished_age.record(now.since(refused.due));
         }
         self.phase = Phase::Drain { until: now + self.config.timeout };
@@ -548,8 +556,8 @@ impl Engine {
                 return;
             };
             let due = self.pacer.take(now);
-            self.tally.started += 1;
-            self.tally.waited += u64::from(due <= self.all_busy_at);
+            self.tally.counts.started += 1;
+            self.tally.counts.waited += u64::from(due <= self.all_busy_at);
             self.budget -= 1;
             self.start_flight(io, slot, Refused::never(due), now);
             started += 1;

@@ -12,7 +12,7 @@ use tare_io::{
 
 use crate::engine::{Engine, EngineConfig, IntervalSink, Life, Next, Stretch};
 use crate::error::LoadError;
-use crate::tally::Tally;
+use crate::tally::{Series, Tally};
 
 pub(crate) struct Exchange {
     engine: Engine,
@@ -92,8 +92,13 @@ impl Exchange {
         self.io.kind()
     }
 
-    pub fn tally(&self) -> &Tally {
-        self.engine.tally()
+    pub fn series(&self) -> Series {
+        self.engine.series()
+    }
+
+    /// What was counted, for a tally to go on with.
+    pub fn exchange_tally(&mut self, spare: Box<Tally>) -> Box<Tally> {
+        self.engine.exchange_tally(spare)
     }
 
     pub fn take_bodies(&mut self) -> Vec<(String, u64)> {
@@ -106,20 +111,6 @@ impl Exchange {
 
     pub fn ended_life(&self) -> Life {
         self.engine.ended_life()
-    }
-
-    /// Runs a stretch that begins now.
-    pub fn run(
-        &mut self,
-        stretch: Stretch,
-        stop: &AtomicBool,
-        sink: &mut dyn IntervalSink,
-    ) -> Result<(), SetupError> {
-        let Self { engine, io, .. } = self;
-        with_io!(io, io => {
-            engine.begin(stretch, io.now());
-            turn_until_finished(engine, io, stop, sink)
-        })
     }
 
     /// Waits for its start, then runs a stretch; when it began.
@@ -165,7 +156,7 @@ fn open<R: Reactor>(
     engine.open(io);
     turn_until_finished(engine, io, stop, sink)?;
     let opening = engine.tally().clone();
-    if opening.connections.opened == 0 && opening.connections.not_opened > 0 {
+    if opening.counts.opened == 0 && opening.counts.not_opened > 0 {
         let why = opening.failures.seen().next().map_or("no reason known", |(_, _, why)| why);
         let endpoint = engine.endpoint().to_string();
         return Err(LoadError::NoConnection { endpoint, why: why.to_owned() });

@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram as Hdr;
 use tare_io::DurationNs;
 use tare_model::Distribution;
+use tare_model::distribution::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
 
 /// Takes its 220 KB with the first value, so a series that a mode does not use costs nothing.
 #[derive(Clone, Debug, Default)]
@@ -14,13 +15,6 @@ pub struct Histogram {
     min_ns: u64,
     max_ns: u64,
 }
-
-/// Resolution is 3 digits everywhere only when the range starts at 1 ns: a range from 1 µs would
-/// have steps of half a microsecond up to a millisecond.
-const LOWEST_NS: u64 = 1;
-/// Larger values are counted in the last bucket; `max` stays exact.
-const HIGHEST_NS: u64 = 60_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 impl Histogram {
     /// Takes the memory now, so that recording never allocates.
@@ -127,6 +121,12 @@ impl Histogram {
     /// The buckets, for writing logs; `None` while nothing was recorded.
     pub fn hdr(&self) -> Option<&Hdr<u64>> {
         self.hdr.as_deref().filter(|_| self.count > 0)
+    }
+
+    /// The same as counted values.
+    pub fn distribution(&self) -> Distribution {
+        let counts = self.recorded().map(|(value, n)| (value.as_ns(), n)).collect();
+        Distribution::new(counts, self.sum_ns)
     }
 
     /// Distinct recorded values with their counts, smallest first.

@@ -131,8 +131,6 @@ pub(crate) struct WorkerPlan {
     prepared: Prepared,
     source: Box<dyn FnOnce() -> AnySource + Send>,
     pub pacer: Pacer,
-    pub stretch: Stretch,
-    pub cpu: Option<usize>,
     pub reactor: Option<ReactorKind>,
 }
 
@@ -168,8 +166,6 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
     engine.connections = share(u64::from(plan.engine.connections)) as u32;
     engine.max_connections = share(u64::from(plan.engine.max_connections)) as u32;
     engine.tls = plan.engine.tls.as_ref().map(TlsClient::for_worker);
-    let mut stretch = plan.stretch;
-    stretch.requests = plan.stretch.requests.map(share);
     let pacer = match &plan.rate {
         None => Pacer::Closed,
         Some(profile) => {
@@ -192,10 +188,6 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
             Box::new(move || listed.into())
         }
     };
-    let cpu = match plan.cpus.len() {
-        0 => None,
-        n => Some(plan.cpus[index as usize % n]),
-    };
     WorkerPlan {
         index,
         alone: workers == 1,
@@ -203,8 +195,6 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
         prepared,
         source,
         pacer,
-        stretch,
-        cpu,
         reactor: plan.reactor,
     }
 }
@@ -249,14 +239,13 @@ mod tests {
         let spec = LoadSpec { connections: 11, rate: Some(1000.0), ..LoadSpec::default() };
         let mut whole = planned(&spec, "http://a/");
         whole.workers = 2;
-        whole.stretch.requests = Some(21);
         let parts = whole.divided(4).unwrap();
         let workers = parts.iter().flat_map(|part| worker_plans(part, 2).unwrap());
         let workers: Vec<WorkerPlan> = workers.collect();
         let connections: Vec<u32> = workers.iter().map(|plan| plan.engine.connections).collect();
         assert_eq!(connections, [2, 1, 2, 1, 2, 1, 1, 1]);
-        let requests: u64 = workers.iter().filter_map(|plan| plan.stretch.requests).sum();
-        assert_eq!(requests, 21);
+        let requests = |part: &LoadPlan| (0..2).map(|w| part.part.of_worker(21, w, 2)).sum::<u64>();
+        assert_eq!(parts.iter().map(requests).sum::<u64>(), 21);
         // All together are due when those of one client would be: every millisecond.
         let start = tare_io::Instant::from_ns(0);
         let mut due: Vec<u64> = workers

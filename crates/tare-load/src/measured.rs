@@ -10,8 +10,8 @@ use tare_model::{Distribution, Invalid, plain};
 
 use crate::histogram::Histogram;
 use crate::load_plan::LoadPlan;
-use crate::slice_report::{Recorded, SliceReport};
-use crate::tally::{Connections, Tally, Unfinished};
+use crate::session::{Sliced, WorkerReport};
+use crate::tally::Tally;
 
 /// What all workers together saw in one slice. It may come from an agent in another's hands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Measured {
     pub marks: Vec<(u64, u64)>,
 }
 
-/// The same, before it is known to hold together.
+/// The same, before it is known to be possible.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Told {
@@ -62,37 +62,58 @@ const KIND_CHARS_MAX: usize = 50;
 const ERROR_CHARS_MAX: usize = 500;
 
 impl Measured {
-    pub fn of(plan: &LoadPlan, reports: &[SliceReport]) -> Self {
-        let mut total = Tally::default();
-        for report in reports {
-            total.merge(&report.tally);
+    /// What all workers saw in a slice.
+    pub fn of(plan: &LoadPlan, sliced: &Sliced<'_>) -> Self {
+        let workers = &sliced.workers;
+        let mut measured = Self::of_tally(plan, sliced.total);
+        measured.began = workers.iter().map(|worker| worker.began).max().unwrap_or_default();
+        let marks: Vec<&[(u64, u64)]> = workers.iter().map(|w| w.marks.as_slice()).collect();
+        measured.marks = marks_alongside(&marks);
+        let counts = &mut measured.counts;
+        let sum = |of: fn(&WorkerReport) -> u64| workers.iter().map(of).sum::<u64>();
+        // Over whole stretches: a loss is seen when its time is over, in another part of them.
+        if let Endpoint::Udp(_) = plan.engine.endpoint {
+            counts.lost = sum(|worker| worker.sent).saturating_sub(counts.answered);
         }
-        let merged = |series: Series, of: fn(&SliceReport) -> &Recorded| {
-            let mut merged = Distribution::default();
-            for recorded in reports.iter().map(of) {
-                merged.merge(&Distribution::new(recorded.counts.clone(), recorded.sum_ns));
-            }
-            (series, merged)
-        };
+        counts.closed_by_server = sum(|worker| worker.closed_by_server);
+        counts.client_cpu_ns = sum(|worker| worker.cpu.total().as_ns());
+        counts.client_busiest = workers.iter().map(WorkerReport::busy_share).fold(0.0, f64::max);
+        measured
+    }
+
+    /// What was counted and timed in a stretch, or in a part of one.
+    pub fn of_tally(plan: &LoadPlan, tally: &Tally) -> Self {
         let open_loop = plan.rate.is_some();
+        let latency = &tally.latency;
         let mut latencies = vec![
-            merged(Series::Headline, if open_loop { |r| &r.from_due } else { |r| &r.from_sent }),
-            merged(Series::Connect, |report| &report.connect),
-            merged(Series::Handshake, |report| &report.tls),
-            merged(Series::FirstByte, |report| &report.first_byte),
+            (Series::Headline, if open_loop { &latency.from_due } else { &latency.from_sent }),
+            (Series::Connect, &latency.connect),
+            (Series::Handshake, &latency.tls),
+            (Series::FirstByte, &latency.first_byte),
         ];
         if open_loop {
-            latencies.push(merged(Series::FromSent, |report| &report.from_sent));
-            latencies.push(merged(Series::SendLag, |report| &report.send_lag));
+            latencies.push((Series::FromSent, &latency.from_sent));
+            latencies.push((Series::SendLag, &latency.send_lag));
         }
-        latencies.retain(|(_, distribution)| distribution.count() > 0);
+        latencies.retain(|(_, histogram)| histogram.count() > 0);
         latencies.sort_by_key(|(series, _)| *series);
-        let marks: Vec<&[(u64, u64)]> = reports.iter().map(|r| r.marks.as_slice()).collect();
+        let mut counts = tally.counts.clone();
+        counts.window_ns = tally.elapsed().as_ns();
+        counts.status.sort_unstable();
+        let seconds = tally.elapsed().as_secs_f64();
+        counts.due = plan.rate.as_ref().map(|rate| rate.requests_within(seconds));
+        counts.errors = tally.failures.named();
+        if let Protocol::Calls { .. } = plan.engine.protocol {
+            counts.calls = counts.good;
+        }
         Self {
-            began: reports.iter().map(|report| report.began).max().unwrap_or_default(),
-            counts: counts(plan, &total, reports),
-            latencies,
-            marks: marks_alongside(&marks),
+            began: tally.start,
+            counts,
+            latencies: latencies
+                .into_iter()
+                .map(|(series, h)| (series, h.distribution()))
+                .collect(),
+            marks: Vec::new(),
         }
     }
 
@@ -141,34 +162,8 @@ impl Measured {
     /// As one stretch of load from `start`.
     pub fn tally(&self, start: Instant) -> Tally {
         let counts = &self.counts;
-        let mut tally = Tally {
-            start,
-            end: start + DurationNs::from_ns(counts.window_ns),
-            started: counts.started,
-            completed: counts.completed,
-            good: counts.good,
-            failed: counts.failed,
-            held: counts.held,
-            waited: counts.waited,
-            unfinished: Unfinished {
-                drained: counts.drained,
-                cut: counts.cut,
-                unsent: counts.unsent,
-            },
-            body_bytes: counts.body_bytes,
-            received_bytes: counts.received_bytes,
-            sent_bytes: counts.sent_bytes,
-            connections: Connections {
-                opened: counts.opened,
-                not_opened: counts.not_opened,
-                closed_by_server: counts.closed_by_server,
-                closed_by_client: counts.closed_by_client,
-                handshakes_full: counts.handshakes_full,
-                handshakes_resumed: counts.handshakes_resumed,
-            },
-            ..Tally::default()
-        };
-        counts.status.iter().for_each(|(status, n)| tally.status.add(*status, *n));
+        let end = start + DurationNs::from_ns(counts.window_ns);
+        let mut tally = Tally { start, end, counts: counts.clone(), ..Tally::default() };
         counts.errors.iter().for_each(|(kind, n, first)| tally.failures.add_named(kind, *n, first));
         // Only an open loop has latencies of two kinds.
         let open_loop = counts.due.is_some();
@@ -188,15 +183,6 @@ impl Measured {
     }
 }
 
-/// Bodies that all workers together saw.
-fn bodies(reports: &[SliceReport]) -> Vec<(String, u64)> {
-    let mut sum = Counts::default();
-    for report in reports {
-        sum.then(&Counts { bodies: report.bodies.clone(), ..Counts::default() });
-    }
-    sum.bodies
-}
-
 /// What all had answered by the end of each interval: those of all are the same.
 fn marks_alongside(all: &[&[(u64, u64)]]) -> Vec<(u64, u64)> {
     let n = all.iter().map(|marks| marks.len()).min().unwrap_or(0);
@@ -207,63 +193,6 @@ fn marks_alongside(all: &[&[(u64, u64)]]) -> Vec<(u64, u64)> {
     (0..n).map(at).collect()
 }
 
-fn counts(plan: &LoadPlan, total: &Tally, reports: &[SliceReport]) -> Counts {
-    let seconds = total.elapsed().as_secs_f64();
-    let busy = |report: &SliceReport| {
-        report.cpu.total().as_ns() as f64 / report.elapsed.as_ns().max(1) as f64
-    };
-    Counts {
-        window_ns: total.elapsed().as_ns(),
-        due: plan.rate.as_ref().map(|rate| rate.requests_within(seconds)),
-        started: total.started,
-        completed: total.completed,
-        good: total.good,
-        failed: total.failed,
-        held: total.held,
-        waited: total.waited,
-        drained: total.unfinished.drained,
-        cut: total.unfinished.cut,
-        unsent: total.unfinished.unsent,
-        answered: reports.iter().map(|report| report.answered).sum(),
-        body_bytes: total.body_bytes,
-        received_bytes: total.received_bytes,
-        opened: total.connections.opened,
-        closed_by_server: reports.iter().map(|report| report.closed_by_server).sum(),
-        handshakes_full: total.connections.handshakes_full,
-        handshakes_resumed: total.connections.handshakes_resumed,
-        client_cpu_ns: reports.iter().map(|report| report.cpu.total().as_ns()).sum(),
-        client_busiest: reports.iter().map(busy).fold(0.0, f64::max),
-        status: total.status.sorted(),
-        errors: total
-            .failures
-            .seen()
-            .map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned()))
-            .collect(),
-        lost: lost(plan, reports),
-        calls: match plan.engine.protocol {
-            Protocol::Calls { .. } => total.good,
-            _ => 0,
-        },
-        together: None,
-        disordered: reports.iter().map(|report| report.disordered).sum(),
-        bodies: bodies(reports),
-        retransmits: reports.iter().map(|report| report.retransmits).sum(),
-        sent_bytes: total.sent_bytes,
-        not_opened: total.connections.not_opened,
-        closed_by_client: total.connections.closed_by_client,
-    }
-}
-
-/// Only datagrams are.
-fn lost(plan: &LoadPlan, reports: &[SliceReport]) -> u64 {
-    let sum = |of: fn(&SliceReport) -> u64| reports.iter().map(of).sum::<u64>();
-    match &plan.engine.endpoint {
-        // Over whole stretches: a loss is seen when its time is over, in another part of them.
-        Endpoint::Udp(_) => sum(|report| report.sent).saturating_sub(sum(|report| report.answered)),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +201,14 @@ mod tests {
         let latency = Distribution::new(vec![(1, 1), (2, 1)], 3);
         Measured {
             began: Instant::from_ns(7),
-            counts: Counts { started: 3, completed: 2, good: 2, failed: 1, ..Counts::default() },
+            counts: Counts {
+                started: 3,
+                completed: 2,
+                good: 2,
+                failed: 1,
+                closed_by_server: 4,
+                ..Counts::default()
+            },
             latencies: vec![(Series::Headline, latency)],
             marks: vec![(10, 1), (20, 2)],
         }
@@ -292,7 +228,7 @@ mod tests {
             (r#""started":3"#, r#""started":100"#),
             (r#""good":2"#, r#""good":3"#),
             (r#""completed":2"#, r#""completed":18446744073709551615"#),
-            (r#""closed_by_server":0"#, r#""closed_by_server":18446744073709551615"#),
+            (r#""closed_by_server":4"#, r#""closed_by_server":18446744073709551615"#),
             (r#""client_busiest":0.0"#, r#""client_busiest":null"#),
             ("[[1,1],[2,1]]", "[[2,1],[1,1]]"),
             ("[[1,1],[2,1]]", "[[1,18446744073709551615],[2,1]]"),

@@ -14,8 +14,8 @@ use crate::error::LoadError;
 use crate::load_plan::{LoadPlan, Part};
 use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::Reply;
+use crate::run::NoObserver;
 use crate::session::Session;
-use crate::slice_report::SliceReport;
 use crate::source::{Asked, Source};
 use crate::tally::Tally;
 use crate::tls::TlsClient;
@@ -55,22 +55,19 @@ impl Prober {
             return self.echo(load);
         }
         let plan = probe_plan(load, &seen);
-        let reports = match self.two_answers(&plan)? {
-            Ok(reports) => reports,
+        let answers = match self.two_answers(&plan)? {
+            Ok(answers) => answers,
             Err(why) => return Ok(Err(why)),
         };
         let lives = self.session.close()?;
         let life = lives.into_iter().flatten().next().unwrap_or_default();
         self.sent += life.sent;
-        let failure = reports.iter().find_map(|report| {
-            report.tally.failures.seen().next().map(|(_, _, why)| why.to_owned())
-        });
+        let failure = answers.failures.seen().next().map(|(_, _, why)| why.to_owned());
         let seen = seen.lock().unwrap_or_else(|e| e.into_inner());
         let (Some(first), Some(second)) = (seen.first(), seen.get(1)) else {
             return Ok(Err(failure.unwrap_or_else(|| "no reply".into())));
         };
-        let opened: u64 = reports.iter().map(|report| report.tally.connections.opened).sum();
-        let connection_kept = opened == 0 && life.closed_by_server == 0;
+        let connection_kept = answers.counts.opened == 0 && life.closed_by_server == 0;
         let fits = |reply: &ProbedReply| reply.head_bytes + reply.body_bytes <= ONE_SEGMENT;
         let counts_segments = life.data_segments > 0 && life.tls.is_none() && connection_kept;
         let reply_segments = (counts_segments && fits(first) && fits(second))
@@ -94,12 +91,12 @@ impl Prober {
 
 impl Prober {
     /// On a connection of its own; or why there is none.
-    fn two_answers(
-        &mut self,
-        plan: &LoadPlan,
-    ) -> Result<Result<Vec<SliceReport>, String>, LoadError> {
-        match self.session.open(&[plan]) {
-            Ok(_) => Ok(Ok(self.session.slice(LaneId(0), plan.stretch)?)),
+    fn two_answers(&mut self, plan: &LoadPlan) -> Result<Result<Tally, String>, LoadError> {
+        match self.session.open(&[plan], false) {
+            Ok(_) => {
+                let sliced = self.session.slice(LaneId(0), plan.stretch, &mut NoObserver)?;
+                Ok(Ok(sliced.total.clone()))
+            }
             Err(LoadError::NoConnection { why, .. }) => Ok(Err(why)),
             Err(error) => Err(error),
         }
@@ -117,21 +114,19 @@ impl Prober {
             messages @ Protocol::Messages { .. } => messages,
             _ => Protocol::Messages { request_bytes: bytes, reply_bytes: bytes },
         };
-        let reports = match self.two_answers(&plan)? {
-            Ok(reports) => reports,
+        let answers = match self.two_answers(&plan)? {
+            Ok(answers) => answers,
             Err(why) => return Ok(Err(why)),
         };
         let lives = self.session.close()?;
         self.sent += lives.into_iter().flatten().map(|life| life.sent).sum::<u64>();
-        let tally = |of: fn(&Tally) -> u64| reports.iter().map(|r| of(&r.tally)).sum::<u64>();
-        if tally(|tally| tally.good) < 2 {
-            let failures = reports.iter().find_map(|report| report.tally.failures.seen().next());
-            let why = failures.map_or("no reply", |(_, _, why)| why);
+        if answers.counts.good < 2 {
+            let why = answers.failures.seen().next().map_or("no reply", |(_, _, why)| why);
             return Ok(Err(why.to_owned()));
         }
         Ok(Ok(Probe {
             status: 200,
-            body_bytes: tally(|tally| tally.body_bytes) / 2,
+            body_bytes: answers.counts.body_bytes / 2,
             // The reader has compared each byte.
             body_stable: true,
             connection_kept: load.engine.lifetime == Lifetime::Kept,

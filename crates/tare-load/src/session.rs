@@ -3,28 +3,29 @@
 //!
 //! A session has a few workers, each a thread of its own. A *lane* is one server's connections,
 //! spread over the workers. Lanes are opened together, given slices in any order, and closed
-//! together; only one lane is under load at a time.
+//! together; only one lane is under load at a time. A run of load is one long slice, whose intervals
+//! are handed over while it lasts.
+
+mod lane;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use tare_io::system::{CpuTime, pin_thread, sharpen_timers, thread_cpu_time};
+use tare_io::system::{CpuTime, pin_thread, sharpen_timers};
 use tare_io::time::{monotonic_now, wall_unix_ns};
-use tare_io::{DurationNs, Instant, Random, ReactorKind, SetupError};
-use tare_model::net::Protocol;
+use tare_io::{DurationNs, Instant, Random, SetupError};
 
 use crate::LaneId;
-use crate::engine::{IntervalSink, Life, Stretch};
+use crate::engine::{Life, Stretch};
 use crate::error::LoadError;
-use crate::exchange::{Exchange, tuning};
 use crate::load_plan::{LoadPlan, Part, WorkerPlan, worker_plans};
-use crate::protocol::calls::CallsLane;
-use crate::protocol::stream::{StreamLane, Who};
-use crate::slice_report::{Recorded, SliceReport};
+use crate::run::{Observer, Progress};
 use crate::tally::Tally;
+
+use lane::Lane;
 
 /// Load workers that wait for orders.
 pub struct Session {
@@ -32,7 +33,9 @@ pub struct Session {
     cpus: Vec<usize>,
     /// What this client makes of each lane's load.
     parts: Vec<Part>,
-    answers: Receiver<(usize, Result<Answer, LoadError>)>,
+    /// What all workers counted in the slice under way, or the last: its memory is used again.
+    total: Tally,
+    told: Receiver<(usize, Told)>,
 }
 
 struct Worker {
@@ -41,31 +44,85 @@ struct Worker {
 }
 
 enum Order {
-    Open(Vec<(WorkerPlan, u64)>),
+    Open(Vec<(WorkerPlan, u64)>, bool),
     Slice { lane: LaneId, stretch: Stretch, start: Instant },
     Close,
 }
 
-enum Answer {
-    Opened { how: &'static str, note: Option<String> },
-    Slice(Box<SliceReport>),
+/// What workers tell while they carry out an order, and at its end.
+enum Told {
+    /// What a slice has counted since it last told, all of it or another part.
+    Counted(Lent),
+    Done(Result<Done, LoadError>),
+}
+
+enum Done {
+    Opened { how: &'static str, note: Option<String>, opening: Box<Tally> },
+    Slice(WorkerReport),
     Closed(Vec<Life>),
 }
 
-/// How the workers of an opened session talk to the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A tally that a worker has filled, and uses again when it has been merged.
+struct Lent {
+    tally: Box<Tally>,
+    /// It is a whole interval: the slice goes on.
+    is_whole: bool,
+    home: Option<SyncSender<Box<Tally>>>,
+}
+
+impl Lent {
+    fn give_back(self) {
+        // A worker that has ended needs it no more.
+        if let Some(home) = self.home {
+            let _ = home.try_send(self.tally);
+        }
+    }
+}
+
+/// How the workers of an opened session talk to the kernel, and what opening connections was like.
+#[derive(Clone, Debug)]
 pub struct Opened {
     /// io_uring, epoll, or what needs neither.
     pub how: &'static str,
     pub note: Option<String>,
+    pub opening: Tally,
+}
+
+/// What one worker did in a slice, beside what it counted.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerReport {
+    /// When load began, by the clock of who made it: not before it was to.
+    pub began: Instant,
+    /// In the window: neither ramp nor drain.
+    pub cpu: CpuTime,
+    pub elapsed: DurationNs,
+    /// Over the whole stretch, ramp and drain included.
+    pub sent: u64,
+    pub closed_by_server: u64,
+    /// At the end of each interval of the stretch: nanoseconds since the window opened, and what
+    /// had been answered in it by then.
+    pub marks: Vec<(u64, u64)>,
+}
+
+impl WorkerReport {
+    /// CPU time over elapsed time. Polling between due times counts as busy.
+    pub fn busy_share(&self) -> f64 {
+        self.cpu.total().as_ns() as f64 / self.elapsed.as_ns().max(1) as f64
+    }
+}
+
+/// What came of a slice.
+pub struct Sliced<'a> {
+    pub total: &'a Tally,
+    pub workers: Vec<WorkerReport>,
 }
 
 impl Session {
     /// Starts workers, pinned to `cpus` in turn where there are any. `stop` ends whatever they do.
     pub fn start(workers: u32, cpus: &[usize], stop: &Arc<AtomicBool>) -> Result<Self, SetupError> {
-        let (sender, answers) = sync_channel(workers as usize);
-        let mut session =
-            Self { workers: Vec::new(), cpus: cpus.to_vec(), parts: Vec::new(), answers };
+        let (sender, told) = sync_channel(workers as usize * (SPARE_TALLIES + 2));
+        let (parts, total) = (Vec::new(), Tally::default());
+        let mut session = Self { workers: Vec::new(), cpus: cpus.to_vec(), parts, total, told };
         for index in 0..workers as usize {
             let (orders, inbox) = sync_channel(1);
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
@@ -89,8 +146,9 @@ impl Session {
         self.workers() == workers && self.cpus == cpus
     }
 
-    /// Opens a lane for each plan: connections made, nothing asked yet.
-    pub fn open(&mut self, plans: &[&LoadPlan]) -> Result<Opened, LoadError> {
+    /// Opens a lane for each plan: connections made, nothing asked yet. With `looking`, the bodies of
+    /// a few replies are looked at.
+    pub fn open(&mut self, plans: &[&LoadPlan], looking: bool) -> Result<Opened, LoadError> {
         let workers = self.workers();
         // What the streams of these lanes are counted under: theirs alone.
         let random = &mut Random::stream(wall_unix_ns(), "session", u64::from(std::process::id()));
@@ -101,65 +159,142 @@ impl Session {
                 lanes.push((worker, id));
             }
         }
-        let answers =
-            self.order(|index| Order::Open(std::mem::take(&mut lanes[index as usize])))?;
+        let order = |index: u32| Order::Open(std::mem::take(&mut lanes[index as usize]), looking);
+        let all = self.order(order, None)?;
         self.parts = plans.iter().map(|plan| plan.part).collect();
-        for answer in answers {
-            if let Answer::Opened { how, note } = answer {
-                return Ok(Opened { how, note });
-            }
+        let mut opened: Option<Opened> = None;
+        for done in all {
+            let Done::Opened { how, note, opening } = done else { continue };
+            let new = || Opened { how, note, opening: Tally::default() };
+            opened.get_or_insert_with(new).opening.merge(&opening);
         }
-        Err(LoadError::WorkerLost)
+        opened.ok_or(LoadError::WorkerLost)
     }
 
-    /// A slice of load on one lane; returns when its last reply is there, one report a worker.
-    pub fn slice(&mut self, lane: LaneId, stretch: Stretch) -> Result<Vec<SliceReport>, LoadError> {
+    /// A slice of load on one lane; returns when its last reply is there. The observer sees its
+    /// intervals, where the stretch hands them over.
+    pub fn slice(
+        &mut self,
+        lane: LaneId,
+        stretch: Stretch,
+        observer: &mut dyn Observer,
+    ) -> Result<Sliced<'_>, LoadError> {
         // One start for all workers, so that their windows are the same. An instant that is far off
         // was meant for another clock.
         let soon = monotonic_now() + START_LEAD;
         let start = stretch.start_at.map_or(soon, |at| at.min(soon + START_MAX));
         let (part, workers) =
             (*self.parts.get(lane.0).ok_or(LoadError::WorkerLost)?, self.workers());
-        let answers = self.order(|index| {
+        let mut total = std::mem::take(&mut self.total);
+        total.reset(Instant::ZERO);
+        let interval =
+            stretch.hands_over.then(|| (Tally::default(), vec![false; workers as usize]));
+        let order = |index| {
             let requests = stretch.requests.map(|all| part.of_worker(all, index, workers));
             Order::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
-        })?;
-        let reports = answers.into_iter().map(|answer| match answer {
-            Answer::Slice(report) => Ok(*report),
+        };
+        let done = self.order(order, Some(Merging { total: &mut total, observer, interval }));
+        self.total = total;
+        let reports = done?.into_iter().map(|done| match done {
+            Done::Slice(report) => Ok(report),
             _ => Err(LoadError::WorkerLost),
         });
-        reports.collect()
+        Ok(Sliced { workers: reports.collect::<Result<_, _>>()?, total: &self.total })
     }
 
     /// Closes all lanes; what each did in its life, by worker and lane.
     pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
-        let answers = self.order(|_| Order::Close)?;
-        let lives = answers.into_iter().map(|answer| match answer {
-            Answer::Closed(lives) => Ok(lives),
+        let lives = self.order(|_| Order::Close, None)?.into_iter();
+        let lives = lives.map(|done| match done {
+            Done::Closed(lives) => Ok(lives),
             _ => Err(LoadError::WorkerLost),
         });
         lives.collect()
     }
 
-    /// Gives every worker its order, and waits for all answers, also after one failed.
-    fn order(&mut self, mut order: impl FnMut(u32) -> Order) -> Result<Vec<Answer>, LoadError> {
+    /// Gives every worker its order, and waits until all are done, also after one failed.
+    fn order(
+        &mut self,
+        mut order: impl FnMut(u32) -> Order,
+        mut merging: Option<Merging<'_>>,
+    ) -> Result<Vec<Done>, LoadError> {
         for (index, worker) in self.workers.iter().enumerate() {
             worker.orders.send(order(index as u32)).map_err(|_| LoadError::WorkerLost)?;
         }
-        let mut answers: Vec<(usize, Answer)> = Vec::new();
+        let mut all: Vec<(usize, Done)> = Vec::new();
         let mut failed = None;
-        for _ in 0..self.workers.len() {
-            match self.answers.recv() {
-                Ok((index, Ok(answer))) => answers.push((index, answer)),
-                Ok((_, Err(error))) => failed = failed.or(Some(error)),
-                Err(_) => return Err(LoadError::WorkerLost),
+        let mut busy = self.workers.len();
+        while busy > 0 {
+            match self.told.recv().map_err(|_| LoadError::WorkerLost)? {
+                (index, Told::Counted(lent)) => {
+                    if let Some(merging) = &mut merging {
+                        merging.take(index, lent);
+                    }
+                }
+                (index, Told::Done(done)) => {
+                    busy -= 1;
+                    match done {
+                        Ok(done) => all.push((index, done)),
+                        Err(error) => {
+                            if let Some(merging) = &mut merging {
+                                merging.observer.worker_failed();
+                            }
+                            failed = failed.or(Some(error));
+                        }
+                    }
+                }
             }
+        }
+        if let Some(merging) = &mut merging {
+            merging.tell();
         }
         if let Some(error) = failed {
             return Err(error);
         }
-        answers.sort_by_key(|(index, _)| *index);
-        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+        all.sort_by_key(|(index, _)| *index);
+        Ok(all.into_iter().map(|(_, done)| done).collect())
+    }
+}
+
+/// Merges what workers count, as it comes.
+struct Merging<'a> {
+    total: &'a mut Tally,
+    observer: &'a mut dyn Observer,
+    /// The interval under way, and how many parts of it each worker has given; `None` where a slice
+    /// is counted as a whole.
+    interval: Option<(Tally, Vec<bool>)>,
+}
+
+impl Merging<'_> {
+    fn take(&mut self, index: usize, lent: Lent) {
+        self.total.merge(&lent.tally);
+        if self.interval.as_ref().is_some_and(|(_, given)| given[index]) {
+            // Another worker is late: its part is in the next.
+            self.tell();
+        }
+        if let Some((interval, given)) = &mut self.interval {
+            if lent.is_whole {
+                self.observer.worker_interval(&lent.tally);
+            }
+            interval.merge(&lent.tally);
+            given[index] = true;
+            if given.iter().all(|given| *given) {
+                self.tell();
+            }
+        }
+        lent.give_back();
+    }
+
+    /// Tells the observer of the interval under way, if anything is in it, and begins the next.
+    fn tell(&mut self) {
+        if let Some((interval, given)) = &mut self.interval
+            && given.contains(&true)
+        {
+            let elapsed = self.total.elapsed();
+            self.observer.interval(Progress { elapsed, interval, total: self.total });
+            interval.reset(interval.end);
+            given.fill(false);
+        }
     }
 }
 
@@ -175,6 +310,8 @@ impl Drop for Session {
     }
 }
 
+/// Intervals of one worker that may wait to be merged.
+const SPARE_TALLIES: usize = 4;
 /// From the order to the start of a slice: long enough for every worker to wake.
 const START_LEAD: DurationNs = DurationNs::from_us(200);
 /// The longest that a slice is waited for.
@@ -185,227 +322,76 @@ fn worker_loop(
     cpu: Option<usize>,
     stop: &Arc<AtomicBool>,
     inbox: &Receiver<Order>,
-    answers: &SyncSender<(usize, Result<Answer, LoadError>)>,
+    told: &SyncSender<(usize, Told)>,
 ) {
     let pinned = cpu.map_or(Ok(()), pin_thread);
     sharpen_timers();
     let mut lanes: Vec<Lane> = Vec::new();
     for order in inbox {
-        let answer = match &pinned {
+        let done = match &pinned {
             Err(error) => {
                 let error = std::io::Error::other(error.to_string());
                 Err(SetupError::new("a load worker cannot be pinned", error).into())
             }
             // A bug of ours must not leave the session waiting.
-            Ok(()) => catch_unwind(AssertUnwindSafe(|| carry_out(order, &mut lanes, stop)))
-                .unwrap_or(Err(LoadError::WorkerLost)),
+            Ok(()) => {
+                let carry_out = || carry_out(order, &mut lanes, stop, &Teller { index, told });
+                catch_unwind(AssertUnwindSafe(carry_out)).unwrap_or(Err(LoadError::WorkerLost))
+            }
         };
-        if answers.send((index, answer)).is_err() {
+        if told.send((index, Told::Done(done))).is_err() {
             break;
         }
     }
     lanes.iter_mut().for_each(Lane::close);
 }
 
+/// A worker's way to tell what it has counted.
+struct Teller<'a> {
+    index: usize,
+    told: &'a SyncSender<(usize, Told)>,
+}
+
+impl Teller<'_> {
+    /// Now, or not at all where nobody has room: then it comes back.
+    fn try_tell(&self, lent: Lent) -> Result<(), Lent> {
+        match self.told.try_send((self.index, Told::Counted(lent))) {
+            Err(TrySendError::Full((_, Told::Counted(lent)))) => Err(lent),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&self, lent: Lent) {
+        // A session that has ended waits for nothing.
+        let _ = self.told.send((self.index, Told::Counted(lent)));
+    }
+}
+
 fn carry_out(
     order: Order,
     lanes: &mut Vec<Lane>,
     stop: &Arc<AtomicBool>,
-) -> Result<Answer, LoadError> {
+    teller: &Teller<'_>,
+) -> Result<Done, LoadError> {
     match order {
-        Order::Open(plans) => {
+        Order::Open(plans, looking) => {
             lanes.iter_mut().for_each(Lane::close);
             lanes.clear();
+            let mut opening = Box::<Tally>::default();
             for (plan, session) in plans {
-                lanes.push(Lane::open(plan, session, stop)?);
+                lanes.push(Lane::open(plan, session, looking, stop, &mut opening)?);
             }
             let first = lanes.first().ok_or(LoadError::WorkerLost)?;
-            Ok(Answer::Opened { how: first.how(), note: first.note() })
+            Ok(Done::Opened { how: first.how(), note: first.note(), opening })
         }
         Order::Slice { lane, stretch, start } => {
             let lane = lanes.get_mut(lane.0).ok_or(LoadError::WorkerLost)?;
-            Ok(Answer::Slice(Box::new(lane.slice(stretch, start, stop)?)))
+            Ok(Done::Slice(lane.slice(stretch, start, stop, teller)?))
         }
         Order::Close => {
             lanes.iter_mut().for_each(Lane::close);
             let lives = lanes.drain(..).map(|lane| lane.ended_life()).collect();
-            Ok(Answer::Closed(lives))
+            Ok(Done::Closed(lives))
         }
-    }
-}
-
-/// One worker's connections to one server.
-enum Lane {
-    Exchange(Box<ExchangeLane>),
-    Stream(Box<StreamLane>),
-    Calls(CallsLane),
-}
-
-impl Lane {
-    fn open(plan: WorkerPlan, session: u64, stop: &Arc<AtomicBool>) -> Result<Self, LoadError> {
-        match plan.engine.protocol {
-            Protocol::Http | Protocol::Messages { .. } => {
-                Ok(Self::Exchange(Box::new(ExchangeLane::open(plan, stop)?)))
-            }
-            Protocol::Stream { message_bytes, reverse } => {
-                let who = Who { worker: plan.index, session, alone: plan.alone, stop };
-                let lane = StreamLane::open(plan.engine, message_bytes, reverse, plan.pacer, who)?;
-                Ok(Self::Stream(Box::new(lane)))
-            }
-            Protocol::Calls { call } => {
-                Ok(Self::Calls(CallsLane::open(&plan.engine, call.0, plan.index, stop)?))
-            }
-        }
-    }
-
-    fn slice(
-        &mut self,
-        stretch: Stretch,
-        start: Instant,
-        stop: &AtomicBool,
-    ) -> Result<SliceReport, LoadError> {
-        match self {
-            Self::Exchange(lane) => Ok(lane.slice(stretch, start, stop)?),
-            Self::Stream(lane) => lane.slice(stretch, wait_until(start), stop),
-            Self::Calls(lane) => lane.slice(stretch, wait_until(start)),
-        }
-    }
-
-    fn ended_life(&self) -> Life {
-        match self {
-            Self::Exchange(lane) => lane.exchange.ended_life(),
-            Self::Stream(lane) => lane.life().clone(),
-            Self::Calls(lane) => lane.life().clone(),
-        }
-    }
-
-    fn close(&mut self) {
-        // The others' sockets close as they are dropped.
-        if let Self::Exchange(lane) = self {
-            lane.close();
-        }
-    }
-
-    fn how(&self) -> &'static str {
-        match self {
-            Self::Exchange(lane) => lane.exchange.kind().name(),
-            Self::Stream(_) => "plain sends",
-            Self::Calls(_) => "orders to where calls are made",
-        }
-    }
-
-    fn note(&self) -> Option<String> {
-        match self {
-            Self::Exchange(lane) => lane.exchange.note.clone(),
-            _ => None,
-        }
-    }
-}
-
-/// Sleeps until a slice is to start; when it does.
-fn wait_until(start: Instant) -> Instant {
-    loop {
-        let now = monotonic_now();
-        let left = start.since(now);
-        if left == DurationNs::ZERO {
-            return now;
-        }
-        // Whoever sleeps wakes late: the last of it is spent awake.
-        if left > AWAKE {
-            std::thread::park_timeout(std::time::Duration::from_nanos(
-                left.as_ns() - AWAKE.as_ns(),
-            ));
-        }
-    }
-}
-
-const AWAKE: DurationNs = DurationNs::from_us(200);
-
-/// Requests and replies.
-struct ExchangeLane {
-    exchange: Exchange,
-}
-
-impl ExchangeLane {
-    fn open(plan: WorkerPlan, stop: &AtomicBool) -> Result<Self, LoadError> {
-        let (tuning, reactor) = (tuning(&plan.engine), plan.reactor);
-        let engine = plan.engine(true).ok_or(LoadError::WorkerLost)?;
-        let clock = &mut WindowClock::default();
-        let (exchange, _) = Exchange::open(engine, reactor, tuning, stop, clock)?;
-        Ok(Self { exchange })
-    }
-
-    fn slice(
-        &mut self,
-        stretch: Stretch,
-        start: Instant,
-        stop: &AtomicBool,
-    ) -> Result<SliceReport, SetupError> {
-        let before = self.exchange.life().clone();
-        let mut clock = WindowClock::default();
-        let began = self.exchange.run_from(start, stretch, stop, &mut clock)?;
-        let bodies = self.exchange.take_bodies();
-        let (tally, life) = (self.exchange.tally(), self.exchange.life());
-        let report = SliceReport {
-            began,
-            tally: tally.counters(),
-            from_sent: Recorded::of(&tally.latency.from_sent),
-            from_due: Recorded::of(&tally.latency.from_due),
-            send_lag: Recorded::of(&tally.latency.send_lag),
-            connect: Recorded::of(&tally.latency.connect),
-            tls: Recorded::of(&tally.latency.tls),
-            first_byte: Recorded::of(&tally.latency.first_byte),
-            cpu: clock.cpu,
-            elapsed: clock.elapsed,
-            answered: life.answered - before.answered,
-            sent: life.sent - before.sent,
-            closed_by_server: life.closed_by_server - before.closed_by_server,
-            retransmits: 0,
-            disordered: 0,
-            marks: clock.marks,
-            bodies,
-        };
-        self.exchange.settle(&mut WindowClock::default())?;
-        Ok(report)
-    }
-
-    fn close(&mut self) {
-        self.exchange.close();
-        if self.exchange.kind() != ReactorKind::Direct {
-            // Should settling fail, dropping the reactor closes everything a little later.
-            let _ = self.exchange.settle(&mut WindowClock::default());
-        }
-    }
-}
-
-/// Takes the time and the CPU time of the window, and marks its intervals: nothing is exchanged.
-#[derive(Default)]
-struct WindowClock {
-    opened: Instant,
-    elapsed: DurationNs,
-    /// Without polling for nothing.
-    cpu: CpuTime,
-    marks: Vec<(u64, u64)>,
-}
-
-/// A window keeps so many.
-const MARKS_MAX: usize = 10_000;
-
-impl IntervalSink for WindowClock {
-    fn window_opened(&mut self, idle: DurationNs) {
-        self.opened = monotonic_now();
-        self.cpu = thread_cpu_time().without(idle);
-    }
-
-    fn window_closed(&mut self, idle: DurationNs) {
-        self.elapsed = monotonic_now().since(self.opened);
-        self.cpu = thread_cpu_time().without(idle).since(self.cpu);
-    }
-
-    fn exchange(&mut self, tally: &mut Box<Tally>) -> bool {
-        if self.marks.len() < MARKS_MAX {
-            self.marks.push((monotonic_now().since(self.opened).as_ns(), tally.completed));
-        }
-        false
     }
 }

@@ -1,75 +1,30 @@
 //! What was counted and timed in a stretch of load. Merges by adding: histograms, never
 //! percentiles.
 
-use std::ops::AddAssign;
-
 use tare_io::{DurationNs, Instant};
+use tare_model::samples::Counts;
 
 use crate::failure::{Failure, FailureKind};
 use crate::histogram::Histogram;
 
 /// Everything measured over `[start, end)` by one worker, or by several once merged.
 ///
-/// Counters close: `started == completed + failed + unfinished` (see [`Tally::assert_closed`]).
+/// Counters close: what started ended somewhere (see [`Tally::assert_closed`]).
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub start: Instant,
     pub end: Instant,
-    /// Requests that were due, carried over from before `start` or begun since.
-    pub started: u64,
-    /// Whole replies, whatever their status.
-    pub completed: u64,
-    /// Replies whose status was the expected one: the only ones that count as throughput.
-    pub good: u64,
-    pub failed: u64,
-    /// Sent again because the server had refused them unprocessed: no failures.
-    pub refused: u64,
-    /// Good ones whose end came a delayed acknowledgement's time after their beginning.
-    pub held: u64,
-    /// Open loop: of the started, those that had to wait for a connection to be free.
-    pub waited: u64,
-    pub unfinished: Unfinished,
-    pub status: StatusCounts,
+    /// What `failures` and `[start, end)` say is entered here only when it is passed on.
+    pub counts: Counts,
     pub failures: Failures,
-    pub body_bytes: u64,
-    pub received_bytes: u64,
-    pub sent_bytes: u64,
-    pub connections: Connections,
     pub latency: Latencies,
 }
-
-/// Requests that had no reply when the time was over. None of them vanishes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// Answered while tare waited for them after the end.
-    pub drained: u64,
-    /// Given up: they failed after the end, or were still waiting at their time limit.
-    pub cut: u64,
-    /// Due before the end but never sent: every connection was busy.
-    pub unsent: u64,
-}
-
-/// Replies by status code. A handful of codes at most, the common one first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatusCounts(Vec<(u16, u64)>);
 
 /// Failures by kind, and the first of each kind in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     counts: [u64; FailureKind::ALL.len()],
     first: [Option<String>; FailureKind::ALL.len()],
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connections {
-    /// Established, TLS included.
-    pub opened: u64,
-    /// Attempts that came to nothing.
-    pub not_opened: u64,
-    pub closed_by_server: u64,
-    pub closed_by_client: u64,
-    pub handshakes_full: u64,
-    pub handshakes_resumed: u64,
 }
 
 /// Timing models, each from event to event; good replies only, but for the last three. A histogram
@@ -108,7 +63,7 @@ pub struct Series {
 impl Tally {
     pub fn for_series(series: Series) -> Self {
         let mut tally = Self::default();
-        tally.status.0.reserve(16);
+        tally.counts.status.reserve(16);
         let latency = &mut tally.latency;
         latency.from_sent = Histogram::ready();
         if series.open_loop {
@@ -127,37 +82,25 @@ impl Tally {
 
     /// Empty again, keeping memory.
     pub fn reset(&mut self, start: Instant) {
-        let mut status = std::mem::take(&mut self.status);
-        status.0.clear();
+        let mut counts =
+            Counts { status: std::mem::take(&mut self.counts.status), ..Counts::default() };
+        counts.status.clear();
         let mut latency = std::mem::take(&mut self.latency);
         for histogram in latency.all_mut() {
             histogram.clear();
         }
-        *self = Self { start, end: start, status, latency, ..Self::default() };
+        *self = Self { start, end: start, counts, latency, ..Self::default() };
     }
 
     pub fn merge(&mut self, other: &Self) {
-        if other.end == Instant::ZERO {
-            // It never began: no time of it counts.
-            return;
+        // One that never began has no time.
+        if other.end > Instant::ZERO {
+            let untouched = self.end == Instant::ZERO;
+            self.start = if untouched { other.start } else { self.start.min(other.start) };
+            self.end = self.end.max(other.end);
         }
-        let untouched = self.end == Instant::ZERO;
-        self.start = if untouched { other.start } else { self.start.min(other.start) };
-        self.end = self.end.max(other.end);
-        self.started += other.started;
-        self.completed += other.completed;
-        self.good += other.good;
-        self.failed += other.failed;
-        self.refused += other.refused;
-        self.held += other.held;
-        self.waited += other.waited;
-        self.unfinished += other.unfinished;
-        self.status.merge(&other.status);
+        self.counts.then(&other.counts);
         self.failures.merge(&other.failures);
-        self.body_bytes += other.body_bytes;
-        self.received_bytes += other.received_bytes;
-        self.sent_bytes += other.sent_bytes;
-        self.connections += other.connections;
         for (mine, theirs) in self.latency.all_mut().into_iter().zip(other.latency.all()) {
             mine.merge(theirs);
         }
@@ -165,22 +108,7 @@ impl Tally {
 
     /// Every request that started ended somewhere. Ours to get right, hence an assertion.
     pub fn assert_closed(&self) {
-        let ended = self.completed + self.failed + self.unfinished.total();
-        assert_eq!(
-            self.started, ended,
-            "requests started against ended (completed {}, failed {}, {:?})",
-            self.completed, self.failed, self.unfinished
-        );
-    }
-
-    /// The same without its histograms: small enough to send around.
-    pub fn counters(&self) -> Self {
-        Self {
-            status: self.status.clone(),
-            failures: self.failures.clone(),
-            latency: Latencies::default(),
-            ..*self
-        }
+        assert!(self.counts.close(), "requests started against ended: {:?}", self.counts);
     }
 
     pub fn elapsed(&self) -> DurationNs {
@@ -190,54 +118,7 @@ impl Tally {
     /// Good replies a second: the throughput.
     pub fn good_per_s(&self) -> f64 {
         let seconds = self.elapsed().as_secs_f64();
-        if seconds > 0.0 { self.good as f64 / seconds } else { 0.0 }
-    }
-}
-
-impl Unfinished {
-    pub fn total(self) -> u64 {
-        self.drained + self.cut + self.unsent
-    }
-}
-
-impl AddAssign for Unfinished {
-    fn add_assign(&mut self, other: Self) {
-        self.drained += other.drained;
-        self.cut += other.cut;
-        self.unsent += other.unsent;
-    }
-}
-
-impl AddAssign for Connections {
-    fn add_assign(&mut self, other: Self) {
-        self.opened += other.opened;
-        self.not_opened += other.not_opened;
-        self.closed_by_server += other.closed_by_server;
-        self.closed_by_client += other.closed_by_client;
-        self.handshakes_full += other.handshakes_full;
-        self.handshakes_resumed += other.handshakes_resumed;
-    }
-}
-
-impl StatusCounts {
-    pub fn add(&mut self, status: u16, n: u64) {
-        match self.0.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, count)) => *count += n,
-            None => self.0.push((status, n)),
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (status, count) in &other.0 {
-            self.add(*status, *count);
-        }
-    }
-
-    /// In order of the code.
-    pub fn sorted(&self) -> Vec<(u16, u64)> {
-        let mut counts = self.0.clone();
-        counts.sort_unstable();
-        counts
+        if seconds > 0.0 { self.counts.good as f64 / seconds } else { 0.0 }
     }
 }
 
@@ -267,6 +148,11 @@ impl Failures {
         FailureKind::ALL.into_iter().filter(|kind| self.count(*kind) > 0).map(|kind| {
             (kind, self.count(kind), self.first[kind as usize].as_deref().unwrap_or_default())
         })
+    }
+
+    /// Names of kinds, how often each happened, and the first in words.
+    pub fn named(&self) -> Vec<(String, u64, String)> {
+        self.seen().map(|(kind, n, first)| (kind.name().to_owned(), n, first.to_owned())).collect()
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -332,14 +218,9 @@ mod tests {
     use super::*;
 
     fn stretch(start_s: u64, good: u64) -> Tally {
-        Tally {
-            start: Instant::ZERO + DurationNs::from_secs(start_s),
-            end: Instant::ZERO + DurationNs::from_secs(start_s + 1),
-            started: good,
-            completed: good,
-            good,
-            ..Default::default()
-        }
+        let start = Instant::ZERO + DurationNs::from_secs(start_s);
+        let counts = Counts { started: good, completed: good, good, ..Counts::default() };
+        Tally { start, end: start + DurationNs::from_secs(1), counts, ..Tally::default() }
     }
 
     #[test]
@@ -355,6 +236,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "requests started against ended")]
     fn counters_that_do_not_close_are_a_bug() {
-        Tally { started: 2, completed: 1, ..Default::default() }.assert_closed();
+        let counts = Counts { started: 2, completed: 1, ..Counts::default() };
+        Tally { counts, ..Tally::default() }.assert_closed();
     }
 }

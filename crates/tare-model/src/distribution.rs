@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::Invalid;
 use crate::samples::NUMBER_MAX;
 
+/// The range and precision of histograms in nanoseconds, where they are recorded and where they are
+/// stored. From 1 ns on, since a range from 1 µs has steps of half a microsecond up to a millisecond.
+/// Larger values than the highest are counted as that.
+pub const LOWEST_NS: u64 = 1;
+pub const HIGHEST_NS: u64 = 60_000_000_000;
+pub const SIGNIFICANT_DIGITS: u8 = 3;
+
 /// Values in nanoseconds with how often each occurred, in ascending order. Merges by adding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Message", into = "Message")]

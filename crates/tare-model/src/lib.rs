@@ -10,6 +10,7 @@
 pub mod clients;
 pub mod cold;
 pub mod counters;
+mod counts;
 pub mod distribution;
 pub mod filters;
 pub mod found;

@@ -98,11 +98,35 @@ impl Limits {
     }
 }
 
-/// Whether a container runtime of that name brings a kernel of its own.
-fn brings_a_kernel(runtime: &str) -> bool {
-    ["runsc", "kata", "io.containerd.kata", "io.containerd.runsc"]
-        .into_iter()
-        .any(|name| runtime.starts_with(name))
+/// Which kernel a container runtime gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Its machine's.
+    Shared,
+    /// One of gVisor's own.
+    Gvisor,
+    /// A virtual machine's.
+    Machine,
+    Unknown,
+}
+
+impl Kernel {
+    /// Tells by the name of the runtime or of a runtime class: `runsc`, `io.containerd.kata.v2`,
+    /// `/opt/runc-1.2`, `gvisor`. What runs is then read from inside.
+    pub fn of(runtime: &str) -> Self {
+        let has = |word: &str| runtime.contains(word);
+        match runtime {
+            _ if has("runsc") || has("gvisor") => Self::Gvisor,
+            _ if has("kata") => Self::Machine,
+            _ if has("runc") || has("crun") || has("youki") => Self::Shared,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Another than its machine's.
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::Gvisor | Self::Machine)
+    }
 }
 
 /// What is known of a place before it is made.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clients::CLIENTS_MAX;
+pub use crate::counts::{ClientPart, Counts, Together};
 use crate::distribution::Distribution;
 use crate::plain;
 use crate::sustained::{Sustained, WarmUp};
@@ -41,6 +41,22 @@ pub struct MachineUse {
     pub listen_drops: u64,
     /// Share (0 to 1) of local ports in use at its end, where connections are new.
     pub ports_used: Option<f64>,
+}
+
+impl MachineUse {
+    /// Adds what came after this.
+    pub fn then(&mut self, more: &Self) {
+        self.capacity_ns += more.capacity_ns;
+        self.busy_ns += more.busy_ns;
+        self.steal_ns += more.steal_ns;
+        self.own_cpu_ns += more.own_cpu_ns;
+        self.throttled_periods += more.throttled_periods;
+        self.thermal_throttles += more.thermal_throttles;
+        self.tcp_segments += more.tcp_segments;
+        self.tcp_retransmits += more.tcp_retransmits;
+        self.listen_drops += more.listen_drops;
+        self.ports_used = [self.ports_used, more.ports_used].into_iter().flatten().reduce(f64::max);
+    }
 }
 
 /// One start of one variant's server (or, where tare does not start it, one set of connections).
@@ -359,135 +375,6 @@ pub struct Slice {
     pub latencies: Vec<(Series, Distribution)>,
 }
 
-/// Counters of a slice: of its window, unless they say otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Counts {
-    pub window_ns: u64,
-    /// Requests that the schedule held, open loop only.
-    pub due: Option<f64>,
-    pub started: u64,
-    pub completed: u64,
-    pub good: u64,
-    pub failed: u64,
-    pub waited: u64,
-    pub drained: u64,
-    pub cut: u64,
-    pub unsent: u64,
-    /// Replies of the whole stretch, ramp and drain included: what the server's CPU time paid for.
-    pub answered: u64,
-    pub body_bytes: u64,
-    pub received_bytes: u64,
-    pub opened: u64,
-    pub closed_by_server: u64,
-    pub handshakes_full: u64,
-    pub handshakes_resumed: u64,
-    /// CPU time of the load workers, and the share of the window that the busiest was on a CPU
-    /// (over several slices: the mean).
-    pub client_cpu_ns: u64,
-    pub client_busiest: f64,
-    pub status: Vec<(u16, u64)>,
-    /// Kind, how often, and the first in words.
-    pub errors: Vec<(String, u64, String)>,
-    /// Datagrams that did not come (or come back) in time; of requests, these are among `failed`.
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub lost: u64,
-    /// Calls into the kernel that were made instead of requests, in the window.
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub calls: u64,
-    /// Datagrams of a stream that came after a later one.
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub disordered: u64,
-    /// SHA-256 of some bodies of replies with the expected status, over the whole stretch, and how
-    /// many of those looked at had it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bodies: Vec<(String, u64)>,
-    /// Good replies whose end came a delayed acknowledgement's time after their beginning.
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub held: u64,
-    /// Segments that a TCP stream sent again.
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub retransmits: u64,
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub sent_bytes: u64,
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub not_opened: u64,
-    #[serde(default, skip_serializing_if = "is_none_of")]
-    pub closed_by_client: u64,
-    /// Where several clients made the load together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub together: Option<Together>,
-}
-
-/// What several clients did who made one load at the same time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Together {
-    /// From the start of the first to that of the last: a value for each slice.
-    pub skews_ns: Vec<u64>,
-    /// How far off the estimate of their clocks can be; over several slices the most.
-    pub clock_ns: u64,
-    /// Each of them, in the order in which the variant names them.
-    pub clients: Vec<ClientPart>,
-}
-
-/// One client's part of what several did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientPart {
-    pub good: u64,
-    /// From the instant that was agreed upon to its start; over several slices the longest.
-    pub late_ns: u64,
-    /// The share of the window that its busiest worker was on a CPU; over several slices the mean.
-    pub busiest: f64,
-    /// Requests that it sent, and how long after they were due, summed: of an open loop.
-    pub sent: u64,
-    pub lag_ns: u64,
-}
-
-impl Together {
-    /// Adds what came after this.
-    fn then(&mut self, other: &Self) {
-        let (mine, theirs) = (self.skews_ns.len() as f64, other.skews_ns.len() as f64);
-        self.skews_ns.extend(&other.skews_ns);
-        self.clock_ns = self.clock_ns.max(other.clock_ns);
-        self.clients.resize(self.clients.len().max(other.clients.len()), ClientPart::default());
-        for (own, other) in self.clients.iter_mut().zip(&other.clients) {
-            own.good += other.good;
-            own.late_ns = own.late_ns.max(other.late_ns);
-            let busy = own.busiest * mine + other.busiest * theirs;
-            own.busiest = busy / (mine + theirs).max(1.0);
-            own.sent += other.sent;
-            own.lag_ns += other.lag_ns;
-        }
-    }
-
-    fn is_possible(&self) -> bool {
-        let of_clients = |client: &ClientPart| {
-            let numbers = [client.good, client.late_ns, client.sent, client.lag_ns];
-            numbers.into_iter().all(|number| number <= NUMBER_MAX) && client.busiest.is_finite()
-        };
-        self.clients.len() <= CLIENTS_MAX
-            && self.clients.iter().all(of_clients)
-            && self.skews_ns.len() <= 1
-            && self.skews_ns.iter().chain([&self.clock_ns]).all(|ns| *ns <= NUMBER_MAX)
-    }
-
-    /// The start skew that 99 of 100 slices do not exceed.
-    pub fn skew_p99_ns(&self) -> u64 {
-        let mut skews = self.skews_ns.clone();
-        skews.sort_unstable();
-        let rank = (skews.len() * 99).div_ceil(100);
-        skews.get(rank.saturating_sub(1)).copied().unwrap_or(0)
-    }
-
-    /// Good replies of the client that got the fewest, and of the one that got the most.
-    pub fn spread(&self) -> (u64, u64) {
-        let good = || self.clients.iter().map(|client| client.good);
-        (good().min().unwrap_or(0), good().max().unwrap_or(0))
-    }
-}
-
 /// Kinds of latency; timing models in docs/terms.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -535,139 +422,10 @@ impl Slice {
     }
 }
 
-impl Counts {
-    /// Adds what came after this.
-    pub fn then(&mut self, other: &Self) {
-        let (mine, theirs) = (self.window_ns as f64, other.window_ns as f64);
-        let busy = self.client_busiest * mine + other.client_busiest * theirs;
-        self.client_busiest = busy / (mine + theirs).max(1.0);
-        self.window_ns += other.window_ns;
-        self.due = match (self.due, other.due) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
-        self.started += other.started;
-        self.completed += other.completed;
-        self.good += other.good;
-        self.failed += other.failed;
-        self.waited += other.waited;
-        self.drained += other.drained;
-        self.cut += other.cut;
-        self.unsent += other.unsent;
-        self.answered += other.answered;
-        self.body_bytes += other.body_bytes;
-        self.received_bytes += other.received_bytes;
-        self.opened += other.opened;
-        self.closed_by_server += other.closed_by_server;
-        self.handshakes_full += other.handshakes_full;
-        self.handshakes_resumed += other.handshakes_resumed;
-        self.client_cpu_ns += other.client_cpu_ns;
-        for (status, n) in &other.status {
-            match self.status.iter_mut().find(|(known, _)| known == status) {
-                Some((_, count)) => *count += n,
-                None => self.status.push((*status, *n)),
-            }
-        }
-        self.status.sort_unstable();
-        for (kind, n, first) in &other.errors {
-            match self.errors.iter_mut().find(|(known, ..)| known == kind) {
-                Some((_, count, _)) => *count += n,
-                None => self.errors.push((kind.clone(), *n, first.clone())),
-            }
-        }
-        self.errors.sort();
-        for (hash, n) in &other.bodies {
-            let known = self.bodies.iter().position(|(known, _)| known == hash);
-            match known {
-                Some(at) => self.bodies[at].1 += n,
-                None if self.bodies.len() < BODIES_MAX => self.bodies.push((hash.clone(), *n)),
-                None => {}
-            }
-        }
-        self.lost += other.lost;
-        self.calls += other.calls;
-        self.disordered += other.disordered;
-        self.held += other.held;
-        self.retransmits += other.retransmits;
-        self.sent_bytes += other.sent_bytes;
-        self.not_opened += other.not_opened;
-        self.closed_by_client += other.closed_by_client;
-        match (&mut self.together, &other.together) {
-            (Some(own), Some(other)) => own.then(other),
-            (own, other) => *own = own.take().or_else(|| other.clone()),
-        }
-    }
-
-    /// What all of these counted at the same time: a window is as long as theirs, and in it is what
-    /// all of them saw. `None` where there are none.
-    pub fn alongside(parts: &[Self]) -> Option<Self> {
-        let (first, more) = parts.split_first()?;
-        let mut all = first.clone();
-        more.iter().for_each(|part| all.then(part));
-        all.window_ns /= parts.len() as u64;
-        all.client_busiest = parts.iter().map(|part| part.client_busiest).fold(0.0, f64::max);
-        Some(all)
-    }
-
-    /// Every request that started ended somewhere.
-    pub fn close(&self) -> bool {
-        let ends = [self.completed, self.failed, self.drained, self.cut, self.unsent];
-        ends.into_iter().try_fold(0u64, u64::checked_add) == Some(self.started)
-    }
-
-    /// Whether these can be a slice's: they may come from an agent in another's hands.
-    pub fn are_possible(&self) -> bool {
-        let numbers = [
-            self.window_ns,
-            self.started,
-            self.waited,
-            self.answered,
-            self.body_bytes,
-            self.received_bytes,
-            self.opened,
-            self.closed_by_server,
-            self.handshakes_full,
-            self.handshakes_resumed,
-            self.client_cpu_ns,
-            self.lost,
-            self.calls,
-            self.disordered,
-            self.held,
-            self.retransmits,
-            self.sent_bytes,
-            self.not_opened,
-            self.closed_by_client,
-        ];
-        let of_statuses = self.status.iter().map(|(_, n)| *n);
-        let of_errors = self.errors.iter().map(|(_, n, _)| *n);
-        let of_bodies = self.bodies.iter().map(|(_, n)| *n);
-        let mut numbers = numbers.into_iter().chain(of_statuses).chain(of_errors).chain(of_bodies);
-        self.close()
-            && self.good <= self.completed
-            && numbers.all(|number| number <= NUMBER_MAX)
-            && self.client_busiest.is_finite()
-            && self.status.len() <= STATUSES_MAX
-            && self.errors.len() <= ERRORS_MAX
-            && self.bodies.len() <= BODIES_MAX
-            && self.bodies.iter().all(|(hash, _)| is_sha256(hash))
-            && self.together.as_ref().is_none_or(Together::is_possible)
-    }
-}
-
 /// What a double holds, so that sums of a run's slices do not run over.
 pub const NUMBER_MAX: u64 = 1 << 53;
-/// Three digits.
-const STATUSES_MAX: usize = 900;
-/// Kinds of failures, of which there are a dozen.
-const ERRORS_MAX: usize = 100;
-/// Kinds of bodies that are told apart.
-const BODIES_MAX: usize = 16;
 const HEADER_NAMES_MAX: usize = 128;
 const WORD_CHARS_MAX: usize = 300;
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
 
 /// Bytes of a body's start that a probe keeps, and characters of where two differ.
 pub const BODY_START_MAX: usize = 4096;

@@ -5,8 +5,8 @@ use std::path::Path;
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
-use tare_load::LoadPlan;
 use tare_load::measured::Measured;
+use tare_load::{LoadPlan, Stretch};
 use tare_model::clients::Clients;
 use tare_model::places::PlaceSpec;
 use tare_model::plan::VariantId;
@@ -16,7 +16,10 @@ use tare_model::servers::ServerSpec;
 use crate::error::RunError;
 
 pub struct Once {
+    /// What opening connections was like included.
     pub measured: Measured,
+    /// Parts of it, in the order in which they were.
+    pub intervals: Vec<Measured>,
     pub made_by: MadeBy,
     /// Where the clients were, as seen from inside.
     pub proofs: Vec<Proof>,
@@ -57,15 +60,25 @@ pub fn load_from(
     match loaded {
         Err(_) if halt.reason() == Some(HaltReason::Interrupted) => Err(RunError::Interrupted),
         Err(error) => Err(error),
-        Ok((measured, made_by)) => Ok(Once { measured, made_by, proofs, left }),
+        Ok((measured, intervals, made_by)) => {
+            Ok(Once { measured, intervals, made_by, proofs, left })
+        }
     }
 }
 
-fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<(Measured, MadeBy), RunError> {
+type Loaded = (Measured, Vec<Measured>, MadeBy);
+
+fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, RunError> {
     let clients = lab.clients(VariantId(0), 1)?;
     let mut load = lab.load();
     let made_by = load.open(&clients, plan)?;
-    let measured = load.slice(plan.stretch)?;
+    let mut measured = load.slice(Stretch { hands_over: true, ..plan.stretch })?;
+    let intervals = load.intervals()?;
+    if let Some(opening) = load.opening() {
+        let (window_ns, busiest) = (measured.counts.window_ns, measured.counts.client_busiest);
+        measured.counts.then(&opening.counts);
+        (measured.counts.window_ns, measured.counts.client_busiest) = (window_ns, busiest);
+    }
     load.close()?;
-    Ok((measured, made_by))
+    Ok((measured, intervals, made_by))
 }

@@ -6,7 +6,7 @@ use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
 use tare_lab::world::{Launch as _, World};
 use tare_model::plan::VariantId;
-use tare_model::samples::{Favoured, Launch, MachineUse, Round};
+use tare_model::samples::{Favoured, Launch, Round};
 use tare_model::usage::Usage;
 use tare_stats::design::RoundOrder;
 use tare_store::Entry;
@@ -260,7 +260,7 @@ impl<L: World> Runner<'_, L> {
         let in_places = self.lab.cpu_of_places().saturating_sub(places_before);
         // Clients and runtimes in places are ours as well as servers are.
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
-        add_use(&mut round.machine, machine);
+        round.machine.then(&machine);
         if self.cells[cell.0].plan.load.new_connections {
             let used = [round.machine.ports_used, self.lab.ports_used()].into_iter().flatten();
             round.machine.ports_used = used.reduce(f64::max);
@@ -293,16 +293,4 @@ fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<RunError> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())
         .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN).map(RunError::from))
-}
-
-fn add_use(sum: &mut MachineUse, more: MachineUse) {
-    sum.capacity_ns += more.capacity_ns;
-    sum.busy_ns += more.busy_ns;
-    sum.steal_ns += more.steal_ns;
-    sum.own_cpu_ns += more.own_cpu_ns;
-    sum.throttled_periods += more.throttled_periods;
-    sum.thermal_throttles += more.thermal_throttles;
-    sum.tcp_segments += more.tcp_segments;
-    sum.tcp_retransmits += more.tcp_retransmits;
-    sum.listen_drops += more.listen_drops;
 }

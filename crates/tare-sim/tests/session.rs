@@ -10,7 +10,10 @@ use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
 use tare_load::request::{Order, RequestParts, Requests};
 use tare_load::session::Session;
-use tare_load::{EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, Part, Stretch, WaitPolicy};
+use tare_load::{
+    EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, NoObserver, Observer, Part, Progress,
+    Stretch, WaitPolicy,
+};
 use tare_model::status::StatusSet;
 use tare_target::behaviour::Behaviour;
 use tare_target::serve::{Target, TargetPlan};
@@ -87,17 +90,16 @@ fn lanes_keep_their_connections_and_their_counts() {
         let plans = targets.each_ref().map(|t| plan(&t.listens, None, Some(reactor)));
         let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
         for _round in 0..2 {
-            session.open(&plans.each_ref()).unwrap();
+            session.open(&plans.each_ref(), true).unwrap();
             for lane in [0, 1, 1, 0] {
-                let reports = session.slice(LaneId(lane), stretch()).unwrap();
-                assert_eq!(reports.len(), 2);
-                for report in reports {
-                    report.tally.assert_closed();
-                    assert_eq!(report.tally.connections.opened, 0, "they were open before");
-                    assert_eq!(report.sent, report.answered, "the drain takes the last reply in");
-                    let held: u64 = report.from_sent.counts.iter().map(|(_, n)| n).sum();
-                    assert_eq!(held, report.tally.good);
-                }
+                let sliced = session.slice(LaneId(lane), stretch(), &mut NoObserver).unwrap();
+                assert_eq!(sliced.workers.len(), 2);
+                let counts = &sliced.total.counts;
+                sliced.total.assert_closed();
+                assert_eq!(counts.opened, 0, "they were open before");
+                let sent: u64 = sliced.workers.iter().map(|worker| worker.sent).sum();
+                assert_eq!(sent, counts.answered, "the drain takes the last reply in");
+                assert_eq!(sliced.total.latency.from_sent.count(), counts.good);
             }
             session.close().unwrap();
         }
@@ -113,10 +115,10 @@ fn what_was_sent_is_what_the_server_counted() {
     let target = target(Behaviour::default());
     let plan = plan(&target.listens, None, None);
     let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    session.open(&[&plan]).unwrap();
+    session.open(&[&plan], true).unwrap();
     let mut sent = 0;
     for _ in 0..5 {
-        sent += session.slice(LaneId(0), stretch()).unwrap()[0].sent;
+        sent += session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap().workers[0].sent;
     }
     assert_eq!(session.close().unwrap()[0][0].sent, sent);
     assert_eq!(target.stats.get(Counter::Requests), sent);
@@ -127,12 +129,12 @@ fn connections_closed_while_idle_are_opened_again_and_counted() {
     let target = target(Behaviour { close_after: Some(3), ..Behaviour::default() });
     let plan = plan(&target.listens, None, None);
     let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    session.open(&[&plan]).unwrap();
+    session.open(&[&plan], true).unwrap();
     let mut closed = 0;
     for _ in 0..3 {
-        let report = session.slice(LaneId(0), stretch()).unwrap().remove(0);
-        assert_eq!(report.tally.failed, 0);
-        closed += report.closed_by_server;
+        let sliced = session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap();
+        assert_eq!(sliced.total.counts.failed, 0);
+        closed += sliced.workers[0].closed_by_server;
     }
     assert!(closed > 0);
 }
@@ -142,10 +144,42 @@ fn a_dead_server_is_named_and_the_session_lives_on() {
     let dead = target(Behaviour::default()).listens.clone();
     let alive = target(Behaviour::default());
     let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    let error = session.open(&[&plan(&dead, None, None)]).unwrap_err();
+    let error = session.open(&[&plan(&dead, None, None)], true).unwrap_err();
     assert!(matches!(error, LoadError::NoConnection { .. }), "{error}");
-    session.open(&[&plan(&alive.listens, Some(1000.0), None)]).unwrap();
-    let reports = session.slice(LaneId(0), stretch()).unwrap();
-    let started: u64 = reports.iter().map(|report| report.tally.started).sum();
+    session.open(&[&plan(&alive.listens, Some(1000.0), None)], true).unwrap();
+    let started =
+        session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap().total.counts.started;
     assert!((4..=6).contains(&started), "5 are due in 5 ms: {started}");
+}
+
+#[test]
+fn a_slice_can_hand_its_intervals_over() {
+    struct Seen(Vec<(u64, u64)>);
+    impl Observer for Seen {
+        fn interval(&mut self, progress: Progress<'_>) {
+            progress.interval.assert_closed();
+            let length = progress.interval.elapsed().as_ns();
+            self.0.push((length, progress.interval.counts.good));
+        }
+    }
+    let target = target(Behaviour::default());
+    let plan = plan(&target.listens, None, None);
+    let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
+    session.open(&[&plan], true).unwrap();
+    for _ in 0..2 {
+        let stretch = Stretch {
+            window: DurationNs::from_ms(50),
+            interval: DurationNs::from_ms(10),
+            hands_over: true,
+            ..Stretch::NONE
+        };
+        let mut seen = Seen(Vec::new());
+        let sliced = session.slice(LaneId(0), stretch, &mut seen).unwrap();
+        let total = sliced.total;
+        assert!((2..=6).contains(&seen.0.len()), "{:?}", seen.0);
+        assert_eq!(seen.0.iter().map(|(_, good)| good).sum::<u64>(), total.counts.good);
+        let length: u64 = seen.0.iter().map(|(length, _)| length).sum();
+        assert!(length.abs_diff(total.elapsed().as_ns()) < 10_000_000, "{length}");
+        assert!(sliced.workers.iter().all(|worker| worker.marks.is_empty()));
+    }
 }

@@ -6,11 +6,7 @@ use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use tare_model::Distribution;
-
-/// The range and precision of the load engine's histograms, so that nothing is lost.
-const LOWEST_NS: u64 = 1;
-const HIGHEST_NS: u64 = 60_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
+use tare_model::distribution::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
 
 /// Packs histograms; keeps its buffers.
 pub struct Packer {

@@ -50,7 +50,7 @@ pub fn results(shown: &Shown<'_>) -> String {
         }
     }
     let seconds = total.elapsed().as_secs_f64().max(1e-9);
-    let (requests, bytes) = (total.completed, total.received_bytes as f64);
+    let (requests, bytes) = (total.counts.completed, total.counts.received_bytes as f64);
     let time = time_us(seconds * 1e6);
     let _ = writeln!(text, "  {requests} requests in {time}, {}B read", binary(bytes));
     errors(&mut text, total);
@@ -81,7 +81,7 @@ pub fn socket_errors(total: &Tally) -> SocketErrors {
 
 /// Replies that wrk counts as errors.
 pub fn status_errors(total: &Tally) -> u64 {
-    total.status.sorted().into_iter().filter(|(status, _)| *status > 399).map(|(_, n)| n).sum()
+    total.counts.status.iter().filter(|(status, _)| *status > 399).map(|(_, n)| n).sum()
 }
 
 fn errors(text: &mut String, total: &Tally) {
@@ -161,21 +161,16 @@ mod tests {
     use tare_load::Failure;
 
     fn tally() -> Tally {
-        let mut total = Tally {
-            start: Instant::ZERO,
-            end: Instant::ZERO + DurationNs::from_secs(2),
-            started: 2005,
-            completed: 2000,
-            good: 2000,
-            failed: 5,
-            received_bytes: 1_700_000,
-            ..Default::default()
-        };
+        let end = Instant::ZERO + DurationNs::from_secs(2);
+        let mut total = Tally { end, ..Tally::default() };
+        let counts = &mut total.counts;
+        (counts.started, counts.completed, counts.good, counts.failed) = (2005, 2000, 2000, 5);
+        counts.received_bytes = 1_700_000;
         for us in 0..1000 {
             total.latency.from_sent.record_n(DurationNs::from_us(200 + us), 2);
         }
-        total.status.add(200, 1990);
-        total.status.add(404, 10);
+        total.counts.add_status(200, 1990);
+        total.counts.add_status(404, 10);
         total.failures.add(&Failure::TimedOut, 5);
         total
     }

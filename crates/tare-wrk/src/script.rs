@@ -153,8 +153,8 @@ impl Script {
         };
         let summary = self.main.create_table()?;
         summary.set("duration", total.elapsed().as_ns() / 1000)?;
-        summary.set("requests", total.completed)?;
-        summary.set("bytes", total.received_bytes)?;
+        summary.set("requests", total.counts.completed)?;
+        summary.set("bytes", total.counts.received_bytes)?;
         let errors = self.main.create_table()?;
         let socket = socket_errors(total);
         errors.set("connect", socket.connect)?;

@@ -98,7 +98,7 @@ const SAMPLE_MIN: DurationNs = DurationNs::from_ms(50);
 impl Observer for RateSamples {
     fn worker_interval(&mut self, tally: &Tally) {
         if tally.elapsed() >= SAMPLE_MIN {
-            self.0.push(tally.completed as f64 / tally.elapsed().as_secs_f64());
+            self.0.push(tally.counts.completed as f64 / tally.elapsed().as_secs_f64());
         }
     }
 }

@@ -7,3 +7,4 @@ pub mod live;
 pub mod outputs;
 pub mod plan;
 pub mod url_list;
+pub mod watch;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_io::DurationNs;
-use tare_model::places::{ContainerSpec, ENGINES, PlaceFacts};
+use tare_model::places::{ContainerSpec, ENGINES, Kernel, PlaceFacts};
 use tare_model::samples::Proof;
 
-use super::oci::{CAPABILITIES, Kernel};
+use super::oci::{CAPABILITIES, Seen as _};
 use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, RUNNING, agent_file, once_running, proof,
     runtime,

@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_kube::Kind;
-use tare_model::places::{KubernetesSpec, PlaceFacts};
+use tare_model::places::{Kernel, KubernetesSpec, PlaceFacts};
 use tare_model::plain;
 use tare_model::samples::Proof;
 
-use super::oci::Kernel;
+use super::oci::Seen as _;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
 use crate::agent::Agent;
 use crate::context::Ports;

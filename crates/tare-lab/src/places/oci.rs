@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tare_io::DurationNs;
-use tare_model::places::{OciSpec, PlaceFacts};
+use tare_model::places::{Kernel, OciSpec, PlaceFacts};
 use tare_model::samples::Proof;
 
 use super::network::{Network, Shape};
@@ -33,32 +33,15 @@ const MOUNT_POINTS: [&str; 4] = ["dev", "proc", "tmp", "run"];
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
-/// Which kernel a runtime gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::places) enum Kernel {
-    /// This machine's.
-    Shared,
-    /// One of gVisor's own.
-    Gvisor,
-    /// A virtual machine's.
-    Machine,
-    Unknown,
+/// What agents see of kernels, in words.
+pub(in crate::places) trait Seen {
+    fn complain(self, hello: &Hello, here: &Here) -> Option<String>;
+    fn words(self, is_ours: bool) -> &'static str;
 }
 
-impl Kernel {
-    /// Tells by the name of the runtime: `runsc`, `io.containerd.kata.v2`, `/opt/runc-1.2`.
-    pub(super) fn of(runtime: &str) -> Self {
-        let has = |word: &str| runtime.contains(word);
-        match runtime {
-            _ if has("runsc") => Self::Gvisor,
-            _ if has("kata") => Self::Machine,
-            _ if has("runc") || has("crun") || has("youki") => Self::Shared,
-            _ => Self::Unknown,
-        }
-    }
-
+impl Seen for Kernel {
     /// What is wrong with the kernel that an agent saw.
-    pub(super) fn complain(self, hello: &Hello, here: &Here) -> Option<String> {
+    fn complain(self, hello: &Hello, here: &Here) -> Option<String> {
         let is_ours = hello.boot_id == here.boot_id && hello.kernel_release == here.kernel_release;
         let gvisor = hello.kernel.contains("gvisor") || hello.kernel_release.contains("gvisor");
         let seen = &hello.kernel_release;

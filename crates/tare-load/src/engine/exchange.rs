@@ -85,7 +85,7 @@ impl Engine {
             && connection.tls.is_none()
             && let Some(kept) = self.kept_id
         {
-            self.tally.sent_bytes += range.len() as u64;
+            self.tally.counts.sent_bytes += range.len() as u64;
             // Where more may follow before the reply, it has to be told when this is sent.
             connection.sending = range.len() > QUIET_SEND_MAX_BYTES || !self.is_half_duplex;
             let outgoing = match connection.sending {
@@ -120,7 +120,7 @@ impl Engine {
         for _ in 0..more {
             self.flights.begin_beside(&mut connection.flights, first);
         }
-        self.tally.started += u64::from(more);
+        self.tally.counts.started += u64::from(more);
         self.budget = self.budget.saturating_sub(u64::from(more));
     }
 
@@ -158,7 +158,7 @@ impl Engine {
         chunk: &Chunk,
         now: Instant,
     ) {
-        self.tally.received_bytes += io.chunk(chunk).len() as u64;
+        self.tally.counts.received_bytes += io.chunk(chunk).len() as u64;
         let outcome = if self.connections[slot as usize].tls.is_some() {
             self.take_ciphertext(io, slot, chunk, now)
         } else {
@@ -402,7 +402,7 @@ impl Engine {
         self.life.answered += 1;
         let tally = &mut *self.tally;
         if let Phase::Drain { .. } = self.phase {
-            tally.unfinished.drained += 1;
+            tally.counts.drained += 1;
             tally.latency.unfinished_age.record(now.since(flight.due));
             return;
         }
@@ -410,18 +410,18 @@ impl Engine {
             Lifetime::Kept => flight.sent,
             Lifetime::PerRequest => flight.begun,
         };
-        tally.completed += 1;
-        tally.status.add(reply.status, 1);
-        tally.body_bytes += reply.body_bytes;
+        tally.counts.completed += 1;
+        tally.counts.add_status(reply.status, 1);
+        tally.counts.body_bytes += reply.body_bytes;
         let open_loop = self.pacer.is_open_loop();
         if !self.config.expected.contains(reply.status) || reply.code != GOOD {
             let since = if open_loop { flight.due } else { since };
             tally.latency.unexpected.record(now.since(since));
             return;
         }
-        tally.good += 1;
+        tally.counts.good += 1;
         let whole_after = flight.first_byte.map_or(DurationNs::ZERO, |begun| now.since(begun));
-        tally.held += u64::from(ACK_DELAY.contains(&whole_after));
+        tally.counts.held += u64::from(ACK_DELAY.contains(&whole_after));
         tally.latency.from_sent.record(now.since(since));
         if self.config.lifetime == Lifetime::PerRequest {
             let connection = &self.connections[flight.slot as usize];
@@ -444,7 +444,7 @@ impl Engine {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
             State::Closing | State::Open | State::Resting if connection.flights.is_empty() => {
-                self.tally.connections.closed_by_server += 1;
+                self.tally.counts.closed_by_server += 1;
                 self.life.closed_by_server += 1;
                 self.release_slot(io, slot);
             }

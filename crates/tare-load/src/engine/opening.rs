@@ -82,13 +82,13 @@ impl Engine {
         if let Err(defect) = self.codec.established(slot, alpn, &mut self.said) {
             return self.fail(io, slot, defect.into(), now);
         }
-        self.tally.connections.opened += 1;
+        self.tally.counts.opened += 1;
         if let Some(tls) = &connection.tls {
             self.life.tls.get_or_insert_with(|| tls.negotiated());
             if tls.was_resumed() {
-                self.tally.connections.handshakes_resumed += 1;
+                self.tally.counts.handshakes_resumed += 1;
             } else {
-                self.tally.connections.handshakes_full += 1;
+                self.tally.counts.handshakes_full += 1;
             }
         }
         connection.established = now;
@@ -135,7 +135,7 @@ impl Engine {
             let defect = ReplyDefect::RefusedAgain { times };
             return self.fail_flight(flight, &defect.into(), now);
         }
-        self.tally.refused += 1;
+        self.tally.counts.refused += 1;
         let Flight { due, sent, .. } = self.end_flight(flight);
         self.refused.push_back(Refused { due, sent: Some(sent), times });
     }
@@ -156,7 +156,7 @@ impl Engine {
             return;
         }
         let bytes = std::mem::take(&mut connection.outgoing);
-        self.tally.sent_bytes += bytes.len() as u64;
+        self.tally.counts.sent_bytes += bytes.len() as u64;
         connection.sending = true;
         io.send(connection.token, Outgoing::Owned(bytes));
     }
@@ -190,7 +190,7 @@ impl Engine {
         if let Some(rest) = connection.rest.take() {
             let Some(tls) = &mut connection.tls else {
                 let Some(kept) = self.kept_id else { return };
-                self.tally.sent_bytes += rest.len() as u64;
+                self.tally.counts.sent_bytes += rest.len() as u64;
                 connection.sending = true;
                 io.send(connection.token, Outgoing::Kept(kept, rest));
                 return self.offer(slot);
@@ -230,14 +230,14 @@ impl Engine {
         while let Some(flight) = self.flights.first_of(&self.connections[slot as usize].flights) {
             self.fail_flight(flight, &failure, now);
         }
-        let connections = &mut self.tally.connections;
+        let counts = &mut self.tally.counts;
         match (reached, is_close_by_server(&failure)) {
-            (false, _) => connections.not_opened += 1,
+            (false, _) => counts.not_opened += 1,
             (true, true) => {
-                connections.closed_by_server += 1;
+                counts.closed_by_server += 1;
                 self.life.closed_by_server += 1;
             }
-            (true, false) => connections.closed_by_client += 1,
+            (true, false) => counts.closed_by_client += 1,
         }
         self.release_slot(io, slot);
         if !reached {
@@ -256,11 +256,11 @@ impl Engine {
         let flight = self.end_flight(flight);
         match self.phase {
             Phase::Drain { .. } => {
-                self.tally.unfinished.cut += 1;
+                self.tally.counts.cut += 1;
                 self.tally.latency.unfinished_age.record(now.since(flight.due));
             }
             _ => {
-                self.tally.failed += 1;
+                self.tally.counts.failed += 1;
                 self.tally.failures.add(failure, 1);
                 self.tally.latency.failed_after.record(now.since(flight.due));
             }
@@ -283,7 +283,7 @@ impl Engine {
 
     /// Ends a connection that carries nothing.
     pub(super) fn drop_connection<R: Reactor>(&mut self, io: &mut R, slot: u32) {
-        self.tally.connections.closed_by_client += 1;
+        self.tally.counts.closed_by_client += 1;
         self.release_slot(io, slot);
     }
 

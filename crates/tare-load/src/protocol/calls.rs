@@ -12,7 +12,7 @@ use super::control::Control;
 use super::wire::{CALLED_BYTES, Greeting, Order, Purpose, parse_called};
 use crate::engine::{EngineConfig, Life, Stretch};
 use crate::error::LoadError;
-use crate::slice_report::SliceReport;
+use crate::session::WorkerReport;
 use crate::tally::Tally;
 
 pub struct CallsLane {
@@ -40,9 +40,14 @@ impl CallsLane {
         Ok(Self { call, control, life: Life::default() })
     }
 
-    pub fn slice(&mut self, stretch: Stretch, start: Instant) -> Result<SliceReport, LoadError> {
-        let mut report = SliceReport { began: start, ..SliceReport::default() };
-        let Some(control) = &mut self.control else { return Ok(report) };
+    pub fn slice(
+        &mut self,
+        stretch: Stretch,
+        start: Instant,
+    ) -> Result<(Tally, WorkerReport), LoadError> {
+        let mut report = WorkerReport { began: start, ..WorkerReport::default() };
+        let mut tally = Tally::default();
+        let Some(control) = &mut self.control else { return Ok((tally, report)) };
         let (began, cpu) = (monotonic_now(), thread_cpu_time());
         let mut made = 0;
         for (length, counts) in [(stretch.ramp, false), (stretch.window, true)] {
@@ -59,24 +64,20 @@ impl CallsLane {
             })?;
             made += counted.calls;
             if counts {
-                report.tally = Tally {
-                    // The place's clock tells it.
-                    start: Instant::ZERO,
-                    end: Instant::ZERO + counted.elapsed,
-                    started: counted.calls,
-                    completed: counted.calls,
-                    good: counted.calls,
-                    ..Tally::default()
-                };
+                let calls = counted.calls;
+                // The place's clock tells the time.
+                tally.end = Instant::ZERO + counted.elapsed;
+                let counts = &mut tally.counts;
+                (counts.started, counts.completed, counts.good) = (calls, calls, calls);
             }
         }
         self.life.sent += made;
         self.life.answered += made;
         report.sent = made;
-        report.answered = made;
+        tally.counts.answered = made;
         report.elapsed = monotonic_now().since(began);
         report.cpu = thread_cpu_time().since(cpu);
-        Ok(report)
+        Ok((tally, report))
     }
 
     pub fn life(&self) -> &Life {

@@ -14,6 +14,7 @@ use socket2::Socket;
 use tare_io::system::thread_cpu_time;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, Instant, socket};
+use tare_model::samples::Counts;
 
 use super::content::{Checker, content};
 use super::control::{Control, address, connect, descriptors, lost, no_connection};
@@ -21,7 +22,7 @@ use super::wire::{self, Count, GO, GREETING_BYTES, Greeting, Purpose, REPLY, STO
 use crate::engine::{EngineConfig, Life, Stretch};
 use crate::error::LoadError;
 use crate::pacer::Pacer;
-use crate::slice_report::SliceReport;
+use crate::session::WorkerReport;
 use crate::tally::Tally;
 
 /// One worker's connections of a stream.
@@ -152,29 +153,30 @@ impl StreamLane {
         stretch: Stretch,
         start: Instant,
         stop: &AtomicBool,
-    ) -> Result<SliceReport, LoadError> {
+    ) -> Result<(Tally, WorkerReport), LoadError> {
         let before = self.counted;
         let bytes_before: u64 = self.done.iter().sum();
         let (sent_before, resent_before) = (self.messages(), self.retransmits());
         self.pacer.begin(start);
         let edges = self.run(stretch, start, stop)?;
-        let mut report = SliceReport { began: start, ..SliceReport::default() };
+        let mut report = WorkerReport { began: start, ..WorkerReport::default() };
+        let mut tally = Tally::default();
         let (Some(opened), Some(closed)) = (edges.opened, edges.closed) else {
-            return Ok(report);
+            return Ok((tally, report));
         };
         report.elapsed = closed.at.since(opened.at);
         report.cpu = closed.cpu.since(opened.cpu);
         if self.reverse {
-            report.tally = self.tally(opened.at, closed.at, closed.bytes - opened.bytes);
+            tally = self.tally(opened.at, closed.at, closed.bytes - opened.bytes);
         } else if let Some(control) = &mut self.control {
             let (first, last) = (control.answer()?, control.answer()?);
             let at = |count: &Count| Instant::ZERO + DurationNs::from_ns(count.now_ns);
             let bytes = last.bytes.saturating_sub(first.bytes);
-            report.tally = self.tally(at(&first), at(&last), bytes);
+            tally = self.tally(at(&first), at(&last), bytes);
         }
         self.drain()?;
         report.sent = self.messages() - sent_before;
-        report.retransmits = self.retransmits().saturating_sub(resent_before);
+        tally.counts.retransmits = self.retransmits().saturating_sub(resent_before);
         let sent_bytes = self.done.iter().sum::<u64>() - bytes_before;
         let expected = self.alone.then(|| before.bytes.saturating_add(sent_bytes));
         let is_udp = matches!(self.config.endpoint, Endpoint::Udp(_));
@@ -186,15 +188,15 @@ impl StreamLane {
             if wrong > 0 {
                 return Err(LoadError::WrongContent { pieces: wrong });
             }
-            report.answered = match self.reverse {
+            tally.counts.answered = match self.reverse {
                 true => report.sent,
                 false => after.messages.saturating_sub(before.messages),
             };
-            report.disordered = after.disordered.saturating_sub(before.disordered);
+            tally.counts.disordered = after.disordered.saturating_sub(before.disordered);
         }
         self.life.sent += report.sent;
-        self.life.answered += report.answered;
-        Ok(report)
+        self.life.answered += tally.counts.answered;
+        Ok((tally, report))
     }
 
     /// Messages that were sent, or received whole in reverse.
@@ -204,16 +206,15 @@ impl StreamLane {
 
     fn tally(&self, start: Instant, end: Instant, bytes: u64) -> Tally {
         let messages = bytes / u64::from(self.message_bytes);
-        Tally {
-            start,
-            end,
+        let counts = Counts {
             started: messages,
             completed: messages,
             good: messages,
             body_bytes: bytes,
             received_bytes: bytes,
-            ..Tally::default()
-        }
+            ..Counts::default()
+        };
+        Tally { start, end, counts, ..Tally::default() }
     }
 
     /// Ramp and window.

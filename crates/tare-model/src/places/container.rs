@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Limits, Network, PlaceFacts, brings_a_kernel};
+use super::{Bytes, Kernel, Limits, Network, PlaceFacts};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl PlaceFacts for ContainerSpec {
     }
 
     fn has_own_kernel(&self) -> bool {
-        self.runtime.as_deref().is_some_and(brings_a_kernel)
+        self.runtime.as_deref().is_some_and(|runtime| Kernel::of(runtime).is_own())
     }
 
     fn shares_host_files(&self) -> bool {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Limits, Network, PlaceFacts, brings_a_kernel};
+use super::{Bytes, Kernel, Limits, Network, PlaceFacts};
 use crate::Invalid;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -351,10 +351,7 @@ impl PlaceFacts for KubernetesSpec {
     }
 
     fn has_own_kernel(&self) -> bool {
-        // A class may be called anything; what runs is read from inside.
-        self.runtime_class.as_deref().is_some_and(|class| {
-            brings_a_kernel(class) || ["gvisor", "kata"].iter().any(|name| class.contains(name))
-        })
+        self.runtime_class.as_deref().is_some_and(|class| Kernel::of(class).is_own())
     }
 
     fn shares_host_files(&self) -> bool {

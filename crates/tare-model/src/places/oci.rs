@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Limits, PlaceFacts, brings_a_kernel};
+use super::{Bytes, Kernel, Limits, PlaceFacts};
 use crate::Invalid;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl PlaceFacts for OciSpec {
     }
 
     fn has_own_kernel(&self) -> bool {
-        brings_a_kernel(&self.name())
+        Kernel::of(&self.name()).is_own()
     }
 
     fn shares_host_files(&self) -> bool {

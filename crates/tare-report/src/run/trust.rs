@@ -110,7 +110,8 @@ fn of_machine(code: Code) -> &'static str {
         Code::Throttled => "throttled",
         Code::ShortOfCpus => "too few CPUs",
         Code::Emulated => "emulated",
-        _ => "network disturbed",
+        Code::Retransmits | Code::ListenDrops | Code::Ports => "network disturbed",
+        other => other.word(),
     }
 }
 

@@ -13,13 +13,13 @@ use crate::worlds::{Case, KINDS, stop};
 #[test]
 fn kept_connections_are_used_again_and_again() {
     Case::default().everywhere(|found| {
-        assert_eq!((found.tally.completed, found.tally.good), (400, 400));
+        assert_eq!((found.tally.counts.completed, found.tally.counts.good), (400, 400));
         assert_eq!(found.stat(Counter::Requests), 400);
-        assert_eq!((found.tally.connections.opened, found.stat(Counter::Connections)), (4, 4));
-        assert_eq!(found.tally.status.sorted(), [(200, 400)]);
-        assert_eq!(found.tally.body_bytes, 400 * 612);
-        assert_eq!(found.tally.received_bytes, found.stat(Counter::SentBytes));
-        assert_eq!(found.tally.sent_bytes, found.stat(Counter::ReceivedBytes));
+        assert_eq!((found.tally.counts.opened, found.stat(Counter::Connections)), (4, 4));
+        assert_eq!(found.tally.counts.status, [(200, 400)]);
+        assert_eq!(found.tally.counts.body_bytes, 400 * 612);
+        assert_eq!(found.tally.counts.received_bytes, found.stat(Counter::SentBytes));
+        assert_eq!(found.tally.counts.sent_bytes, found.stat(Counter::ReceivedBytes));
         assert_eq!(found.tally.latency.from_sent.count(), 400);
     });
 }
@@ -28,7 +28,7 @@ fn kept_connections_are_used_again_and_again() {
 fn replies_that_wait_for_others_are_all_there() {
     let linger = DurationNs::from_us(50);
     Case { linger, connections: 20, max_connections: 20, ..Default::default() }
-        .everywhere(|found| assert_eq!(found.tally.good, 400));
+        .everywhere(|found| assert_eq!(found.tally.counts.good, 400));
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn every_framing_of_a_reply() {
         let net = NetOptions { piece_max_bytes: 97, ..Default::default() };
         let case = Case { behaviour, net, requests: Some(40), ..Default::default() };
         case.everywhere(|found| {
-            assert_eq!(found.tally.good, 40, "{body_bytes} bytes, chunked: {chunked}");
-            assert_eq!(found.tally.body_bytes, 40 * body_bytes as u64);
+            assert_eq!(found.tally.counts.good, 40, "{body_bytes} bytes, chunked: {chunked}");
+            assert_eq!(found.tally.counts.body_bytes, 40 * body_bytes as u64);
         });
     }
 }
@@ -49,12 +49,14 @@ fn every_framing_of_a_reply() {
 #[test]
 fn head_has_no_body_and_post_has_one() {
     let head = Case { method: "HEAD", requests: Some(40), ..Default::default() };
-    head.everywhere(|found| assert_eq!((found.tally.good, found.tally.body_bytes), (40, 0)));
+    head.everywhere(|found| {
+        assert_eq!((found.tally.counts.good, found.tally.counts.body_bytes), (40, 0))
+    });
     // Larger than a send that is handed over unowned, and than socket buffers.
     let body = vec![b'b'; 1_000_000];
     let post = Case { method: "POST", body, requests: Some(8), ..Default::default() };
     post.everywhere(|found| {
-        assert_eq!((found.tally.good, found.stat(Counter::Requests)), (8, 8));
+        assert_eq!((found.tally.counts.good, found.stat(Counter::Requests)), (8, 8));
         assert!(found.stat(Counter::ReceivedBytes) > 8_000_000);
     });
 }
@@ -63,7 +65,7 @@ fn head_has_no_body_and_post_has_one() {
 fn slow_heads_are_waited_for() {
     let behaviour = Behaviour { slow_head: Some(DurationNs::from_ms(1)), ..Default::default() };
     Case { behaviour, requests: Some(20), ..Default::default() }.everywhere(|found| {
-        assert_eq!(found.tally.good, 20);
+        assert_eq!(found.tally.counts.good, 20);
         assert!(found.tally.latency.from_sent.min() >= DurationNs::from_ms(4));
     });
 }
@@ -72,10 +74,10 @@ fn slow_heads_are_waited_for() {
 fn connections_that_the_server_closes_are_reopened_and_counted() {
     let behaviour = Behaviour { close_after: Some(10), ..Default::default() };
     Case { behaviour, ..Default::default() }.everywhere(|found| {
-        assert_eq!((found.tally.good, found.tally.failed), (400, 0));
+        assert_eq!((found.tally.counts.good, found.tally.counts.failed), (400, 0));
         // 40 connections did the work; the last ones may have been opened for nothing.
-        assert!((40..=44).contains(&found.tally.connections.opened));
-        assert!((36..=44).contains(&found.tally.connections.closed_by_server));
+        assert!((40..=44).contains(&found.tally.counts.opened));
+        assert!((36..=44).contains(&found.tally.counts.closed_by_server));
     });
 }
 
@@ -84,7 +86,7 @@ fn new_connections_have_phases() {
     let case = Case { lifetime: Lifetime::PerRequest, ..Default::default() };
     case.everywhere(|found| {
         let tally = &found.tally;
-        assert_eq!((tally.good, tally.connections.opened), (400, 400));
+        assert_eq!((tally.counts.good, tally.counts.opened), (400, 400));
         assert_eq!(found.stat(Counter::Connections), 400);
         let latency = &tally.latency;
         for phase in [&latency.connect, &latency.first_byte, &latency.from_sent] {
@@ -101,8 +103,8 @@ fn errors_are_counted_by_status_and_are_not_throughput() {
     Case { behaviour, ..Default::default() }.everywhere(|found| {
         let errors = found.stat(Counter::Errors);
         assert!((60..180).contains(&errors), "{errors}");
-        assert_eq!(found.tally.status.sorted(), [(200, 400 - errors), (503, errors)]);
-        assert_eq!((found.tally.completed, found.tally.good), (400, 400 - errors));
+        assert_eq!(found.tally.counts.status, [(200, 400 - errors), (503, errors)]);
+        assert_eq!((found.tally.counts.completed, found.tally.counts.good), (400, 400 - errors));
         assert_eq!(found.tally.latency.unexpected.count(), errors);
         assert_eq!(found.tally.latency.from_sent.count(), 400 - errors);
     });
@@ -114,7 +116,7 @@ fn resets_fail_their_request_only() {
     Case { behaviour, ..Default::default() }.everywhere(|found| {
         let resets = found.stat(Counter::Resets);
         assert!(resets > 10, "{resets}");
-        assert_eq!((found.tally.failed, found.tally.good), (resets, 400 - resets));
+        assert_eq!((found.tally.counts.failed, found.tally.counts.good), (resets, 400 - resets));
         let text = "connection reset by peer".to_owned();
         assert_eq!(found.failures(), [(FailureKind::Reset, resets, text)]);
     });
@@ -134,7 +136,7 @@ fn nobody_there_is_said_at_once() {
     case.everywhere(|found| {
         let text = "connection refused".to_owned();
         assert_eq!(found.failures(), [(FailureKind::Refused, 12, text)]);
-        assert_eq!((found.tally.failed, found.tally.connections.not_opened), (12, 12));
+        assert_eq!((found.tally.counts.failed, found.tally.counts.not_opened), (12, 12));
     });
 }
 
@@ -146,9 +148,9 @@ fn timeouts_end_the_request_and_its_connection() {
     Case { behaviour, timeout, requests: Some(8), ..Default::default() }.everywhere(|found| {
         let text = "no complete reply within the time limit".to_owned();
         assert_eq!(found.failures(), [(FailureKind::TimedOut, 8, text)]);
-        assert_eq!(found.tally.failed, 8);
+        assert_eq!(found.tally.counts.failed, 8);
         assert!(found.tally.latency.failed_after.min() >= timeout, "the time waited is kept");
-        assert_eq!(found.tally.connections.closed_by_client, 8);
+        assert_eq!(found.tally.counts.closed_by_client, 8);
     });
 }
 
@@ -165,8 +167,8 @@ fn the_end_cuts_nobody_off_and_loses_nobody() {
         ..Default::default()
     };
     case.everywhere(|found| {
-        let unfinished = found.tally.unfinished;
-        assert_eq!((found.tally.completed, unfinished.drained, unfinished.cut), (0, 7, 0));
+        let unfinished = &found.tally.counts;
+        assert_eq!((found.tally.counts.completed, unfinished.drained, unfinished.cut), (0, 7, 0));
         assert!(found.tally.latency.unfinished_age.min() >= DurationNs::from_ms(200));
         assert_eq!(found.stat(Counter::Replies), 7, "all replies were waited for");
     });
@@ -187,8 +189,8 @@ fn what_is_due_but_cannot_be_sent_is_owed() {
         ..Default::default()
     };
     case.everywhere(|found| {
-        let unfinished = found.tally.unfinished;
-        assert_eq!(found.tally.started, 10, "due at 0, 10, … 90 ms");
+        let unfinished = &found.tally.counts;
+        assert_eq!(found.tally.counts.started, 10, "due at 0, 10, … 90 ms");
         assert_eq!((unfinished.drained, unfinished.unsent), (1, 9));
     });
 }
@@ -198,7 +200,7 @@ fn the_ramp_is_thrown_away_and_uses_up_nothing() {
     let ramp = DurationNs::from_ms(30);
     let closed = Case { ramp, ..Default::default() };
     closed.everywhere(|found| {
-        assert_eq!((found.tally.started, found.tally.completed), (400, 400));
+        assert_eq!((found.tally.counts.started, found.tally.counts.completed), (400, 400));
         assert!(found.stat(Counter::Requests) > 400, "the ramp's came on top");
     });
     // Stages start with the window, not with the ramp.
@@ -206,7 +208,7 @@ fn the_ramp_is_thrown_away_and_uses_up_nothing() {
     let window = stages.duration().unwrap();
     let open = Case { ramp, rate: Some(stages), requests: None, window, ..Default::default() };
     let found = open.run(ReactorKind::Simulated).unwrap();
-    assert!((150..=152).contains(&found.tally.started), "{}", found.tally.started);
+    assert!((150..=152).contains(&found.tally.counts.started), "{}", found.tally.counts.started);
 }
 
 #[test]
@@ -222,7 +224,7 @@ fn open_loop_opens_connections_when_all_are_busy() {
         ..Default::default()
     };
     case.everywhere(|found| {
-        assert_eq!((found.tally.good, found.tally.connections.opened), (10, 10));
+        assert_eq!((found.tally.counts.good, found.tally.counts.opened), (10, 10));
     });
 }
 
@@ -279,7 +281,7 @@ fn unix_sockets_and_ipv6() {
             .unwrap();
             let plan = Case::default().plan(kind, target.listens.clone());
             let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
-            assert_eq!(result.total.good, 400, "{listen} on {}", kind.name());
+            assert_eq!(result.total.counts.good, 400, "{listen} on {}", kind.name());
         }
     }
     let _ = std::fs::remove_file(&path);
@@ -302,7 +304,7 @@ fn source_addresses_are_used_in_turn() {
         let mut plan = case.plan(kind, target.listens.clone());
         plan.engine.bind = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
         let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
-        assert_eq!(result.total.good, 400);
+        assert_eq!(result.total.counts.good, 400);
         // An address that this machine does not have is refused by the kernel, in words.
         plan.engine.bind = vec!["192.0.2.7".parse().unwrap()];
         plan.stretch.requests = Some(3);
@@ -328,8 +330,8 @@ fn several_workers_share_the_load_without_remainder() {
         let mut plan = case.plan(kind, target.listens.clone());
         plan.workers = 3;
         let result = tare_load::run(&plan, &stop(), &mut NoObserver).unwrap();
-        assert_eq!((result.workers.len(), result.total.good), (3, 401));
-        assert_eq!(result.total.connections.opened, 7);
+        assert_eq!((result.workers.len(), result.total.counts.good), (3, 401));
+        assert_eq!(result.total.counts.opened, 7);
     }
 }
 
@@ -337,8 +339,8 @@ fn several_workers_share_the_load_without_remainder() {
 fn no_content_has_no_body() {
     let behaviour = Behaviour { error_rate: 1.0, error_status: 204, ..Default::default() };
     Case { behaviour, ..Default::default() }.everywhere(|found| {
-        assert_eq!((found.tally.good, found.tally.body_bytes), (400, 0));
-        assert_eq!(found.tally.connections.opened, 4, "nothing unasked followed");
+        assert_eq!((found.tally.counts.good, found.tally.counts.body_bytes), (400, 0));
+        assert_eq!(found.tally.counts.opened, 4, "nothing unasked followed");
     });
 }
 

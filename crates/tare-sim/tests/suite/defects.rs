@@ -43,7 +43,7 @@ fn every_defect_has_its_kind_and_its_words() {
         };
         case.everywhere(|found| {
             assert_eq!(found.failures(), [(kind, 12, text.to_owned())], "{name}");
-            assert_eq!((found.tally.failed, found.tally.good), (12, 0), "{name}");
+            assert_eq!((found.tally.counts.failed, found.tally.counts.good), (12, 0), "{name}");
             assert_eq!(found.stat(Counter::Requests), 12, "{name}");
         });
     }
@@ -53,12 +53,12 @@ fn every_defect_has_its_kind_and_its_words() {
 fn bytes_that_nobody_asked_for_end_the_connection_but_not_the_request() {
     let behaviour = Behaviour { defect: Some(Defect::Unasked), ..Default::default() };
     Case { behaviour, requests: Some(12), ..Default::default() }.everywhere(|found| {
-        assert_eq!((found.tally.good, found.tally.failed), (12, 0));
+        assert_eq!((found.tally.counts.good, found.tally.counts.failed), (12, 0));
         let failures = found.failures();
         assert_eq!((failures.len(), failures[0].0, failures[0].1), (1, FailureKind::Malformed, 12));
         assert!(failures[0].2.ends_with("bytes that no request asked for"), "{}", failures[0].2);
-        assert_eq!(found.tally.connections.opened, 12, "each was good for one request");
-        assert_eq!(found.tally.connections.closed_by_client, 12);
+        assert_eq!(found.tally.counts.opened, 12, "each was good for one request");
+        assert_eq!(found.tally.counts.closed_by_client, 12);
     });
 }
 
@@ -70,8 +70,8 @@ fn lost_packets_and_resets_while_connecting_are_survived() {
     let found = case.run(tare_io::ReactorKind::Simulated).unwrap();
     let resets = found.tally.failures.count(FailureKind::Reset);
     assert!(resets > 0);
-    assert_eq!(found.tally.good + found.tally.failed, 400);
-    assert!(found.tally.connections.not_opened >= found.tally.failed);
+    assert_eq!(found.tally.counts.good + found.tally.counts.failed, 400);
+    assert!(found.tally.counts.not_opened >= found.tally.counts.failed);
 }
 
 /// A fuzzer's smoke run on stable: mutated replies, cut at random, never panic or hang, and the way

@@ -310,14 +310,14 @@ fn run_with(
     };
     engine.open(&mut io);
     finish(&mut engine, &mut io);
-    let opened = engine.tally().connections.opened;
+    let opened = engine.tally().counts.opened;
     let window = DurationNs::from_secs(60);
     let stretch = Stretch { window, requests: Some(requests), ..Stretch::NONE };
     engine.begin(stretch, net.now());
     finish(&mut engine, &mut io);
     let mut tally = engine.tally().clone();
-    tally.connections.opened += opened;
-    assert_eq!(tally.started, requests);
+    tally.counts.opened += opened;
+    assert_eq!(tally.counts.started, requests);
     tally.assert_closed();
     assert!(server.largest <= 64 << 10, "{} bytes at a time", server.largest);
     tally
@@ -355,7 +355,7 @@ fn replies_come_in_any_order_and_the_limit_moves() {
         }
         other => panic!("{other}"),
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (100, 0, 1));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (100, 0, 1));
     assert_eq!((most, pongs), (8, 7), "the new limit is used, and a ping is answered");
     assert_eq!(tally.latency.from_sent.count(), 100);
 }
@@ -374,7 +374,7 @@ fn a_request_that_is_lost_or_late_fails_alone() {
         }
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (27, 3, 1));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (27, 3, 1));
     assert_eq!(tally.failures.count(FailureKind::ClosedEarly), 1);
     assert_eq!(tally.failures.count(FailureKind::TimedOut), 2);
     assert_eq!(withdrawn, [5, 8]);
@@ -390,8 +390,8 @@ fn a_connection_that_takes_no_more_ends_with_what_it_carries() {
         (_, b'Q', number) => vec![frame(b'R', number)],
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (20, 0, 2));
-    assert_eq!(tally.connections.closed_by_client, 1, "it does not wait for the server to close");
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (20, 0, 2));
+    assert_eq!(tally.counts.closed_by_client, 1, "it does not wait for the server to close");
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_connection_that_breaks_takes_all_its_requests_with_it() {
         (_, b'Q', number) => vec![frame(b'R', number)],
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (16, 4, 3));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (16, 4, 3));
     assert_eq!(tally.failures.count(FailureKind::Malformed), 2);
     assert_eq!(tally.failures.count(FailureKind::ClosedEarly), 2);
 }
@@ -423,7 +423,7 @@ fn the_protocol_speaks_first_and_waits_until_it_may_ask() {
             _ => vec![],
         }
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (12, 0, 1));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (12, 0, 1));
     assert_eq!(heard[..3], [BEGUN, b'H', b'Q']);
 }
 
@@ -447,9 +447,9 @@ fn a_goodbye_ends_many_and_what_was_not_processed_goes_out_again() {
         }
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.refused), (30, 0, 6));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.refused), (30, 0, 6));
     assert_eq!(asked, [8, 28], "two there, six again and the other twenty-two here");
-    assert_eq!(tally.connections.opened, 2);
+    assert_eq!(tally.counts.opened, 2);
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn a_request_that_is_refused_again_and_again_fails() {
         (b'Q', 0) => vec![frame(b'G', 0)],
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.refused), (0, 4, 40));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.refused), (0, 4, 40));
     let (_, _, why) = tally.failures.seen().next().unwrap();
     assert_eq!(why, "the server refused the request 11 times without processing it");
 }
@@ -470,7 +470,7 @@ fn trailers_may_say_that_a_reply_with_a_good_status_failed() {
         (b'Q', number) => vec![frame(b'R', number)],
         _ => vec![],
     });
-    assert_eq!((tally.completed, tally.good, tally.failed), (10, 8, 0));
+    assert_eq!((tally.counts.completed, tally.counts.good, tally.counts.failed), (10, 8, 0));
     assert_eq!(tally.latency.unexpected.count(), 2);
 }
 
@@ -486,6 +486,6 @@ fn bodies_wait_until_there_is_room_for_them() {
         }
         _ => vec![],
     });
-    assert_eq!((tally.good, tally.failed, tally.connections.opened), (4, 0, 1));
-    assert_eq!(tally.sent_bytes, 4 * 5 * (1 + 100_000));
+    assert_eq!((tally.counts.good, tally.counts.failed, tally.counts.opened), (4, 0, 1));
+    assert_eq!(tally.counts.sent_bytes, 4 * 5 * (1 + 100_000));
 }

@@ -29,16 +29,16 @@ fn every_request_has_its_reply() {
     for piece_max_bytes in [0, 97] {
         let net = NetOptions { piece_max_bytes, ..Default::default() };
         let found = pipelined(Case { net, ..Default::default() });
-        assert_eq!((found.tally.good, found.stat(Counter::Requests)), (400, 400));
-        assert_eq!(found.tally.body_bytes, 400 * 612);
-        assert_eq!(found.tally.received_bytes, found.stat(Counter::SentBytes));
-        assert_eq!(found.tally.sent_bytes, found.stat(Counter::ReceivedBytes));
+        assert_eq!((found.tally.counts.good, found.stat(Counter::Requests)), (400, 400));
+        assert_eq!(found.tally.counts.body_bytes, 400 * 612);
+        assert_eq!(found.tally.counts.received_bytes, found.stat(Counter::SentBytes));
+        assert_eq!(found.tally.counts.sent_bytes, found.stat(Counter::ReceivedBytes));
         assert_eq!(found.tally.latency.from_sent.count(), 400);
-        assert_eq!(found.tally.connections.opened, 4);
+        assert_eq!(found.tally.counts.opened, 4);
         assert_eq!(found.replies.iter().sum::<u64>(), 400);
     }
     let head = pipelined(Case { method: "HEAD", ..Default::default() });
-    assert_eq!((head.tally.good, head.tally.body_bytes), (400, 0));
+    assert_eq!((head.tally.counts.good, head.tally.counts.body_bytes), (400, 0));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn requests_and_replies_are_encrypted_together() {
         client_tls: Some(TlsClient::new(&options).unwrap()),
         ..Default::default()
     });
-    assert_eq!((found.tally.good, found.tally.connections.handshakes_full), (400, 4));
+    assert_eq!((found.tally.counts.good, found.tally.counts.handshakes_full), (400, 4));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn as_many_are_under_way_as_fit_and_littles_law_holds() {
     let under_way = found.tally.good_per_s() * latency;
     assert!((under_way / 64.0 - 1.0).abs() < 0.01, "{under_way} under way on 4 connections");
     assert!((latency / 0.005 - 1.0).abs() < 0.01, "{latency} s");
-    assert_eq!(found.tally.unfinished.total(), 64, "those that the window's end cut");
+    assert_eq!(found.tally.counts.unfinished(), 64, "those that the window's end cut");
 }
 
 #[test]
@@ -85,13 +85,17 @@ fn in_open_loop_a_connection_that_is_busy_takes_more() {
     // 15 are under way on average, so the one connection is enough, and no request waits for it.
     let found = pipelined(case.clone());
     let tally = &found.tally;
-    assert_eq!((tally.started, tally.failed, tally.waited), (3000, 0, 0));
+    assert_eq!((tally.counts.started, tally.counts.failed, tally.counts.waited), (3000, 0, 0));
     assert_eq!(tally.latency.send_lag.max(), DurationNs::ZERO);
     assert_eq!(tally.latency.from_due.max(), DurationNs::from_ms(5));
     // One at a time it carries 200 a second: the others are owed.
     let alone = case.run(ReactorKind::Simulated).unwrap();
-    assert_eq!(alone.tally.started, 3000);
-    assert!((199..=201).contains(&alone.tally.completed), "{}", alone.tally.completed);
+    assert_eq!(alone.tally.counts.started, 3000);
+    assert!(
+        (199..=201).contains(&alone.tally.counts.completed),
+        "{}",
+        alone.tally.counts.completed
+    );
 }
 
 #[test]
@@ -100,13 +104,13 @@ fn a_connection_that_ends_takes_its_requests_with_it() {
     let found = pipelined(Case { behaviour: close_after, ..Default::default() });
     // Of sixteen the server answers ten.
     let closed = found.tally.failures.count(FailureKind::ClosedEarly);
-    assert_eq!((found.tally.good + closed, found.tally.failed), (400, closed));
+    assert_eq!((found.tally.counts.good + closed, found.tally.counts.failed), (400, closed));
     assert!((120..=180).contains(&closed), "{closed}");
 
     let resets = Behaviour { reset_rate: 0.05, seed: 5, ..Default::default() };
     let found = pipelined(Case { behaviour: resets, ..Default::default() });
     let reset = found.tally.failures.count(FailureKind::Reset);
-    assert_eq!((found.tally.good + reset, found.tally.failed), (400, reset));
+    assert_eq!((found.tally.counts.good + reset, found.tally.counts.failed), (400, reset));
     assert!(reset > found.stat(Counter::Resets), "{reset}");
 }
 
@@ -133,16 +137,16 @@ fn a_reply_too_many_is_taken_for_the_next_and_the_last_ends_the_connection() {
     // Two replies to each of sixteen requests: whose they are, HTTP/1.1 does not say.
     let case = Case { behaviour, connections: 1, max_connections: 1, ..Default::default() };
     let found = pipelined(Case { requests: Some(16), ..case });
-    assert_eq!((found.tally.good, found.tally.failed), (16, 0));
+    assert_eq!((found.tally.counts.good, found.tally.counts.failed), (16, 0));
     assert_eq!(found.tally.failures.count(FailureKind::Malformed), 1);
-    assert_eq!(found.tally.connections.closed_by_client, 1);
+    assert_eq!(found.tally.counts.closed_by_client, 1);
 }
 
 #[test]
 fn long_requests_are_sent_one_after_another() {
     let body = vec![b'b'; 100_000];
     let found = pipelined(Case { method: "POST", body, requests: Some(64), ..Default::default() });
-    assert_eq!((found.tally.good, found.stat(Counter::Requests)), (64, 64));
+    assert_eq!((found.tally.counts.good, found.stat(Counter::Requests)), (64, 64));
     assert!(found.stat(Counter::ReceivedBytes) > 6_400_000);
 }
 
@@ -152,15 +156,15 @@ fn those_that_the_end_cuts_are_given_up_together() {
     let case = Case { behaviour: silence, requests: None, ..Default::default() };
     let (window, timeout) = (DurationNs::from_ms(5), DurationNs::from_secs(1));
     let found = pipelined(Case { window, timeout, ..case });
-    assert_eq!((found.tally.started, found.tally.unfinished.cut), (64, 64));
-    assert_eq!((found.tally.completed, found.tally.failed), (0, 0));
+    assert_eq!((found.tally.counts.started, found.tally.counts.cut), (64, 64));
+    assert_eq!((found.tally.counts.completed, found.tally.counts.failed), (0, 0));
 }
 
 #[test]
 fn a_connection_for_each_request_carries_no_other() {
     let lifetime = Lifetime::PerRequest;
     let found = pipelined(Case { lifetime, requests: Some(40), ..Default::default() });
-    assert_eq!((found.tally.good, found.tally.connections.opened), (40, 40));
+    assert_eq!((found.tally.counts.good, found.tally.counts.opened), (40, 40));
     assert_eq!(found.stat(Counter::Connections), 40);
 }
 
@@ -178,7 +182,7 @@ fn more_connections_are_opened_when_all_are_full() {
     case.net.latency = DurationNs::ZERO;
     // 50 are under way on average: four connections hold 64.
     let found = pipelined(case);
-    assert_eq!((found.tally.started, found.tally.failed), (10_000, 0));
-    assert_eq!((found.tally.unfinished.unsent, found.tally.connections.opened), (0, 4));
+    assert_eq!((found.tally.counts.started, found.tally.counts.failed), (10_000, 0));
+    assert_eq!((found.tally.counts.unsent, found.tally.counts.opened), (0, 4));
     assert_eq!(found.tally.latency.from_due.max(), DurationNs::from_ms(5));
 }

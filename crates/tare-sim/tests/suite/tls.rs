@@ -31,8 +31,8 @@ fn kept_connections_shake_hands_once() {
         case.behaviour = Behaviour { body_bytes: 100_000, chunked: true, ..Default::default() };
         case.net = NetOptions { piece_max_bytes: 5000, ..Default::default() };
         case.everywhere(|found| {
-            assert_eq!((found.tally.good, found.tally.body_bytes), (40, 4_000_000));
-            assert_eq!(found.tally.connections.handshakes_full, 4);
+            assert_eq!((found.tally.counts.good, found.tally.counts.body_bytes), (40, 4_000_000));
+            assert_eq!(found.tally.counts.handshakes_full, 4);
             assert_eq!(found.stat(Counter::HandshakesFull), 4);
         });
     }
@@ -44,8 +44,8 @@ fn sessions_are_resumed_only_when_asked() {
         let mut case = case(&TlsOptions { resume, ..options() });
         case.lifetime = Lifetime::PerRequest;
         case.everywhere(|found| {
-            let connections = found.tally.connections;
-            assert_eq!((found.tally.good, connections.opened), (40, 40));
+            let connections = found.tally.counts.clone();
+            assert_eq!((found.tally.counts.good, connections.opened), (40, 40));
             assert_eq!(connections.handshakes_full + connections.handshakes_resumed, 40);
             assert_eq!(connections.handshakes_resumed > 0, resume, "{connections:?}");
             assert_eq!(found.stat(Counter::HandshakesResumed), connections.handshakes_resumed);
@@ -61,7 +61,7 @@ fn certificates_are_verified_unless_told_otherwise() {
     let pem = |text| Some(Pem { path: "authorities.pem".into(), text });
     let verified = TlsOptions { insecure: false, authorities: pem(own), ..options() };
     trusting.client_tls = Some(TlsClient::new(&verified).unwrap());
-    trusting.everywhere(|found| assert_eq!(found.tally.good, 40));
+    trusting.everywhere(|found| assert_eq!(found.tally.counts.good, 40));
 
     let wrong_name = TlsOptions { name: "example.org".into(), ..verified.clone() };
     let other_authority = case(&options()).server_tls.unwrap().certificate_pem.unwrap();
@@ -78,7 +78,7 @@ fn certificates_are_verified_unless_told_otherwise() {
             let failures = found.failures();
             assert_eq!((failures.len(), failures[0].0, failures[0].1), (1, FailureKind::Tls, 4));
             assert!(failures[0].2.starts_with(text), "{}", failures[0].2);
-            assert_eq!(found.tally.connections.handshakes_full, 0);
+            assert_eq!(found.tally.counts.handshakes_full, 0);
         });
     }
 }
@@ -102,7 +102,7 @@ fn a_client_without_tls_gets_an_error_not_a_hang() {
     case.lifetime = Lifetime::PerRequest;
     case.requests = Some(4);
     case.everywhere(|found| {
-        assert_eq!((found.tally.failed, found.stat(Counter::HandshakesFailed)), (4, 4));
+        assert_eq!((found.tally.counts.failed, found.stat(Counter::HandshakesFailed)), (4, 4));
     });
 }
 
@@ -128,7 +128,7 @@ fn options_that_cannot_work_say_so() {
         assert!(error.starts_with(text), "{error}");
     }
     let suite = TlsOptions { ciphers: vec!["TLS_CHACHA20_POLY1305_SHA256".into()], ..options() };
-    case(&suite).everywhere(|found| assert_eq!(found.tally.good, 40));
+    case(&suite).everywhere(|found| assert_eq!(found.tally.counts.good, 40));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_long_body_is_encrypted_in_pieces() {
     case.body = vec![b'b'; 1_000_000];
     case.requests = Some(20);
     case.everywhere(|found| {
-        assert_eq!((found.tally.good, found.stat(Counter::Requests)), (20, 20));
+        assert_eq!((found.tally.counts.good, found.stat(Counter::Requests)), (20, 20));
         assert!(found.stat(Counter::ReceivedBytes) > 20_000_000);
     });
 }
@@ -147,9 +147,9 @@ fn a_long_body_is_encrypted_in_pieces() {
 fn whether_sessions_are_resumed_is_decided_in_one_place() {
     let mut case = case(&TlsOptions { resume: true, ..options() });
     case.lifetime = Lifetime::PerRequest;
-    let resumed = case.run(ReactorKind::Simulated).unwrap().tally.connections;
+    let resumed = case.run(ReactorKind::Simulated).unwrap().tally.counts;
     assert!(resumed.handshakes_resumed > 30, "{resumed:?}");
     case.client_tls = case.client_tls.map(|client| client.never_resuming());
-    let full = case.run(ReactorKind::Simulated).unwrap().tally.connections;
+    let full = case.run(ReactorKind::Simulated).unwrap().tally.counts;
     assert_eq!((full.handshakes_full, full.handshakes_resumed), (40, 0));
 }

@@ -35,7 +35,7 @@ fn a_fixed_delay_is_measured_as_it_is() {
     let behaviour = Behaviour { delay: Delay::Fixed(DurationNs::from_ms(5)), ..Default::default() };
     let found = simulate(Case { behaviour, ..at_rate(2000.0, 5) });
     let latency = &found.tally.latency;
-    assert_eq!(found.tally.started, 10_000);
+    assert_eq!(found.tally.counts.started, 10_000);
     for q in [0.01, 0.5, 0.99, 1.0] {
         close(latency.from_due.quantile(q), 5.0, 0.001);
     }
@@ -75,7 +75,7 @@ fn a_stall_is_seen_whole_from_due_and_hidden_from_sent() {
     assert!(hidden < 0.006, "{hidden}");
     close(latency.send_lag.max(), 95.0, 0.05);
     // 95 of the 100 requests of a stall wait for a connection.
-    let waited = found.tally.waited as f64 / found.tally.started as f64;
+    let waited = found.tally.counts.waited as f64 / found.tally.counts.started as f64;
     assert!((waited / (0.095 * 0.99) - 1.0).abs() < 0.05, "{waited}");
 }
 
@@ -104,7 +104,7 @@ fn of_turns(connections: u32, each: DurationNs, linger: DurationNs) -> f64 {
         linger,
         ..Default::default()
     });
-    found.tally.good as f64 / window.as_secs_f64()
+    found.tally.counts.good as f64 / window.as_secs_f64()
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn connections_that_stay_with_a_worker_by_lot_are_served_unevenly_and_counted() 
             ..Default::default()
         });
         let answered: u64 = found.replies.iter().sum();
-        assert_eq!(answered, found.tally.good + found.tally.unfinished.drained);
+        assert_eq!(answered, found.tally.counts.good + found.tally.counts.drained);
         Favoured::of(&found.replies).unwrap().share()
     };
     let shared = favoured(false);
@@ -156,7 +156,7 @@ fn replies_that_an_acknowledgement_holds_back_are_told_from_slow_ones() {
         let slow_head = Some(DurationNs::from_ms(pieces_ms));
         let behaviour = Behaviour { slow_head, ..Default::default() };
         let found = simulate(Case { behaviour, ..Case::default() });
-        found.tally.held as f64 / found.tally.good as f64
+        found.tally.counts.held as f64 / found.tally.counts.good as f64
     };
     assert_eq!([held(1), held(10), held(20)], [0.0, 1.0, 0.0]);
 }
@@ -177,7 +177,7 @@ fn the_same_seed_gives_the_same_run() {
     let summary = |found: &Found| {
         let latency = &found.tally.latency;
         let values: Vec<_> = latency.from_due.recorded().collect();
-        (values, found.tally.status.sorted(), found.failures())
+        (values, found.tally.counts.status.clone(), found.failures())
     };
     let (a, b) = (simulate(case()), simulate(case()));
     assert_eq!(summary(&a), summary(&b));

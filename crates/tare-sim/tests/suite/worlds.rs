@@ -190,7 +190,7 @@ impl Case {
         };
         let outcome = world.run(engine, self.stretch());
         let mut tally = outcome.tally;
-        tally.connections += outcome.opening.connections;
+        tally.counts.then(&outcome.opening.counts);
         tally.failures.merge(&outcome.opening.failures);
         Found { tally, replies: outcome.life.replies, stats: outcome.stats }
     }
@@ -208,7 +208,7 @@ impl Case {
         let (endpoint, stats) = (target.listens.clone(), target.stats.clone());
         let target = self.listening.then_some(target);
         let result = tare_load::run(&self.plan(kind, endpoint), &stop(), &mut NoObserver)?;
-        assert_eq!(result.reactor, kind);
+        assert_eq!(result.opened.how, kind.name());
         // Joins the target's threads, so that its counters are final.
         drop(target);
         Ok(Found { tally: result.total, replies: Vec::new(), stats })

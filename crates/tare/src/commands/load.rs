@@ -5,27 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use tare_io::time::wall_unix_ms;
 use tare_io::{DurationNs, Endpoint};
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
-use tare_load::{LoadPlan, Observer, Progress, Stretch, Tally};
+use tare_load::{LoadPlan, Stretch};
+use tare_model::places::PlaceSpec;
 use tare_model::url::Url;
-use tare_report::hdr_log;
+use tare_report::load::LoadReport;
 use tare_report::load::guards::Severity;
 use tare_report::load::text;
-use tare_report::load::{Interval, LoadReport};
 
 use crate::args::load::{LoadArgs, default_threads};
 use crate::args::words::{count, duration, positive_duration};
 use crate::failure::Failure;
-use crate::load::describe::{Found, Request, TimeSeries, describe};
+use crate::load::describe::{Found, Request, describe};
 use crate::load::elsewhere;
 use crate::load::interrupt;
-use crate::load::live::Live;
 use crate::load::outputs::{Output, print};
 use crate::load::plan::{random_seed, resolve};
 use crate::load::url_list;
+use crate::load::watch::Watch;
 
 /// Put load on one server and report its throughput and latency
 ///
@@ -67,9 +66,11 @@ pub struct Load {
     unix_socket: Option<PathBuf>,
     /// Make the load from pods: count=4,context=C,node=N and other settings of docs/kubernetes.md
     #[arg(long, value_name = "SETTINGS", value_parser = elsewhere::settings,
-          conflicts_with_all = ["urls", "stages", "requests", "unix_socket", "bind", "cpus",
-                                "csv", "hdr", "interval"])]
+          conflicts_with_all = ["unix_socket", "bind", "cpus"])]
     kubernetes: Option<elsewhere::Pods>,
+    /// Make the load from this machine, by ssh; repeatable, the clients divide the load
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["kubernetes", "unix_socket", "bind", "cpus"])]
+    ssh: Vec<String>,
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,31 +105,33 @@ pub fn run(args: &Load) -> Result<(), Failure> {
         ),
         method: &args.load.spec().method(),
     };
-    if let Some(pods) = &args.kubernetes {
-        let report = elsewhere::run(pods, &plan, &request, &stop)?;
-        outputs.write(&report, "")?;
-        return conclude(&report);
-    }
-    let mut watch = Watch {
-        live: Live::new((plan.stretch.window != NO_END).then_some(plan.stretch.window)),
-        series: TimeSeries::new(args.interval),
-        hdr_log: hdr_log::head(env!("CARGO_PKG_VERSION"), wall_unix_ms()),
+    let length = (plan.stretch.window != NO_END).then_some(plan.stretch.window);
+    let mut watch = Watch::new(length, args.interval);
+    let interrupted = || interrupt::was_interrupted();
+    let report = match places(args)?.as_slice() {
+        [] => {
+            let result = tare_load::run(&plan, &stop, &mut watch);
+            let intervals = watch.intervals();
+            if result.is_err() && interrupted() {
+                return Err(Failure::Interrupted);
+            }
+            describe(&request, &plan, Found::here(&result?), intervals, interrupted())
+        }
+        places => elsewhere::run(places, &plan, &request, &mut watch, &stop)?,
     };
-    let result = tare_load::run(&plan, &stop, &mut watch);
-    watch.live.clear();
-    log_interval(&mut watch.hdr_log, watch.series.flush());
-    if result.is_err() && interrupt::was_interrupted() {
-        return Err(Failure::Interrupted);
-    }
-    let result = result?;
-    let interrupted = interrupt::was_interrupted();
-    let report =
-        describe(&request, &plan, Found::here(&result), watch.series.intervals, interrupted);
     outputs.write(&report, &watch.hdr_log)?;
-    if interrupted {
+    if report.interrupted {
         return Err(Failure::Interrupted);
     }
     conclude(&report)
+}
+
+/// Where clients are, if not here.
+fn places(args: &Load) -> Result<Vec<PlaceSpec>, Failure> {
+    match &args.kubernetes {
+        Some(pods) => Ok(pods.places()),
+        None => elsewhere::hosts(&args.ssh),
+    }
 }
 
 fn conclude(report: &LoadReport) -> Result<(), Failure> {
@@ -154,32 +157,6 @@ fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
         None => "no request was answered in the time measured".to_owned(),
     };
     Err(Failure::Target(format!("not one good reply from {}: {why}", report.asked.address)))
-}
-
-/// Follows a run: the live line, the time series, the histogram log.
-struct Watch {
-    live: Live,
-    series: TimeSeries,
-    hdr_log: String,
-}
-
-impl Observer for Watch {
-    fn interval(&mut self, progress: Progress<'_>) {
-        self.live.draw(progress.elapsed, progress.interval, progress.total);
-        log_interval(&mut self.hdr_log, self.series.add(progress.interval));
-    }
-}
-
-fn log_interval(log: &mut String, interval: Option<(&Interval, &Tally)>) {
-    if let Some((interval, tally)) = interval
-        && let Some(histogram) = tally.latency.headline().hdr()
-    {
-        log.push_str(&hdr_log::line(&hdr_log::LoggedInterval {
-            start_s: interval.start_ns as f64 / 1e9,
-            length_s: (interval.end_ns - interval.start_ns) as f64 / 1e9,
-            histogram,
-        }));
-    }
 }
 
 /// Where results go.
@@ -236,8 +213,9 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
     let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
-    // Pods have CPUs of their own, and there are more pods where one thread is not enough.
-    let threads = if args.kubernetes.is_some() { 1 } else { default_threads() };
+    // Clients elsewhere have CPUs of their own, and there are more where one thread is not enough.
+    let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
+    let threads = if is_here { default_threads() } else { 1 };
     let mut spec = args.load.spec_on(threads);
     if urls.len() > 1 {
         spec.paths = urls.iter().map(|url| url.target.clone()).collect();
@@ -263,7 +241,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
             (None, None, None) => DEFAULT_DURATION,
         },
         requests: args.requests,
-        interval: tick(args.interval),
+        interval: if is_here { tick(args.interval) } else { args.interval },
         ..Stretch::NONE
     };
     Ok(plan)

@@ -245,12 +245,12 @@ fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Ve
     let mut notes = Vec::new();
     let errors = format::status_errors(total);
     if errors > 0 {
-        let good = total.completed - errors;
+        let good = total.counts.completed - errors;
         let per_s = good as f64 / total.elapsed().as_secs_f64().max(1e-9);
         notes.push(format!(
             "{errors} of {} replies are errors (status 400 and above), though Requests/sec counts \
              them: without them it is {per_s:.2}",
-            total.completed
+            total.counts.completed
         ));
     }
     let request = Request { url, method: "GET" };
@@ -262,7 +262,7 @@ fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Ve
     notes.extend(
         guards.map(|guard| format!("{} {}: {}", guard.severity.word(), guard.code, guard.text)),
     );
-    let (closed, full) = (total.connections.closed_by_server, total.connections.handshakes_full);
+    let (closed, full) = (total.counts.closed_by_server, total.counts.handshakes_full);
     if closed > 0 && full > 0 {
         notes.push(format!("{full} TLS handshakes were full (wrk would have resumed sessions)"));
     }

@@ -40,8 +40,8 @@ impl<'a> Found<'a> {
     pub fn here(result: &'a LoadResult) -> Self {
         Self {
             total: &result.total,
-            reactor: result.reactor.name(),
-            reactor_note: result.reactor_note.clone(),
+            reactor: result.opened.how,
+            reactor_note: result.opened.note.clone(),
             workers: result.workers.len() as u32,
             cpu: ClientCpu {
                 total_ns: result.cpu.total().as_ns(),
@@ -72,27 +72,27 @@ pub fn describe(
         elapsed_ns: total.elapsed().as_ns(),
         throughput_per_s: total.good_per_s(),
         requests: requests(total),
-        status: total.status.sorted().into_iter().map(|(s, n)| (s.to_string(), n)).collect(),
+        status: total.counts.status.iter().map(|(s, n)| (s.to_string(), *n)).collect(),
         errors: errors(total),
         bytes: Bytes {
-            body: total.body_bytes,
-            received: total.received_bytes,
-            sent: total.sent_bytes,
+            body: total.counts.body_bytes,
+            received: total.counts.received_bytes,
+            sent: total.counts.sent_bytes,
         },
         connections: Connections {
-            opened: total.connections.opened,
-            not_opened: total.connections.not_opened,
-            closed_by_server: total.connections.closed_by_server,
-            closed_by_client: total.connections.closed_by_client,
-            handshakes_full: total.connections.handshakes_full,
-            handshakes_resumed: total.connections.handshakes_resumed,
+            opened: total.counts.opened,
+            not_opened: total.counts.not_opened,
+            closed_by_server: total.counts.closed_by_server,
+            closed_by_client: total.counts.closed_by_client,
+            handshakes_full: total.counts.handshakes_full,
+            handshakes_resumed: total.counts.handshakes_resumed,
         },
         latency: latency(total, open_loop),
         client: Client {
             cpu_user_ns: found.cpu.split.map(|(user, _)| user),
             cpu_system_ns: found.cpu.split.map(|(_, system)| system),
-            cpu_ns_per_request: (!open_loop && total.completed > 0)
-                .then(|| cpu_ns as f64 / total.completed as f64),
+            cpu_ns_per_request: (!open_loop && total.counts.completed > 0)
+                .then(|| cpu_ns as f64 / total.counts.completed as f64),
             busiest_worker_share: found.busiest,
         },
         clients: found.clients,
@@ -148,16 +148,16 @@ fn stages(plan: &LoadPlan, intervals: &[Interval]) -> Vec<Stage> {
 
 fn requests(total: &Tally) -> Requests {
     Requests {
-        started: total.started,
-        completed: total.completed,
-        good: total.good,
-        failed: total.failed,
-        held: total.held,
-        waited: total.waited,
-        unfinished: total.unfinished.total(),
-        unfinished_drained: total.unfinished.drained,
-        unfinished_cut: total.unfinished.cut,
-        unfinished_unsent: total.unfinished.unsent,
+        started: total.counts.started,
+        completed: total.counts.completed,
+        good: total.counts.good,
+        failed: total.counts.failed,
+        held: total.counts.held,
+        waited: total.counts.waited,
+        unfinished: total.counts.unfinished(),
+        unfinished_drained: total.counts.drained,
+        unfinished_cut: total.counts.cut,
+        unfinished_unsent: total.counts.unsent,
         unfinished_oldest_ns: total.latency.unfinished_age.max().as_ns(),
     }
 }
@@ -314,8 +314,8 @@ impl TimeSeries {
             good_per_s: tally.good_per_s(),
             ns_p50: quantile(0.5),
             ns_p99: quantile(0.99),
-            failed: tally.failed,
-            unexpected_status: tally.completed - tally.good,
+            failed: tally.counts.failed,
+            unexpected_status: tally.counts.completed - tally.counts.good,
         });
         self.last = tally;
         Some((self.intervals.last()?, &self.last))
@@ -328,6 +328,7 @@ const MIN_INTERVAL: DurationNs = DurationNs::from_ms(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::samples::Counts;
 
     #[test]
     fn bars_hold_every_value_and_fit() {
@@ -367,13 +368,10 @@ mod tests {
 
     #[test]
     fn ticks_become_intervals_of_the_asked_length() {
-        let tick = |at_ms: u64, good: u64| Tally {
-            start: tare_io::Instant::ZERO + DurationNs::from_ms(at_ms),
-            end: tare_io::Instant::ZERO + DurationNs::from_ms(at_ms + 250),
-            started: good,
-            completed: good,
-            good,
-            ..Default::default()
+        let tick = |at_ms: u64, good: u64| {
+            let start = tare_io::Instant::ZERO + DurationNs::from_ms(at_ms);
+            let counts = Counts { started: good, completed: good, good, ..Counts::default() };
+            Tally { start, end: start + DurationNs::from_ms(250), counts, ..Tally::default() }
         };
         let mut series = TimeSeries::new(DurationNs::from_secs(1));
         for at in 0..6 {

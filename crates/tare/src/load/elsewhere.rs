@@ -1,4 +1,4 @@
-//! `tare load --kubernetes`: the load is made by pods.
+//! `tare load --kubernetes` and `--ssh`: the load is made by pods, or on other machines.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tare_lab::places::kubernetes::ground::service_address;
 use tare_load::LoadPlan;
 use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
-use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec};
+use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec, SshSpec};
 use tare_model::url::Url;
 use tare_report::clients::ClientsFound;
 use tare_report::load::LoadReport;
@@ -20,6 +20,7 @@ use tare_run::{RunError, load_from};
 use crate::failure::Failure;
 use crate::load::describe::{ClientCpu, Found, Request, describe};
 use crate::load::plan::resolve;
+use crate::load::watch::Watch;
 use crate::run::places::journal_folder;
 
 /// Pods that make the load together.
@@ -27,6 +28,12 @@ use crate::run::places::journal_folder;
 pub struct Pods {
     pub count: usize,
     pub spec: KubernetesSpec,
+}
+
+impl Pods {
+    pub fn places(&self) -> Vec<PlaceSpec> {
+        vec![PlaceSpec::Kubernetes(self.spec.clone()); self.count]
+    }
 }
 
 /// How many pods, and the settings of each: `count=4,context=lab,node=node2`.
@@ -75,15 +82,26 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
     resolve(&url.host, url.port, family)
 }
 
-/// Makes the load and says what came of it.
+/// Clients on other machines, one for each name that ssh knows.
+pub fn hosts(names: &[String]) -> Result<Vec<PlaceSpec>, Failure> {
+    let place = |name: &String| {
+        let spec = SshSpec { host: name.clone(), address: None, options: Vec::new() };
+        spec.check().map_err(|error| Failure::Usage(format!("--ssh: {error}")))?;
+        Ok(PlaceSpec::Ssh(spec))
+    };
+    names.iter().map(place).collect()
+}
+
+/// Makes the load in these places; what came of it, with its intervals told to `watch`.
 pub fn run(
-    pods: &Pods,
+    places: &[PlaceSpec],
     plan: &LoadPlan,
     request: &Request<'_>,
+    watch: &mut Watch,
     stop: &Arc<AtomicBool>,
 ) -> Result<LoadReport, Failure> {
-    let place = ClientSpec::Place(PlaceSpec::Kubernetes(pods.spec.clone()));
-    let clients = Clients::try_from(vec![place; pods.count]).map_err(RunError::from)?;
+    let clients: Vec<_> = places.iter().cloned().map(ClientSpec::Place).collect();
+    let clients = Clients::try_from(clients).map_err(RunError::from)?;
     let halt = Halt::without_timer(Instant::FAR, stop.clone());
     halt.ignore_ends(true);
     let once = load_from(clients, plan, &journal_folder()?, &halt)?;
@@ -94,9 +112,15 @@ pub fn run(
         let text = format!("not proven: {}: {}", proof.layer, proof.text);
         return Err(LabError::Environment(text).into());
     }
+    let mut begun = Instant::ZERO;
+    for interval in &once.intervals {
+        let tally = interval.tally(begun);
+        begun = tally.end;
+        watch.add(&tally);
+    }
     let counts = &once.measured.counts;
     let total = once.measured.tally(Instant::ZERO);
-    let n = u32::try_from(pods.count).unwrap_or(u32::MAX);
+    let n = u32::try_from(places.len()).unwrap_or(u32::MAX);
     let seen = once.proofs.iter().map(|proof| proof.text.clone()).collect();
     let found = Found {
         total: &total,
@@ -107,7 +131,7 @@ pub fn run(
         busiest: counts.client_busiest,
         clients: Some(ClientsFound::seen(counts, seen)),
     };
-    Ok(describe(request, plan, found, Vec::new(), false))
+    Ok(describe(request, plan, found, watch.intervals(), false))
 }
 
 #[cfg(test)]

@@ -42,13 +42,13 @@ fn line(elapsed: DurationNs, length: Option<DurationNs>, tick: &Tally, total: &T
         0 => "–".to_owned(),
         _ => duration(latency.quantile(q).as_ns()),
     };
-    let errors = total.failed + (total.completed - total.good);
+    let errors = total.counts.failed + (total.counts.completed - total.counts.good);
     let left = match length {
         Some(length) => {
             let left = length.as_secs_f64() - elapsed.as_secs_f64();
             format!("{:.0} s left", left.max(0.0).ceil())
         }
-        None => format!("{} done", count(total.completed)),
+        None => format!("{} done", count(total.counts.completed)),
     };
     format!(
         "{:>9}/s   p50 {:>7}   p99 {:>7}   {} errors   {left}",
@@ -62,17 +62,16 @@ fn line(elapsed: DurationNs, length: Option<DurationNs>, tick: &Tally, total: &T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::samples::Counts;
 
     #[test]
     fn the_line_says_rate_latency_errors_and_time_left() {
-        let mut tick = Tally {
-            end: tare_io::Instant::ZERO + DurationNs::from_ms(250),
-            completed: 1000,
-            good: 1000,
-            ..Default::default()
-        };
+        let end = tare_io::Instant::ZERO + DurationNs::from_ms(250);
+        let counts = Counts { completed: 1000, good: 1000, ..Counts::default() };
+        let mut tick = Tally { end, counts, ..Tally::default() };
         tick.latency.from_sent.record_n(DurationNs::from_us(150), 1000);
-        let total = Tally { failed: 2, completed: 4000, good: 3997, ..tick.clone() };
+        let counts = Counts { failed: 2, completed: 4000, good: 3997, ..Counts::default() };
+        let total = Tally { counts, ..tick.clone() };
         let length = Some(DurationNs::from_secs(10));
         assert_eq!(
             line(DurationNs::from_ms(1500), length, &tick, &total),

@@ -8,7 +8,7 @@ use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
 use tare_load::plan::endpoint_plan;
 use tare_load::session::Session;
-use tare_load::{Edges, LaneId, LoadPlan, Stretch};
+use tare_load::{Edges, LaneId, LoadPlan, NoObserver, Stretch};
 use tare_model::load::LoadSpec;
 use tare_model::net::Protocol;
 use tare_model::samples::{Counts, Series};
@@ -93,14 +93,15 @@ fn slice(
     window: DurationNs,
     seen: &mut CellRounds,
 ) -> Result<(), Failure> {
-    seen.how = session.open(&[plan])?.how;
+    seen.how = session.open(&[plan], false)?.how;
     let ramp = DurationNs::from_ns(window.as_ns() / RAMP_SHARE).clamp(RAMP_MIN, RAMP_MAX);
     // One worker's window ends with a reply, so that it holds whole exchanges.
     let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };
     let stretch = Stretch { ramp, window, edges, ..Stretch::NONE };
-    let reports = session.slice(LaneId(0), stretch)?;
+    let sliced = session.slice(LaneId(0), stretch, &mut NoObserver)?;
+    let measured = Measured::of(plan, &sliced);
+    let sent = sliced.workers.iter().map(|worker| worker.sent).sum::<u64>();
     session.close()?;
-    let measured = Measured::of(plan, &reports);
     let (counts, seconds) = (&measured.counts, measured.counts.window_ns as f64 / 1e9);
     if seconds > 0.0 {
         seen.messages_per_s.push(counts.good as f64 / seconds);
@@ -112,7 +113,6 @@ fn slice(
             seen.latency.merge(distribution);
         }
     }
-    let sent = reports.iter().map(|report| report.sent).sum::<u64>();
     seen.sent += sent;
     seen.counts.then(counts);
     let is_exchange = matches!(plan.engine.protocol, Protocol::Messages { .. });

@@ -29,6 +29,17 @@ impl Desk {
         ran(&mut self.command(args))
     }
 
+    /// A `PATH` on which a shell script takes a program's place.
+    pub fn path_with(&self, program: &str, script: &str) -> String {
+        let bin = self.folder.file("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let path = bin.join(program);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display())
+    }
+
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.file(name);
         std::fs::write(&path, text).unwrap();

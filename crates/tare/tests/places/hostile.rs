@@ -131,11 +131,9 @@ fn an_agent_that_says_yes_to_everything_does_not_keep_a_run() {
 
 fn run_with_agent_that_says(word: &str) -> (Option<i32>, String) {
     let desk = Desk::new("hostile-agent");
-    let bin = desk.folder.file("bin");
-    std::fs::create_dir(&bin).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let script = format!(
-        "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in\n\
+        "for last; do :; done\ncase \"$last\" in\n\
          'uname -sm') echo Linux x86_64;;\n\
          *'cat >'*) cat >/dev/null;;\n\
          exec*) echo '{{\"tare\":{PROTOCOL},\"hello\":{{\"version\":\"{version}\"}}}}'\n\
@@ -144,10 +142,6 @@ fn run_with_agent_that_says(word: &str) -> (Option<i32>, String) {
          echo \"{{\\\"tare\\\":{PROTOCOL},\\\"done\\\":{{\\\"id\\\":$id,\\\"value\\\":{word}}}}}\"\n\
          done;;\nesac\n"
     );
-    let ssh = bin.join("ssh");
-    std::fs::write(&ssh, script).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&ssh, mode).unwrap();
     let toml = "name = \"x\"\n[load]\nconnections = 1\ntimeout = \"1s\"\n\
                 [stop]\nmax_time = \"5s\"\n[server.web]\ncommand = \"true {port}\"\n\
                 ready_within = \"2s\"\n\
@@ -156,9 +150,11 @@ fn run_with_agent_that_says(word: &str) -> (Option<i32>, String) {
                 [[variant]]\nname = \"b\"\nserver = \"web\"\n\
                 place = { ssh = { host = \"h\", address = \"127.0.0.1\" } }\n";
     let path = desk.file("agent.toml", toml);
-    let paths = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display());
     let mut command = desk.command(&["run", str(&path), "-q"]);
-    command.env("PATH", paths).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .env("PATH", desk.path_with("ssh", &script))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let ended = Watched::new(child.id()).unwrap().ends_within(DurationNs::from_secs(60));
     let _ = child.kill();

@@ -5,12 +5,13 @@ use std::process::{Child, Command, Stdio};
 
 use tare_io::process::signal;
 use tare_lab::processes;
+use tare_report::load::LoadReport;
 
 use crate::left::{left_by, proven};
 use crate::places::{endpoints, experiment};
 use crate::places_ended::kill_and_clean;
 use crate::runs::{Desk, read};
-use crate::util::{can_run, not_void, str};
+use crate::util::{can_run, not_void, own, str};
 use crate::wait::{until, until_some};
 
 /// An image made here: nginx with its libraries. No registry is asked.
@@ -129,15 +130,16 @@ impl Sshd {
         format!("ttest{}", std::process::id() % 100_000)
     }
 
+    fn options(&self) -> String {
+        let file = |name| self.desk.folder.file(name).display().to_string();
+        let (key, known) = (file("key"), file("known"));
+        format!("-i {key} -o UserKnownHostsFile={known} -o StrictHostKeyChecking=no -F none")
+    }
+
     fn place(&self) -> String {
-        let key = self.desk.folder.file("key");
-        let known = self.desk.folder.file("known");
-        format!(
-            "{{ ssh = {{ host = \"root@10.199.7.2\", options = [\"-i\", \"{}\", \"-o\", \
-             \"UserKnownHostsFile={}\", \"-o\", \"StrictHostKeyChecking=no\", \"-F\", \"none\"] }} }}",
-            key.display(),
-            known.display()
-        )
+        let options: Vec<String> =
+            self.options().split(' ').map(|word| format!("{word:?}")).collect();
+        format!("{{ ssh = {{ host = \"root@10.199.7.2\", options = [{}] }} }}", options.join(", "))
     }
 }
 
@@ -185,6 +187,57 @@ fn ssh_is_a_place_for_servers_and_clients() {
     let text = experiment(&[("host", ""), ("there", &format!("place = {nobody}"))]);
     let path = sshd.desk.file("nobody.toml", &text);
     sshd.desk.tare(&["run", str(&path)]).fails(3, "ssh root@10.199.7.77: cannot run a command");
+}
+
+/// Everything that `tare load` writes of a load made here, it writes of one made elsewhere.
+#[test]
+fn load_by_ssh_has_the_outputs_of_load() {
+    if !can_run("sshd in a namespace") {
+        return;
+    }
+    let sshd = Sshd::start();
+    let server =
+        own().args(["target", "--listen", "10.199.7.1:18086"]).stdout(Stdio::null()).spawn();
+    let server = Ended(server.unwrap());
+    until("the target answers", || std::net::TcpStream::connect("10.199.7.1:18086").is_ok());
+    let file = |name: &str| sshd.desk.folder.file(name);
+    let (json, csv, hdr, urls) = (file("l.json"), file("l.csv"), file("l.hdr"), file("urls.txt"));
+    std::fs::write(&urls, "/a\n/b\n/c\n").unwrap();
+    let ssh = format!("exec /usr/bin/ssh {} \"$@\"", sshd.options());
+    let paths = sshd.desk.path_with("ssh", &ssh);
+    let load = |args: &[&str]| {
+        let mut command = sshd.desk.command(&["load", "http://10.199.7.1:18086/"]);
+        command.env("PATH", &paths);
+        command.args(["--ssh", "root@10.199.7.2", "--ssh", "root@10.199.7.2"]).args(args);
+        let output = command.args(["--json", str(&json)]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = std::fs::read_to_string(&json).unwrap();
+        serde_json::from_str::<LoadReport>(&text).unwrap()
+    };
+    let stages = ["--stages", "1s:200,1s:400", "--interval", "500ms", "--urls", str(&urls)];
+    let report = load(&[&stages[..], &["--csv", str(&csv), "--hdr", str(&hdr)]].concat());
+    assert_eq!((report.requests.started, report.requests.failed), (600, 0));
+    assert_eq!(report.stages.len(), 2);
+    let rates: Vec<f64> = report.stages.iter().filter_map(|stage| stage.good_per_s).collect();
+    assert!((150.0..250.0).contains(&rates[0]) && (330.0..450.0).contains(&rates[1]), "{rates:?}");
+    let rows = std::fs::read_to_string(&csv).unwrap().lines().count() - 1;
+    assert!(rows == report.intervals.len() && (4..=5).contains(&rows), "{rows}");
+    let log = std::fs::read_to_string(&hdr).unwrap();
+    assert_eq!(log.lines().filter(|line| line.contains("HIST")).count(), rows);
+    assert_eq!(report.connections.opened, u64::from(report.asked.connections));
+    let counted = load(&["--requests", "501", "-c", "3"]);
+    assert_eq!((counted.requests.started, counted.requests.good), (501, 501));
+    drop(server);
+}
+
+/// Ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
