@@ -56,7 +56,7 @@ USERS_PACKAGES := nodejs openjdk-17-jdk-headless python3-venv util-linux wrk
 TOOL_PACKAGES := qperf wrk apache2-utils nghttp2-client iperf3
 REAL_PACKAGES := $(RUN_PACKAGES) $(SERVER_PACKAGES) iproute2 procps python3 $(BROWSER_PACKAGES) $(TOOL_PACKAGES)
 FUZZ_PACKAGES := $(BUILD_PACKAGES) clang
-BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time sockperf linux-perf
+BENCH_PACKAGES := $(BUILD_PACKAGES) python3 nginx $(TOOL_PACKAGES) openssl time sockperf linux-perf valgrind
 
 ROUNDS ?= 10
 AA_RUNS ?= 100
@@ -225,6 +225,7 @@ bench: export TARE := $(CURDIR)/target/fat/tare
 bench: setup-bench release
 	scripts/install-peers
 	bench/run --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
+	bench/instructions
 	bench/net --rounds $(ROUNDS) --seconds $(SECONDS_EACH)
 	bench/report
 	bench/method --aa-runs $(AA_RUNS)
@@ -239,6 +240,7 @@ bench: setup-bench release
 bench-smoke: setup-gate
 	cargo build --locked -p tare
 	TARE=$(CURDIR)/target/debug/tare bench/run --rounds 1 --seconds 0.3 --smoke
+	TARE=$(CURDIR)/target/debug/tare bench/instructions --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/net --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/report --smoke
 	TARE=$(CURDIR)/target/debug/tare bench/method --smoke

@@ -175,6 +175,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         is_open: load.is_open(),
         rate_per_s: load.rate.unwrap_or_default(),
         connections: load.most_connections(),
+        most_in_flight: load.most_in_flight(),
         workers: load.workers(),
         new_connections: load.new_connections,
         resumes: handshakes.then_some(load.tls_resume),

@@ -1,7 +1,6 @@
 //! Whether slices saw what people ask about, which is steady load: guards, and what each launch was
 //! exposed to.
 
-use tare_model::net::Protocol;
 use tare_model::samples::LaunchLoad;
 use tare_model::variant::Difference;
 use tare_stats::digest::RoundDigest;
@@ -336,7 +335,7 @@ fn sleeps(evidence: &Evidence<'_>, variant: usize) -> Option<f64> {
 /// lasts.
 pub(crate) fn not_saturated(evidence: &Evidence<'_>, variant: usize) -> Vec<RunGuard> {
     let load = &evidence.plan.load;
-    if load.is_open() || load.protocol() != Protocol::Http || evidence.plan.slices.cold.is_some() {
+    if load.is_open() || !load.protocol().is_served() || evidence.plan.slices.cold.is_some() {
         return Vec::new();
     }
     let Some(busy) = sleeps(evidence, variant) else { return Vec::new() };

@@ -17,6 +17,8 @@ pub struct Traffic {
     pub rate_per_s: f64,
     /// The most that there may be.
     pub connections: u32,
+    /// Requests that may be under way on them.
+    pub most_in_flight: u32,
     pub workers: u32,
     pub new_connections: bool,
     /// Whether sessions were to be resumed; none where handshakes are no part of what was asked.
@@ -135,7 +137,7 @@ fn of_errors(n: u64, of: u64, what: &str, detail: &[String]) -> Option<Doubt> {
 /// Room for the edges of windows.
 const LITTLES_LAW_SLACK: f64 = 1.02;
 
-/// Little's law: no more requests can be under way than there are connections; what breaks it, in
+/// Little's law: no more requests can be under way than connections carry; what breaks it, in
 /// words. `room` is a factor for what else may be in the numbers: latencies that reach out of the
 /// window, digits that were rounded.
 pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<String> {
@@ -149,7 +151,7 @@ pub fn too_many_at_once(at_once: f64, connections: f64, room: f64) -> Option<Str
 pub const IMPOSSIBLE: &str = "this is impossible";
 
 fn littles_law(traffic: &Traffic) -> Option<Doubt> {
-    let text = too_many_at_once(traffic.at_once, f64::from(traffic.connections), traffic.room)?;
+    let text = too_many_at_once(traffic.at_once, f64::from(traffic.most_in_flight), traffic.room)?;
     doubt(Code::LittlesLaw, Severity::Void, format!("{text}: {IMPOSSIBLE}"))
 }
 
@@ -283,6 +285,7 @@ mod tests {
     fn clean() -> Traffic {
         Traffic {
             connections: 20,
+            most_in_flight: 20,
             workers: 1,
             started: 10_000,
             completed: 10_000,

@@ -64,7 +64,7 @@ pub fn plan(
     endpoint: Endpoint,
     seed: u64,
 ) -> Result<LoadPlan, PlanError> {
-    if spec.protocol() != Protocol::Http {
+    if !spec.protocol().is_served() {
         return endpoint_plan(spec, endpoint, seed);
     }
     let requests = Requests::Parts(requests(spec, url)?.into());
@@ -76,7 +76,7 @@ pub fn plan(
 fn wait(spec: &LoadSpec) -> WaitPolicy {
     let linger = spec.linger.unwrap_or(WAIT.linger);
     let batch_max = if linger > DurationNs::ZERO { BATCH_MAX } else { WAIT.batch_max };
-    let is_http = spec.protocol() == Protocol::Http;
+    let is_http = spec.protocol().is_served();
     let polls = match spec.idle {
         Some(idle) => idle == Idle::Poll,
         // Who set CPUs apart for load has nobody else on them.
@@ -168,7 +168,7 @@ pub fn endpoint_plan(
 /// Whether such a load can be made at all: that its words can stand in a request, and that the files
 /// it names are there. For what has no address yet.
 pub fn check(spec: &LoadSpec, url: &Url) -> Result<(), PlanError> {
-    if spec.protocol() != Protocol::Http {
+    if !spec.protocol().is_served() {
         return Ok(());
     }
     requests(spec, url)?;

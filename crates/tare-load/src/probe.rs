@@ -51,7 +51,7 @@ impl Prober {
     /// `None` where no whole reply came, with the reason.
     pub fn ask(&mut self, load: &LoadPlan) -> Result<Result<Probe, String>, LoadError> {
         let seen: Arc<Mutex<Vec<ProbedReply>>> = Arc::default();
-        if load.engine.protocol != Protocol::Http {
+        if !load.engine.protocol.is_served() {
             return self.echo(load);
         }
         let plan = probe_plan(load, &seen);

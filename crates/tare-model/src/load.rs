@@ -288,7 +288,7 @@ impl LoadSpec {
             ("expect_status", self.expect_status != EXPECT_STATUS),
         ];
         let given = of_http.iter().find(|(_, given)| *given);
-        if let (Some((key, _)), true) = (given, self.protocol() != Protocol::Http) {
+        if let (Some((key, _)), true) = (given, !self.protocol().is_served()) {
             return usage(format!("{key} goes with HTTP, not with load.test and load.call"));
         }
         if self.paths.len() > PATHS_MAX {
@@ -368,6 +368,11 @@ impl LoadSpec {
     /// Connections that there may be at a time.
     pub fn most_connections(&self) -> u32 {
         self.max_connections.unwrap_or(self.connections)
+    }
+
+    /// Requests that may be under way at a time.
+    pub fn most_in_flight(&self) -> u32 {
+        self.most_connections()
     }
 
     /// At most as many as there are connections: others would have nothing to do.

@@ -17,6 +17,19 @@ pub enum Protocol {
     Calls { call: CallName },
 }
 
+/// What rules ask of a protocol: never which it is.
+impl Protocol {
+    /// Requests that any server of it answers; else what is exchanged with an endpoint of tare's own.
+    pub fn is_served(self) -> bool {
+        matches!(self, Self::Http)
+    }
+
+    /// What is sent has a reply, whose latency is measured.
+    pub fn has_replies(self) -> bool {
+        matches!(self, Self::Http | Self::Messages { .. })
+    }
+}
+
 /// A call by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -117,7 +117,7 @@ impl Variant {
     /// What is wrong with it under load of that protocol.
     pub(crate) fn check(&self, protocol: Protocol) -> Result<(), Invalid> {
         let server = self.server.facts();
-        let is_http = protocol == Protocol::Http;
+        let is_http = protocol.is_served();
         if is_http && !server.speaks_http() {
             return Err(
                 "an endpoint of net answers no HTTP: give load.test or load.call, or sweep \

@@ -16,7 +16,6 @@ use tare_load::protocol::reply::ReplyDefect;
 use tare_load::request::Order;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::load::{Idle, LoadSpec};
-use tare_model::net::Protocol;
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
@@ -178,9 +177,9 @@ impl<L: World> RunningVariant<L> {
         });
         let (log_lines, log_bytes) = self.logged();
         let parts = self.parts();
-        // Streams and calls have no replies.
-        let is_http = self.lanes.values().all(|lane| lane.plan.engine.protocol == Protocol::Http);
-        let unanswered = if is_http { unanswered } else { 0 };
+        // An endpoint of tare's own counts nothing that could be compared.
+        let is_served = self.lanes.values().all(|lane| lane.plan.engine.protocol.is_served());
+        let unanswered = if is_served { unanswered } else { 0 };
         let proven = Sent { requests: sent, unsure: unanswered };
         let own = self.launched.as_mut().map(|launched| launched.end_proofs(proven));
         Launch {

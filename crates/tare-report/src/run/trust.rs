@@ -7,7 +7,6 @@ use std::fmt;
 
 use tare_guards::{Brief, Code, Family, RunGuard, Severity};
 use tare_model::Metric;
-use tare_model::net::Protocol;
 use tare_stats::Verdict;
 
 use crate::run::exposure::{Confirmation, confirmation, placed_in_short};
@@ -296,7 +295,7 @@ pub fn evidence(report: &RunReport) -> Vec<String> {
 /// What was asked, and how much came: `GET /data.json, 1.7 kB`.
 pub fn asked(report: &RunReport) -> Option<String> {
     let spec = &report.plan.parts.load;
-    if spec.protocol() != Protocol::Http {
+    if !spec.protocol().is_served() {
         return None;
     }
     let targets = report.plan.parts.variants.iter().filter_map(|variant| variant.url(1).ok());
@@ -329,7 +328,7 @@ const PATH_CHARS_MAX: usize = 40;
 
 fn load(report: &RunReport) -> String {
     let spec = &report.plan.parts.load;
-    if spec.protocol() != Protocol::Http {
+    if !spec.protocol().is_served() {
         return String::new();
     }
     let connections = match spec.new_connections {

@@ -2,7 +2,6 @@
 
 use tare_io::DurationNs;
 use tare_model::metric::Basis;
-use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::Sustained;
@@ -332,10 +331,10 @@ fn looks_ns(digest: &RoundDigest, warm_ns: impl Fn(&Sustained) -> u64) -> u64 {
 fn sustained_length(plan: &PlanParts) -> Option<DurationNs> {
     let length = plan.slices.sustained.unwrap_or(SUSTAINED);
     let has_verdict = plan.stop.rounds.is_none_or(|rounds| rounds >= ROUNDS_MIN);
-    let is_http = plan.load.protocol() == Protocol::Http;
     // A pause that comes as often as that is then in it, wherever it falls.
     let length = DurationNs::from_ns(length.as_ns() + length.as_ns() / 10);
     let is_unwanted = plan.slices.no_sustained || plan.slices.cold.is_some();
-    let wanted = !is_unwanted && has_verdict && is_http && !plan.is_exclusive();
+    let wanted =
+        !is_unwanted && has_verdict && plan.load.protocol().is_served() && !plan.is_exclusive();
     wanted.then_some(length)
 }

@@ -111,67 +111,17 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
+    /// Each flag is the key of `[load]` with its name; one that is missing here is never read.
     pub fn spec(&self) -> LoadSpec {
-        let Self {
-            connections,
-            threads,
-            rate,
-            poisson,
-            max_connections,
-            new_connections,
-            timeout,
-            method,
-            headers,
-            body,
-            body_file,
-            expect_status,
-            bind,
-            ipv4,
-            ipv6,
-            insecure,
-            cacert,
-            cert,
-            key,
-            sni,
-            tls_version,
-            ciphers,
-            tls_resume,
-            spin,
-            linger,
-            idle,
-            cpus,
-            reactor,
-        } = self.clone();
-        LoadSpec {
-            connections,
-            threads,
-            rate,
-            poisson,
-            max_connections,
-            new_connections,
-            timeout,
-            method,
-            headers,
-            body,
-            body_file,
-            expect_status,
-            bind,
-            ipv4,
-            ipv6,
-            insecure,
-            cacert,
-            cert,
-            key,
-            sni,
-            tls_version,
-            ciphers,
-            tls_resume,
-            spin,
-            linger,
-            idle,
-            cpus,
-            reactor,
-            ..LoadSpec::default()
+        macro_rules! spec {
+            ($($key:ident)*) => {
+                LoadSpec { $($key: self.$key.clone(),)* ..LoadSpec::default() }
+            };
+        }
+        spec! {
+            connections threads rate poisson max_connections new_connections timeout method
+            headers body body_file expect_status bind ipv4 ipv6 insecure cacert cert key sni
+            tls_version ciphers tls_resume spin linger idle cpus reactor
         }
     }
 
