@@ -327,8 +327,15 @@ impl Reactor for EpollReactor {
             && let Some(fd) = &connection.fd
         {
             let all = self.kept.of(&bytes);
-            // An error is met again below.
-            sent = socket::send(fd.as_raw_fd(), all).unwrap_or(0);
+            sent = match socket::send(fd.as_raw_fd(), all) {
+                Ok(sent) => sent,
+                Err(error)
+                    if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) =>
+                {
+                    0
+                }
+                Err(error) => return self.fail(token.slot, &error),
+            };
             if sent == all.len() {
                 if bytes.is_reported() {
                     self.ready.push(Completion { token, happened: Happened::Sent(bytes.spent()) });

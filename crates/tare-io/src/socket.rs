@@ -159,16 +159,19 @@ pub fn reset_on_close(fd: &impl std::os::fd::AsFd) {
 /// As `send(2)`, without the C library's preparations for a thread that is cancelled, which none
 /// here is: they take as many instructions as all else around the call.
 pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    let (at, length) = (bytes.as_ptr(), bytes.len());
-    // SAFETY: the pointer and length are those of a live slice.
-    let n = unsafe { libc::syscall(libc::SYS_sendto, fd, at, length, libc::MSG_NOSIGNAL, 0, 0) };
+    let (at, length, nobody) = (bytes.as_ptr(), bytes.len(), std::ptr::null::<libc::sockaddr>());
+    let (fd, flags) = (libc::c_long::from(fd), libc::c_long::from(libc::MSG_NOSIGNAL));
+    // SAFETY: the pointer and length are those of a live slice; no address is given.
+    let n = unsafe { libc::syscall(libc::SYS_sendto, fd, at, length, flags, nobody, 0usize) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 pub fn receive(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
-    let (at, length) = (into.as_mut_ptr(), into.len());
-    // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
-    let n = unsafe { libc::syscall(libc::SYS_recvfrom, fd, at, length, 0, 0, 0) };
+    let (at, length, nobody) = (into.as_mut_ptr(), into.len(), std::ptr::null_mut::<u8>());
+    let (fd, flags) = (libc::c_long::from(fd), libc::c_long::from(0));
+    // SAFETY: the pointer and length are those of a live, exclusively borrowed slice; no address is
+    // asked for.
+    let n = unsafe { libc::syscall(libc::SYS_recvfrom, fd, at, length, flags, nobody, nobody) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 

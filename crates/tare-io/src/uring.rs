@@ -22,7 +22,8 @@ use crate::socket::{self, Blocking, SocketOptions};
 use crate::time::{DurationNs, Instant, monotonic_now};
 
 pub struct UringReactor {
-    // Dropped first: after that the kernel holds no pointer into what follows.
+    // Dropped first: what a ring still holds is then cancelled, not carried out, so that the kernel
+    // reads nothing of what follows.
     ring: IoUring,
     buffers: BufferRing,
     kept: KeptBytes,

@@ -17,10 +17,9 @@ use tare_load::engine::Life;
 use tare_load::measured::Measured;
 use tare_load::plan::provide_files;
 use tare_load::probe::Prober;
-use tare_load::session::Session;
-use tare_load::{LaneId, LoadPlan, Stretch};
-use tare_load::{Observer, Progress};
-use tare_model::samples::{NUMBER_MAX, Probe};
+use tare_load::session::{Sampling, Session};
+use tare_load::{LaneId, LoadPlan, NoObserver, Observer, Progress, Stretch};
+use tare_model::samples::{NUMBER_MAX, Probe, Series};
 
 use crate::cgroup::Cgroup;
 use crate::error::LabError;
@@ -206,15 +205,18 @@ struct Intervals<'a> {
     kept: &'a mut Vec<Measured>,
 }
 
-/// More than a day of seconds.
-const INTERVALS_MAX: usize = 100_000;
-/// So many fit a message.
-const INTERVALS_AT_ONCE: usize = 100;
+/// Intervals of a load that are kept; the later ones are not.
+pub const INTERVALS_MAX: usize = 10_000;
+/// Counted values of a message of intervals: far less than an answer may hold.
+const VALUES_AT_ONCE: usize = 200_000;
 
 impl Observer for Intervals<'_> {
     fn interval(&mut self, progress: Progress<'_>) {
         if self.kept.len() < INTERVALS_MAX {
-            self.kept.push(Measured::of_tally(self.plan, progress.interval));
+            let mut interval = Measured::of_tally(self.plan, progress.interval);
+            // All that a time series shows.
+            interval.latencies.retain(|(series, _)| *series == Series::Headline);
+            self.kept.push(interval);
         }
     }
 }
@@ -454,7 +456,8 @@ impl Executor {
         let connections = Connections::of(&self.connections, most);
         provide_files(self.connections.load(Ordering::Relaxed))?;
         let mut session = self.session(first.workers, &first.cpus)?;
-        let opened = session.open(&lanes.iter().collect::<Vec<_>>(), true)?;
+        let opened =
+            session.open(&lanes.iter().collect::<Vec<_>>(), Sampling::Few, &mut NoObserver)?;
         let opening = Measured::of_tally(first, &opened.opening);
         let intervals = Vec::new();
         let load = self.loads.add(Load { session, lanes, intervals, _connections: connections });
@@ -482,7 +485,14 @@ impl Executor {
     pub(crate) fn intervals(&self, load: LoadId, from: usize) -> Answer<Vec<Measured>> {
         let load = self.loads.get(load)?;
         let load = locked(&load);
-        Ok(load.intervals.iter().skip(from).take(INTERVALS_AT_ONCE).cloned().collect())
+        let mut values = 0;
+        let fits = |interval: &&Measured| {
+            let is_first = values == 0;
+            let own = interval.latencies.iter().map(|(_, counted)| counted.counts().len());
+            values += 100 + own.sum::<usize>();
+            is_first || values <= VALUES_AT_ONCE
+        };
+        Ok(load.intervals.iter().skip(from).take_while(fits).cloned().collect())
     }
 
     /// Closes all lanes; what each did in its life.

@@ -11,7 +11,7 @@ use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::agent::TIMEOUT;
 use crate::error::LabError;
-use crate::executor::{LaneLife, LoadId, Opened};
+use crate::executor::{INTERVALS_MAX, LaneLife, LoadId, Opened};
 use crate::meter::Reading;
 use crate::metering::{Metering, sample};
 use crate::requests::{self, Close, Intervals, Open, Slice};
@@ -41,8 +41,6 @@ const LATE_SHARE: u64 = 10;
 /// … so often, for a client may be held up now and then.
 const TRIES: u32 = 5;
 const WHY_CHARS_MAX: usize = 500;
-/// An agent that has no end of intervals lies.
-const INTERVALS_MAX: usize = 100_000;
 
 impl MakeLoad for Load {
     type Clients = Vec<Site>;
@@ -115,24 +113,26 @@ impl Load {
         self.opening.as_ref()
     }
 
-    /// The intervals of the last slice, where it handed them over.
+    /// The intervals of the last slice, where it handed them over: those of each client, and each
+    /// begins when it did since the first of its client's.
     pub fn intervals(&self) -> Result<Vec<Measured>, LabError> {
-        let mut of_clients = Vec::new();
+        let mut all: Vec<Measured> = Vec::new();
         for (site, load) in &self.clients {
-            let mut all: Vec<Measured> = Vec::new();
+            let first = all.len();
             loop {
-                let from = all.len();
+                let from = all.len() - first;
                 let more = site.ask(Intervals { load: *load, from })?;
                 if more.is_empty() || from > INTERVALS_MAX {
                     break;
                 }
                 all.extend(more);
             }
-            of_clients.push(all.into_iter());
+            let began = all.get(first).map_or(Instant::ZERO, |interval| interval.began);
+            for interval in &mut all[first..] {
+                interval.began = Instant::ZERO + interval.began.since(began);
+            }
         }
-        let nth =
-            |_| Measured::alongside(of_clients.iter_mut().filter_map(Iterator::next).collect());
-        Ok((0..).map_while(nth).collect())
+        Ok(all)
     }
 
     /// An agent keeps what nobody closes.

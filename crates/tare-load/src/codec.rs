@@ -20,7 +20,8 @@ use crate::source::Asked;
 
 /// One engine's connections, each in its slot, as one protocol writes and reads them.
 pub trait Codec {
-    /// Bytes that requests can be sent from without being copied.
+    /// Bytes that requests can be sent from without being copied. Asked once, when the engine is
+    /// made, as the two below.
     fn kept(&self) -> Option<Arc<[u8]>> {
         None
     }
@@ -31,8 +32,8 @@ pub trait Codec {
         false
     }
 
-    /// Request bodies go out in pieces, by [`Codec::pour`].
-    fn has_bodies_waiting(&self) -> bool {
+    /// Bodies of requests go out by [`Codec::pour`], where there are any.
+    fn pours_bodies(&self) -> bool {
         false
     }
 
@@ -127,7 +128,8 @@ pub struct Encoded {
 /// Where the bytes of a request are that follow what the codec has added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBytes {
-    /// In [`Codec::kept`].
+    /// In [`Codec::kept`]. Long ones go out in pieces, between which the codec must say nothing:
+    /// one that answers for its protocol pours its bodies instead.
     Kept(Range<usize>),
     /// What the script wrote.
     Written,
@@ -204,8 +206,8 @@ impl Codec for AnyCodec {
         each!(self, codec => codec.is_half_duplex())
     }
 
-    fn has_bodies_waiting(&self) -> bool {
-        each!(self, codec => codec.has_bodies_waiting())
+    fn pours_bodies(&self) -> bool {
+        each!(self, codec => codec.pours_bodies())
     }
 
     fn established(

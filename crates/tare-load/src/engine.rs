@@ -178,9 +178,9 @@ pub struct Engine {
     config: EngineConfig,
     source: AnySource,
     codec: AnyCodec,
-    /// Cached from the codec, as the three below.
+    /// Cached from the codec, as the two below.
     is_half_duplex: bool,
-    has_bodies_waiting: bool,
+    pours_bodies: bool,
     kept: Arc<[u8]>,
     /// By which the reactor knows `kept`, once there is a reactor.
     kept_id: Option<KeptId>,
@@ -255,7 +255,7 @@ impl Engine {
         let slots = config.slots(&pacer);
         let mut engine = Self {
             is_half_duplex: codec.is_half_duplex(),
-            has_bodies_waiting: codec.has_bodies_waiting(),
+            pours_bodies: codec.pours_bodies(),
             kept: codec.kept().unwrap_or_default(),
             kept_id: None,
             is_watched: !matches!(source.wanted(), Wanted::Nothing),
@@ -540,11 +540,14 @@ impl Engine {
                 self.free.push(slot);
             } else {
                 connection.state = State::Open;
-                self.offer(slot);
+                self.go_on(io, slot, now);
             }
         }
         while !self.refused.is_empty() && !self.stop_asked {
-            let Some(slot) = self.slot_for_request() else { return };
+            let Some(slot) = self.slot_for_request() else {
+                self.all_busy_at = now;
+                return;
+            };
             let Some(refused) = self.refused.pop_front() else { return };
             self.start_flight(io, slot, refused, now);
         }

@@ -15,7 +15,7 @@ use crate::load_plan::{LoadPlan, Part};
 use crate::protocol::capture::{Capture, Wanted};
 use crate::protocol::reply::Reply;
 use crate::run::NoObserver;
-use crate::session::Session;
+use crate::session::{Sampling, Session};
 use crate::source::{Asked, Source};
 use crate::tally::Tally;
 use crate::tls::TlsClient;
@@ -92,7 +92,7 @@ impl Prober {
 impl Prober {
     /// On a connection of its own; or why there is none.
     fn two_answers(&mut self, plan: &LoadPlan) -> Result<Result<Tally, String>, LoadError> {
-        match self.session.open(&[plan], false) {
+        match self.session.open(&[plan], Sampling::None, &mut NoObserver) {
             Ok(_) => {
                 let sliced = self.session.slice(LaneId(0), plan.stretch, &mut NoObserver)?;
                 Ok(Ok(sliced.total.clone()))

@@ -88,6 +88,10 @@ pub enum RequestError {
     Method(String),
     #[error("path '{}' has a space or control character; percent-encode it", .0.escape_debug())]
     Path(String),
+    #[error("'{}' is not the name of a server", .0.escape_debug())]
+    Authority(String),
+    #[error("there is no path to request")]
+    NoPath,
     #[error("header '{}' is not of the form 'Name: value'", .0.escape_debug())]
     Header(String),
     #[error("the protocol has no requests of this kind")]
@@ -107,6 +111,12 @@ impl RequestParts {
     pub fn check(&self) -> Result<(), RequestError> {
         if self.method.is_empty() || !self.method.bytes().all(is_token) {
             return Err(RequestError::Method(self.method.clone()));
+        }
+        if self.authority.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            return Err(RequestError::Authority(self.authority.clone()));
+        }
+        if self.paths.is_empty() {
+            return Err(RequestError::NoPath);
         }
         let is_path = |path: &&String| !path.bytes().all(|b| b > b' ' && b != 0x7f);
         if let Some(path) = self.paths.iter().find(is_path) {

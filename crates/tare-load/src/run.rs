@@ -10,7 +10,7 @@ use crate::LaneId;
 use crate::engine::Stretch;
 use crate::error::LoadError;
 use crate::load_plan::LoadPlan;
-use crate::session::{Opened, Session, WorkerReport};
+use crate::session::{Opened, Sampling, Session, WorkerReport};
 use crate::tally::Tally;
 
 /// One interval of all workers, and everything so far.
@@ -64,11 +64,11 @@ pub fn run(
 ) -> Result<LoadResult, LoadError> {
     let workers = plan.workers.clamp(1, plan.engine.connections.max(1));
     let mut session = Session::start(workers, &plan.cpus, stop)?;
-    let opened = session.open(&[plan], false)?;
+    let opened = session.open(&[plan], Sampling::None, &mut Stopping { observer, stop })?;
     let stretch = Stretch { hands_over: true, ..plan.stretch };
     let sliced = session.slice(LaneId(0), stretch, &mut Stopping { observer, stop })?;
     let mut total = sliced.total.clone();
-    total.counts.then(&opened.opening.counts);
+    total.counts.add_opening(&opened.opening.counts);
     total.failures.merge(&opened.opening.failures);
     total.assert_closed();
     let cpu = sliced.workers.iter().fold(CpuTime::default(), |sum, worker| sum + worker.cpu);

@@ -22,10 +22,18 @@ use crate::LaneId;
 use crate::engine::{Life, Stretch};
 use crate::error::LoadError;
 use crate::load_plan::{LoadPlan, Part, WorkerPlan, worker_plans};
-use crate::run::{Observer, Progress};
+use crate::run::{NoObserver, Observer, Progress};
 use crate::tally::Tally;
 
 use lane::Lane;
+
+/// Whether replies are looked at under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampling {
+    /// The bodies of a few are hashed, where all requests are the same.
+    Few,
+    None,
+}
 
 /// Load workers that wait for orders.
 pub struct Session {
@@ -44,7 +52,7 @@ struct Worker {
 }
 
 enum Order {
-    Open(Vec<(WorkerPlan, u64)>, bool),
+    Open(Vec<(WorkerPlan, u64)>, Sampling),
     Slice { lane: LaneId, stretch: Stretch, start: Instant },
     Close,
 }
@@ -128,10 +136,10 @@ impl Session {
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let (sender, stop) = (sender.clone(), stop.clone());
             let work = move || worker_loop(index, cpu, &stop, &inbox, &sender);
-            let thread = std::thread::Builder::new()
-                .name(format!("load-{index}"))
-                .spawn(work)
-                .map_err(|error| SetupError::new("cannot start a load worker", error))?;
+            let thread =
+                std::thread::Builder::new().name(format!("load-{index}")).spawn(work).map_err(
+                    |error| SetupError::new(format!("cannot start {workers} threads"), error),
+                )?;
             session.workers.push(Worker { orders, thread: Some(thread) });
         }
         Ok(session)
@@ -146,9 +154,13 @@ impl Session {
         self.workers() == workers && self.cpus == cpus
     }
 
-    /// Opens a lane for each plan: connections made, nothing asked yet. With `looking`, the bodies of
-    /// a few replies are looked at.
-    pub fn open(&mut self, plans: &[&LoadPlan], looking: bool) -> Result<Opened, LoadError> {
+    /// Opens a lane for each plan: connections made, nothing asked yet.
+    pub fn open(
+        &mut self,
+        plans: &[&LoadPlan],
+        sampling: Sampling,
+        observer: &mut dyn Observer,
+    ) -> Result<Opened, LoadError> {
         let workers = self.workers();
         // What the streams of these lanes are counted under: theirs alone.
         let random = &mut Random::stream(wall_unix_ns(), "session", u64::from(std::process::id()));
@@ -159,8 +171,8 @@ impl Session {
                 lanes.push((worker, id));
             }
         }
-        let order = |index: u32| Order::Open(std::mem::take(&mut lanes[index as usize]), looking);
-        let all = self.order(order, None)?;
+        let order = |index: u32| Order::Open(std::mem::take(&mut lanes[index as usize]), sampling);
+        let all = self.order(order, Merging::of(&mut Tally::default(), observer))?;
         self.parts = plans.iter().map(|plan| plan.part).collect();
         let mut opened: Option<Opened> = None;
         for done in all {
@@ -187,13 +199,15 @@ impl Session {
             (*self.parts.get(lane.0).ok_or(LoadError::WorkerLost)?, self.workers());
         let mut total = std::mem::take(&mut self.total);
         total.reset(Instant::ZERO);
-        let interval =
-            stretch.hands_over.then(|| (Tally::default(), vec![false; workers as usize]));
+        let mut merging = Merging::of(&mut total, observer);
+        if stretch.hands_over {
+            merging.interval = Some((Tally::default(), vec![false; workers as usize]));
+        }
         let order = |index| {
             let requests = stretch.requests.map(|all| part.of_worker(all, index, workers));
             Order::Slice { lane, stretch: Stretch { requests, ..stretch }, start }
         };
-        let done = self.order(order, Some(Merging { total: &mut total, observer, interval }));
+        let done = self.order(order, merging);
         self.total = total;
         let reports = done?.into_iter().map(|done| match done {
             Done::Slice(report) => Ok(report),
@@ -204,7 +218,10 @@ impl Session {
 
     /// Closes all lanes; what each did in its life, by worker and lane.
     pub fn close(&mut self) -> Result<Vec<Vec<Life>>, LoadError> {
-        let lives = self.order(|_| Order::Close, None)?.into_iter();
+        let mut unused = Tally::default();
+        let observer = &mut NoObserver;
+        let merging = Merging::of(&mut unused, observer);
+        let lives = self.order(|_| Order::Close, merging)?.into_iter();
         let lives = lives.map(|done| match done {
             Done::Closed(lives) => Ok(lives),
             _ => Err(LoadError::WorkerLost),
@@ -216,7 +233,7 @@ impl Session {
     fn order(
         &mut self,
         mut order: impl FnMut(u32) -> Order,
-        mut merging: Option<Merging<'_>>,
+        mut merging: Merging<'_>,
     ) -> Result<Vec<Done>, LoadError> {
         for (index, worker) in self.workers.iter().enumerate() {
             worker.orders.send(order(index as u32)).map_err(|_| LoadError::WorkerLost)?;
@@ -226,28 +243,20 @@ impl Session {
         let mut busy = self.workers.len();
         while busy > 0 {
             match self.told.recv().map_err(|_| LoadError::WorkerLost)? {
-                (index, Told::Counted(lent)) => {
-                    if let Some(merging) = &mut merging {
-                        merging.take(index, lent);
-                    }
-                }
+                (index, Told::Counted(lent)) => merging.take(index, lent),
                 (index, Told::Done(done)) => {
                     busy -= 1;
                     match done {
                         Ok(done) => all.push((index, done)),
                         Err(error) => {
-                            if let Some(merging) = &mut merging {
-                                merging.observer.worker_failed();
-                            }
+                            merging.observer.worker_failed();
                             failed = failed.or(Some(error));
                         }
                     }
                 }
             }
         }
-        if let Some(merging) = &mut merging {
-            merging.tell();
-        }
+        merging.tell();
         if let Some(error) = failed {
             return Err(error);
         }
@@ -260,18 +269,22 @@ impl Session {
 struct Merging<'a> {
     total: &'a mut Tally,
     observer: &'a mut dyn Observer,
-    /// The interval under way, and how many parts of it each worker has given; `None` where a slice
+    /// The interval under way, and which workers have given their parts of it; `None` where a slice
     /// is counted as a whole.
     interval: Option<(Tally, Vec<bool>)>,
 }
 
-impl Merging<'_> {
+impl<'a> Merging<'a> {
+    fn of(total: &'a mut Tally, observer: &'a mut dyn Observer) -> Self {
+        Self { total, observer, interval: None }
+    }
+
     fn take(&mut self, index: usize, lent: Lent) {
-        self.total.merge(&lent.tally);
         if self.interval.as_ref().is_some_and(|(_, given)| given[index]) {
             // Another worker is late: its part is in the next.
             self.tell();
         }
+        self.total.merge(&lent.tally);
         if let Some((interval, given)) = &mut self.interval {
             if lent.is_whole {
                 self.observer.worker_interval(&lent.tally);
@@ -324,17 +337,14 @@ fn worker_loop(
     inbox: &Receiver<Order>,
     told: &SyncSender<(usize, Told)>,
 ) {
-    let pinned = cpu.map_or(Ok(()), pin_thread);
+    let mut not_pinned = cpu.and_then(|cpu| pin_thread(cpu).err());
     sharpen_timers();
     let mut lanes: Vec<Lane> = Vec::new();
     for order in inbox {
-        let done = match &pinned {
-            Err(error) => {
-                let error = std::io::Error::other(error.to_string());
-                Err(SetupError::new("a load worker cannot be pinned", error).into())
-            }
+        let done = match not_pinned.take() {
+            Some(error) => Err(error.into()),
             // A bug of ours must not leave the session waiting.
-            Ok(()) => {
+            None => {
                 let carry_out = || carry_out(order, &mut lanes, stop, &Teller { index, told });
                 catch_unwind(AssertUnwindSafe(carry_out)).unwrap_or(Err(LoadError::WorkerLost))
             }
@@ -374,12 +384,12 @@ fn carry_out(
     teller: &Teller<'_>,
 ) -> Result<Done, LoadError> {
     match order {
-        Order::Open(plans, looking) => {
+        Order::Open(plans, sampling) => {
             lanes.iter_mut().for_each(Lane::close);
             lanes.clear();
             let mut opening = Box::<Tally>::default();
             for (plan, session) in plans {
-                lanes.push(Lane::open(plan, session, looking, stop, &mut opening)?);
+                lanes.push(Lane::open(plan, session, sampling, stop, &mut opening)?);
             }
             let first = lanes.first().ok_or(LoadError::WorkerLost)?;
             Ok(Done::Opened { how: first.how(), note: first.note(), opening })
@@ -393,5 +403,55 @@ fn carry_out(
             let lives = lanes.drain(..).map(|lane| lane.ended_life()).collect();
             Ok(Done::Closed(lives))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_model::samples::Counts;
+
+    /// What each interval held, and what all had by then.
+    #[derive(Default)]
+    struct Seen(Vec<(u64, u64)>, u32);
+
+    impl Observer for Seen {
+        fn worker_interval(&mut self, _tally: &Tally) {
+            self.1 += 1;
+        }
+
+        fn interval(&mut self, progress: Progress<'_>) {
+            self.0.push((progress.interval.counts.good, progress.total.counts.good));
+        }
+    }
+
+    fn lent(at_ms: u64, good: u64, is_whole: bool) -> Lent {
+        let start = Instant::ZERO + DurationNs::from_ms(at_ms);
+        let counts = Counts { started: good, completed: good, good, ..Counts::default() };
+        let end = start + DurationNs::from_ms(10);
+        Lent {
+            tally: Box::new(Tally { start, end, counts, ..Tally::default() }),
+            is_whole,
+            home: None,
+        }
+    }
+
+    #[test]
+    fn intervals_are_told_once_all_have_given_theirs_or_one_is_ahead() {
+        let (mut total, mut seen) = (Tally::default(), Seen::default());
+        let mut merging = Merging::of(&mut total, &mut seen);
+        merging.interval = Some((Tally::default(), vec![false; 2]));
+        merging.take(0, lent(0, 1, true));
+        merging.take(1, lent(0, 10, true));
+        // The second is late, then gives its last; the first goes on alone.
+        merging.take(0, lent(10, 2, true));
+        merging.take(0, lent(20, 3, true));
+        merging.take(1, lent(10, 20, false));
+        merging.take(0, lent(30, 4, false));
+        merging.tell();
+        merging.tell();
+        assert_eq!(seen.0, [(11, 11), (2, 13), (23, 36), (4, 40)]);
+        assert_eq!((seen.1, total.counts.good), (4, 40));
+        assert_eq!(total.elapsed(), DurationNs::from_ms(40));
     }
 }

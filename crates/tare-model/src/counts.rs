@@ -1,5 +1,5 @@
-//! What is counted about a stretch of load. A counter is a line in the list below, a line where it
-//! is counted, and one where it is shown: it is added, checked, stored and sent by what they share.
+//! What is counted about a stretch of load. A counter is a line in the list below and a line where
+//! it is counted: it is added, checked, stored and sent by what they share.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ counts! {
     /// Replies whose status was an expected one: the only ones that count as throughput.
     good,
     failed,
-    /// Sent again because the server had refused them unprocessed: no failures.
+    /// Refused by the server unprocessed, and to be sent again: no failures.
     refused,
     /// Open loop: of the started, those that had to wait for a connection to be free.
     waited,
@@ -193,6 +193,21 @@ impl Counts {
             (Some(own), Some(other)) => own.then(other),
             (own, other) => *own = own.take().or_else(|| other.clone()),
         }
+    }
+
+    /// Adds what opening connections was like: connections and what went wrong, and nothing that was
+    /// sent for it.
+    pub fn add_opening(&mut self, opening: &Self) {
+        self.then(&Self {
+            opened: opening.opened,
+            not_opened: opening.not_opened,
+            closed_by_server: opening.closed_by_server,
+            closed_by_client: opening.closed_by_client,
+            handshakes_full: opening.handshakes_full,
+            handshakes_resumed: opening.handshakes_resumed,
+            errors: opening.errors.clone(),
+            ..Self::default()
+        });
     }
 
     /// Replies with a status: a handful of statuses at most, and the common one comes first.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
-use tare_lab::{Halt, HaltReason, Lab, LabPlan};
+use tare_lab::{Halt, HaltReason, Lab, LabError, LabPlan};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::clients::Clients;
@@ -18,8 +18,9 @@ use crate::error::RunError;
 pub struct Once {
     /// What opening connections was like included.
     pub measured: Measured,
-    /// Parts of it, in the order in which they were.
-    pub intervals: Vec<Measured>,
+    /// Its intervals at each client, which begin when they did since the load began there; or why
+    /// they could not be fetched.
+    pub intervals: Result<Vec<Measured>, LabError>,
     pub made_by: MadeBy,
     /// Where the clients were, as seen from inside.
     pub proofs: Vec<Proof>,
@@ -66,19 +67,18 @@ pub fn load_from(
     }
 }
 
-type Loaded = (Measured, Vec<Measured>, MadeBy);
+type Loaded = (Measured, Result<Vec<Measured>, LabError>, MadeBy);
 
 fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, RunError> {
     let clients = lab.clients(VariantId(0), 1)?;
     let mut load = lab.load();
     let made_by = load.open(&clients, plan)?;
     let mut measured = load.slice(Stretch { hands_over: true, ..plan.stretch })?;
-    let intervals = load.intervals()?;
     if let Some(opening) = load.opening() {
-        let (window_ns, busiest) = (measured.counts.window_ns, measured.counts.client_busiest);
-        measured.counts.then(&opening.counts);
-        (measured.counts.window_ns, measured.counts.client_busiest) = (window_ns, busiest);
+        measured.counts.add_opening(&opening.counts);
     }
+    // What was measured stands without them.
+    let intervals = load.intervals();
     load.close()?;
     Ok((measured, intervals, made_by))
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
 use tare_load::pacer::RateProfile;
 use tare_load::request::{Order, RequestParts, Requests};
-use tare_load::session::Session;
+use tare_load::session::{Sampling, Session};
 use tare_load::{
     EngineConfig, LaneId, Lifetime, LoadError, LoadPlan, NoObserver, Observer, Part, Progress,
     Stretch, WaitPolicy,
@@ -90,7 +90,7 @@ fn lanes_keep_their_connections_and_their_counts() {
         let plans = targets.each_ref().map(|t| plan(&t.listens, None, Some(reactor)));
         let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
         for _round in 0..2 {
-            session.open(&plans.each_ref(), true).unwrap();
+            session.open(&plans.each_ref(), Sampling::Few, &mut NoObserver).unwrap();
             for lane in [0, 1, 1, 0] {
                 let sliced = session.slice(LaneId(lane), stretch(), &mut NoObserver).unwrap();
                 assert_eq!(sliced.workers.len(), 2);
@@ -115,7 +115,7 @@ fn what_was_sent_is_what_the_server_counted() {
     let target = target(Behaviour::default());
     let plan = plan(&target.listens, None, None);
     let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    session.open(&[&plan], true).unwrap();
+    session.open(&[&plan], Sampling::Few, &mut NoObserver).unwrap();
     let mut sent = 0;
     for _ in 0..5 {
         sent += session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap().workers[0].sent;
@@ -129,7 +129,7 @@ fn connections_closed_while_idle_are_opened_again_and_counted() {
     let target = target(Behaviour { close_after: Some(3), ..Behaviour::default() });
     let plan = plan(&target.listens, None, None);
     let mut session = Session::start(1, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    session.open(&[&plan], true).unwrap();
+    session.open(&[&plan], Sampling::Few, &mut NoObserver).unwrap();
     let mut closed = 0;
     for _ in 0..3 {
         let sliced = session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap();
@@ -144,9 +144,12 @@ fn a_dead_server_is_named_and_the_session_lives_on() {
     let dead = target(Behaviour::default()).listens.clone();
     let alive = target(Behaviour::default());
     let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    let error = session.open(&[&plan(&dead, None, None)], true).unwrap_err();
+    let error =
+        session.open(&[&plan(&dead, None, None)], Sampling::Few, &mut NoObserver).unwrap_err();
     assert!(matches!(error, LoadError::NoConnection { .. }), "{error}");
-    session.open(&[&plan(&alive.listens, Some(1000.0), None)], true).unwrap();
+    session
+        .open(&[&plan(&alive.listens, Some(1000.0), None)], Sampling::Few, &mut NoObserver)
+        .unwrap();
     let started =
         session.slice(LaneId(0), stretch(), &mut NoObserver).unwrap().total.counts.started;
     assert!((4..=6).contains(&started), "5 are due in 5 ms: {started}");
@@ -165,7 +168,7 @@ fn a_slice_can_hand_its_intervals_over() {
     let target = target(Behaviour::default());
     let plan = plan(&target.listens, None, None);
     let mut session = Session::start(2, &[], &Arc::new(AtomicBool::new(false))).unwrap();
-    session.open(&[&plan], true).unwrap();
+    session.open(&[&plan], Sampling::Few, &mut NoObserver).unwrap();
     for _ in 0..2 {
         let stretch = Stretch {
             window: DurationNs::from_ms(50),

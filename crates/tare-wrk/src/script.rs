@@ -110,7 +110,10 @@ impl Script {
     /// What each thread requests again and again, unless it has a `request` of its own.
     pub fn requests(&self) -> Result<Requests, ScriptError> {
         let each = self.threads.iter().map(|thread| {
-            let request = request_function(&thread.lua)?;
+            if thread.lua.globals().get::<Option<Function>>("request")?.is_some() {
+                return Ok(Vec::new());
+            }
+            let request: Function = wrk(&thread.lua)?.get("request")?;
             Ok(request.call::<mlua::String>(())?.as_bytes().to_vec())
         });
         let each = each.collect::<mlua::Result<_>>()?;

@@ -12,7 +12,7 @@ use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Decoded, Request, RequestBytes};
 use crate::failure::Failure;
 use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
-use crate::source::{Asked, Source};
+use crate::source::Source;
 use crate::tls::TlsSession;
 
 /// Linux holds an acknowledgement back for 40 ms where it has nothing else to send; a server whose
@@ -65,10 +65,10 @@ impl Engine {
         let entry = &mut self.flights[flight];
         entry.to_head = encoded.to_head;
         if entry.refusals == 0 {
-            entry.sent = match asked {
-                Asked::Listed(_) => now,
-                // The script took its time.
-                Asked::Written { .. } => io.now(),
+            entry.sent = match encoded.bytes {
+                RequestBytes::Kept(_) => now,
+                // To write it took its time.
+                RequestBytes::Written | RequestBytes::Added => io.now(),
             };
         }
         self.life.sent += u64::from(encoded.requests);
@@ -127,6 +127,7 @@ impl Engine {
     /// Sends what the codec has said on this connection.
     pub(super) fn say<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) -> Connected {
         let connection = &mut self.connections[slot as usize];
+        debug_assert!(connection.rest.is_none(), "said between the pieces of a request");
         let handed = put(&self.said, &mut connection.tls, &mut connection.outgoing);
         self.said.clear();
         self.flush_handed(io, slot, handed, now)
@@ -378,12 +379,17 @@ impl Engine {
             return;
         }
         self.take_room(io, slot, now);
-        if self.has_bodies_waiting {
+        if self.pours_bodies {
             self.send_more(io, slot, now);
         }
         let connection = &self.connections[slot as usize];
         if connection.state != State::Open || !connection.flights.is_empty() {
             return self.offer(slot);
+        }
+        if connection.rest.is_some() {
+            // Its reply is here before all of the request was sent: the server has the usual time to
+            // read the rest.
+            return self.waits.start(slot, now);
         }
         // Its only request has failed and it has not, or it takes no more.
         if self.config.lifetime == Lifetime::PerRequest || connection.draining {

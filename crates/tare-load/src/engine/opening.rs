@@ -101,8 +101,17 @@ impl Engine {
         if !self.said.is_empty() && self.say(io, slot, now) == Connected::No {
             return;
         }
+        self.go_on(io, slot, now);
+    }
+
+    /// Offers a connection that is open for requests, or ends it where it takes no more.
+    pub(super) fn go_on<R: Reactor>(&mut self, io: &mut R, slot: u32, now: Instant) {
         self.take_room(io, slot, now);
-        self.offer(slot);
+        let connection = &self.connections[slot as usize];
+        match connection.draining && connection.flights.is_empty() {
+            true => self.drop_connection(io, slot),
+            false => self.offer(slot),
+        }
     }
 
     /// Asks the codec whether the connection takes requests, and sends the one that it was opened
@@ -122,6 +131,7 @@ impl Engine {
                 connection.unsent = false;
                 self.send_request(io, slot, flight, now);
             } else if connection.draining {
+                connection.unsent = false;
                 self.refuse(flight, now);
             }
         }
@@ -193,15 +203,19 @@ impl Engine {
                 self.tally.counts.sent_bytes += rest.len() as u64;
                 connection.sending = true;
                 io.send(connection.token, Outgoing::Kept(kept, rest));
+                self.waits.stop(slot);
                 return self.offer(slot);
             };
             let end = rest.end.min(rest.start + PIECE_BYTES);
             connection.rest = (end < rest.end).then_some(end..rest.end);
+            if connection.rest.is_none() {
+                self.waits.stop(slot);
+            }
             let encrypted = tls.encrypt(&self.kept[rest.start..end], &mut connection.outgoing);
             if self.flush_handed(io, slot, encrypted, now) == Connected::Yes {
                 self.offer(slot);
             }
-        } else if self.has_bodies_waiting {
+        } else if self.pours_bodies {
             self.codec.pour(slot, PIECE_BYTES, &mut self.said);
             if !self.said.is_empty() {
                 self.say(io, slot, now);

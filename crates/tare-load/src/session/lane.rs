@@ -9,7 +9,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, ReactorKind, SetupError};
 use tare_model::net::Protocol;
 
-use super::{Lent, SPARE_TALLIES, Teller, WorkerReport};
+use super::{Lent, SPARE_TALLIES, Sampling, Teller, WorkerReport};
 use crate::engine::{IntervalSink, Life, Stretch};
 use crate::error::LoadError;
 use crate::exchange::{Exchange, tuning};
@@ -28,13 +28,13 @@ impl Lane {
     pub fn open(
         plan: WorkerPlan,
         session: u64,
-        looking: bool,
+        sampling: Sampling,
         stop: &Arc<AtomicBool>,
         opening: &mut Tally,
     ) -> Result<Self, LoadError> {
         match plan.engine.protocol {
             Protocol::Http | Protocol::Messages { .. } => {
-                let (lane, opened) = ExchangeLane::open(plan, looking, stop)?;
+                let (lane, opened) = ExchangeLane::open(plan, sampling, stop)?;
                 opening.merge(&opened);
                 Ok(Self::Exchange(Box::new(lane)))
             }
@@ -147,11 +147,11 @@ impl Spares {
 impl ExchangeLane {
     fn open(
         plan: WorkerPlan,
-        looking: bool,
+        sampling: Sampling,
         stop: &AtomicBool,
     ) -> Result<(Self, Tally), LoadError> {
         let (tuning, reactor) = (tuning(&plan.engine), plan.reactor);
-        let engine = plan.engine(looking).ok_or(LoadError::WorkerLost)?;
+        let engine = plan.engine(sampling == Sampling::Few).ok_or(LoadError::WorkerLost)?;
         let (exchange, opening) = Exchange::open(engine, reactor, tuning, stop, &mut Unwatched)?;
         Ok((Self { exchange, spares: Spares::new() }, opening))
     }

@@ -67,7 +67,7 @@ impl Streams {
 }
 
 impl Codec for Frames {
-    fn has_bodies_waiting(&self) -> bool {
+    fn pours_bodies(&self) -> bool {
         self.options.body > 0
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tare_io::{DurationNs, Endpoint};
+use tare_lab::executor::INTERVALS_MAX;
 use tare_load::pacer::RateProfile;
 use tare_load::plan;
 use tare_load::{LoadPlan, Stretch};
@@ -244,6 +245,12 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
         interval: if is_here { tick(args.interval) } else { args.interval },
         ..Stretch::NONE
     };
+    let series_max = args.interval.as_ns().saturating_mul(INTERVALS_MAX as u64);
+    if !is_here && plan.stretch.window != NO_END && plan.stretch.window.as_ns() > series_max {
+        let least = DurationNs::from_ns(plan.stretch.window.as_ns() / INTERVALS_MAX as u64 + 1);
+        let allowed = format!("{INTERVALS_MAX} intervals are kept elsewhere: at least {least}");
+        return Err(Failure::flag("--interval", &args.interval.to_string(), allowed));
+    }
     Ok(plan)
 }
 

@@ -1,14 +1,16 @@
 //! `tare load --kubernetes` and `--ssh`: the load is made by pods, or on other machines.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tare_io::Instant;
+use tare_io::{DurationNs, Instant};
 use tare_lab::Halt;
 use tare_lab::LabError;
 use tare_lab::places::kubernetes::ground::service_address;
-use tare_load::LoadPlan;
+use tare_load::measured::Measured;
+use tare_load::{LoadPlan, Tally};
 use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec, SshSpec};
@@ -112,11 +114,11 @@ pub fn run(
         let text = format!("not proven: {}: {}", proof.layer, proof.text);
         return Err(LabError::Environment(text).into());
     }
-    let mut begun = Instant::ZERO;
-    for interval in &once.intervals {
-        let tally = interval.tally(begun);
-        begun = tally.end;
-        watch.add(&tally);
+    match &once.intervals {
+        Ok(intervals) => {
+            rows(intervals, plan.stretch.interval).iter().for_each(|row| watch.add_row(row))
+        }
+        Err(error) => eprintln!("tare: there is no time series: {error}"),
     }
     let counts = &once.measured.counts;
     let total = once.measured.tally(Instant::ZERO);
@@ -134,9 +136,37 @@ pub fn run(
     Ok(describe(request, plan, found, watch.intervals(), false))
 }
 
+/// The intervals of all clients as rows: each is in the row that most of it falls into.
+fn rows(intervals: &[Measured], length: DurationNs) -> Vec<Tally> {
+    let mut rows: BTreeMap<u64, Tally> = BTreeMap::new();
+    for interval in intervals {
+        let tally = interval.tally(interval.began);
+        let middle = tally.start.as_ns() + tally.elapsed().as_ns() / 2;
+        rows.entry(middle / length.as_ns().max(1)).or_default().merge(&tally);
+    }
+    rows.into_values().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_model::samples::Counts;
+
+    #[test]
+    fn intervals_of_several_clients_are_rows_by_when_they_were() {
+        let interval = |began_ms: u64, ms: u64, good: u64| {
+            let began = Instant::ZERO + DurationNs::from_ms(began_ms);
+            let window_ns = DurationNs::from_ms(ms).as_ns();
+            let counts = Counts { window_ns, good, completed: good, ..Counts::default() };
+            Measured { began, counts, latencies: Vec::new(), marks: Vec::new() }
+        };
+        // One client is late in its second interval, the other is not.
+        let one = [interval(0, 500, 10), interval(500, 540, 11), interval(1040, 460, 9)];
+        let other = [interval(0, 501, 20), interval(501, 500, 20), interval(1001, 499, 20)];
+        let rows = rows(&[one, other].concat(), DurationNs::from_ms(500));
+        assert_eq!(rows.iter().map(|row| row.counts.good).collect::<Vec<_>>(), [30, 31, 29]);
+        assert_eq!(rows[2].start, Instant::ZERO + DurationNs::from_ms(1001));
+    }
 
     #[test]
     fn settings_are_those_of_a_place() {

@@ -8,7 +8,7 @@ use tare_model::url::Url;
 use crate::failure::Failure;
 
 const URLS_MAX_BYTES: u64 = 16 << 20;
-/// Each is a request, kept for as long as the program runs.
+/// Each is a request, whose bytes are kept for as long as the load runs.
 const URLS_MAX: usize = 200_000;
 
 /// The file's URLs, all on one server; paths are on that of `base`, or of the first URL.

@@ -25,8 +25,11 @@ impl Watch {
         }
     }
 
-    pub fn add(&mut self, tick: &Tally) {
-        log(&mut self.hdr_log, self.series.add(tick));
+    /// A whole interval.
+    pub fn add_row(&mut self, row: &Tally) {
+        if !log(&mut self.hdr_log, self.series.add(row)) {
+            log(&mut self.hdr_log, self.series.flush());
+        }
     }
 
     /// All intervals: there are no more.
@@ -40,11 +43,12 @@ impl Watch {
 impl Observer for Watch {
     fn interval(&mut self, progress: Progress<'_>) {
         self.live.draw(progress.elapsed, progress.interval, progress.total);
-        self.add(progress.interval);
+        log(&mut self.hdr_log, self.series.add(progress.interval));
     }
 }
 
-fn log(log: &mut String, interval: Option<(&Interval, &Tally)>) {
+/// Whether an interval was complete.
+fn log(log: &mut String, interval: Option<(&Interval, &Tally)>) -> bool {
     if let Some((interval, tally)) = interval
         && let Some(histogram) = tally.latency.headline().hdr()
     {
@@ -54,4 +58,5 @@ fn log(log: &mut String, interval: Option<(&Interval, &Tally)>) {
             histogram,
         }));
     }
+    interval.is_some()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
 use tare_load::plan::endpoint_plan;
-use tare_load::session::Session;
+use tare_load::session::{Sampling, Session};
 use tare_load::{Edges, LaneId, LoadPlan, NoObserver, Stretch};
 use tare_model::load::LoadSpec;
 use tare_model::net::Protocol;
@@ -93,7 +93,7 @@ fn slice(
     window: DurationNs,
     seen: &mut CellRounds,
 ) -> Result<(), Failure> {
-    seen.how = session.open(&[plan], false)?.how;
+    seen.how = session.open(&[plan], Sampling::None, &mut NoObserver)?.how;
     let ramp = DurationNs::from_ns(window.as_ns() / RAMP_SHARE).clamp(RAMP_MIN, RAMP_MAX);
     // One worker's window ends with a reply, so that it holds whole exchanges.
     let edges = if session.workers() == 1 { Edges::Replies } else { Edges::Clock };

@@ -208,14 +208,15 @@ fn load_by_ssh_has_the_outputs_of_load() {
     let load = |args: &[&str]| {
         let mut command = sshd.desk.command(&["load", "http://10.199.7.1:18086/"]);
         command.env("PATH", &paths);
-        command.args(["--ssh", "root@10.199.7.2", "--ssh", "root@10.199.7.2"]).args(args);
+        command.args(["--ssh", "root@10.199.7.2"]).args(args);
         let output = command.args(["--json", str(&json)]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = std::fs::read_to_string(&json).unwrap();
         serde_json::from_str::<LoadReport>(&text).unwrap()
     };
+    let two = ["--ssh", "root@10.199.7.2"];
     let stages = ["--stages", "1s:200,1s:400", "--interval", "500ms", "--urls", str(&urls)];
-    let report = load(&[&stages[..], &["--csv", str(&csv), "--hdr", str(&hdr)]].concat());
+    let report = load(&[&two, &stages[..], &["--csv", str(&csv), "--hdr", str(&hdr)]].concat());
     assert_eq!((report.requests.started, report.requests.failed), (600, 0));
     assert_eq!(report.stages.len(), 2);
     let rates: Vec<f64> = report.stages.iter().filter_map(|stage| stage.good_per_s).collect();
@@ -227,6 +228,8 @@ fn load_by_ssh_has_the_outputs_of_load() {
     assert_eq!(report.connections.opened, u64::from(report.asked.connections));
     let counted = load(&["--requests", "501", "-c", "3"]);
     assert_eq!((counted.requests.started, counted.requests.good), (501, 501));
+    let alone = counted.clients.unwrap().each;
+    assert_eq!((alone.len(), alone[0].good), (1, 501));
     drop(server);
 }
 

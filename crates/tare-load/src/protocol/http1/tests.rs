@@ -46,7 +46,7 @@ fn framings() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", &ok(5), None);
     check("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &ok(0), None);
     check("HTTP/1.1 200 OK\ncontent-length: 2\n\nhi", &ok(2), None);
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     check(&format!("{chunked}5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), &ok(15), None);
     check(&format!("{chunked}0\r\nTrailer: x\r\nB: y\r\n\r\n"), &ok(0), None);
     check("HTTP/1.1 200 OK\r\n\r\nuntil the end", &[reply(200, false, 13)], None);
@@ -63,7 +63,7 @@ fn framings() {
 #[test]
 fn a_reply_to_head_has_no_body() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 612\r\n\r\nHTTP/1.1 200 OK\r\n\
-        Transfer-Encoding: chunked\r\nA: b\r\n\r\n";
+        Transfer-Encoding: chunked\r\n\r\n";
     for piece in 1..text.len() {
         assert_eq!(
             replies(text, piece, true),
@@ -111,7 +111,7 @@ fn the_memo_never_mistakes_one_head_for_another() {
 #[test]
 fn every_defect_is_named() {
     let head = "HTTP/1.1 200 OK\r\n";
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let bad_length = |value: &str| ReplyDefect::BadContentLength { value: value.into() };
     for (text, defect) in [
         (
