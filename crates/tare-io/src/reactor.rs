@@ -82,7 +82,7 @@ pub struct KeptId(u32);
 /// Bytes to send.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// A few kept bytes, whose success is not reported.
+    /// Kept bytes, few enough that success need not be reported.
     Quiet(KeptId, Range<usize>),
     /// Kept bytes, however many; [`Happened::Sent`] brings an empty buffer.
     Kept(KeptId, Range<usize>),
@@ -91,7 +91,7 @@ pub enum Outgoing {
 }
 
 impl Outgoing {
-    /// [`Happened::Sent`] follows.
+    /// Whether [`Happened::Sent`] follows.
     pub fn is_reported(&self) -> bool {
         !matches!(self, Self::Quiet(..))
     }

@@ -142,7 +142,7 @@ struct Attached {
 struct Load {
     session: Session,
     lanes: Vec<LoadPlan>,
-    /// Of the last slice that handed them over.
+    /// Intervals of the last slice, if it handed them over.
     intervals: Vec<Measured>,
     _connections: Connections,
 }
@@ -205,16 +205,16 @@ struct Intervals<'a> {
     kept: &'a mut Vec<Measured>,
 }
 
-/// Intervals of a load that are kept; the later ones are not.
+/// The most intervals that are kept of a load; later ones are dropped.
 pub const INTERVALS_MAX: usize = 10_000;
-/// Counted values of a message of intervals: far less than an answer may hold.
+/// The most histogram buckets in one message of intervals, which keeps it well below the size limit.
 const VALUES_AT_ONCE: usize = 200_000;
 
 impl Observer for Intervals<'_> {
     fn interval(&mut self, progress: Progress<'_>) {
         if self.kept.len() < INTERVALS_MAX {
             let mut interval = Measured::of_tally(self.plan, progress.interval);
-            // All that a time series shows.
+            // A time series shows no other latency.
             interval.latencies.retain(|(series, _)| *series == Series::Headline);
             self.kept.push(interval);
         }
@@ -481,7 +481,7 @@ impl Executor {
         Ok(Measured::of(plan, &session.slice(lane, stretch, &mut observer)?))
     }
 
-    /// Some of the intervals of the last slice, where it handed them over; none behind the last.
+    /// Intervals of the last slice from this one on, as many as fit a message; none past the end.
     pub(crate) fn intervals(&self, load: LoadId, from: usize) -> Answer<Vec<Measured>> {
         let load = self.loads.get(load)?;
         let load = locked(&load);

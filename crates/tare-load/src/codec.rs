@@ -133,7 +133,7 @@ pub enum RequestBytes {
     Kept(Range<usize>),
     /// What the script wrote.
     Written,
-    /// There are none: all was added.
+    /// The codec has added all of them.
     Added,
 }
 
@@ -147,7 +147,7 @@ pub enum Decoded {
     Refused(FlightId),
 }
 
-/// What codecs of one load have in common, made once for all workers: requests as bytes.
+/// What the codecs of all workers share: requests as bytes, made once.
 #[derive(Clone, Debug)]
 pub enum Prepared {
     Http1(Http1Requests),
@@ -167,7 +167,7 @@ impl Prepared {
         }
     }
 
-    /// For this many connections.
+    /// The codec of one worker, with room for `slots` connections.
     pub fn codec(self, slots: u32, wanted: &Wanted) -> Option<AnyCodec> {
         match self {
             Self::Http1(requests) => Some(AnyCodec::Http1(Http1::new(slots, wanted, requests))),
@@ -179,11 +179,11 @@ impl Prepared {
     }
 }
 
-/// A codec of any kind: which it is was decided once, so that no request goes through a table.
+/// A codec of any kind. An enum, since a call through a vtable for each request costs more.
 pub enum AnyCodec {
     Http1(Http1),
     Messages(MessageCodec),
-    /// One that is not tare's own.
+    /// A codec from outside this crate: the tests have one.
     Other(Box<dyn Codec>),
 }
 

@@ -182,11 +182,11 @@ pub struct Engine {
     is_half_duplex: bool,
     pours_bodies: bool,
     kept: Arc<[u8]>,
-    /// By which the reactor knows `kept`, once there is a reactor.
+    /// The reactor's number for `kept`; set when connections are opened.
     kept_id: Option<KeptId>,
     /// The source looks at replies.
     is_watched: bool,
-    /// Where the bodies of a few replies are looked at, what was seen.
+    /// Hashes of sampled bodies; `None` if none are sampled.
     bodies: Option<Bodies>,
     pacer: Pacer,
     phase: Phase,

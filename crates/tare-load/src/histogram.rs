@@ -123,7 +123,7 @@ impl Histogram {
         self.hdr.as_deref().filter(|_| self.count > 0)
     }
 
-    /// The same as counted values.
+    /// Converts to counted values, which are smaller.
     pub fn distribution(&self) -> Distribution {
         let counts = self.recorded().map(|(value, n)| (value.as_ns(), n)).collect();
         Distribution::new(counts, self.sum_ns)

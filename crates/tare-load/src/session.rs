@@ -3,8 +3,8 @@
 //!
 //! A session has a few workers, each a thread of its own. A *lane* is one server's connections,
 //! spread over the workers. Lanes are opened together, given slices in any order, and closed
-//! together; only one lane is under load at a time. A run of load is one long slice, whose intervals
-//! are handed over while it lasts.
+//! together; only one lane is under load at a time. `tare load` is one long slice, which reports its
+//! intervals while it runs.
 
 mod lane;
 
@@ -99,7 +99,7 @@ pub struct Opened {
 /// What one worker did in a slice, beside what it counted.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerReport {
-    /// When load began, by the clock of who made it: not before it was to.
+    /// When load began, by this machine's clock; never before the agreed start.
     pub began: Instant,
     /// In the window: neither ramp nor drain.
     pub cpu: CpuTime,
@@ -356,14 +356,14 @@ fn worker_loop(
     lanes.iter_mut().for_each(Lane::close);
 }
 
-/// A worker's way to tell what it has counted.
+/// Sends a worker's tallies to the session.
 struct Teller<'a> {
     index: usize,
     told: &'a SyncSender<(usize, Told)>,
 }
 
 impl Teller<'_> {
-    /// Now, or not at all where nobody has room: then it comes back.
+    /// Gives the tally back if the channel is full.
     fn try_tell(&self, lent: Lent) -> Result<(), Lent> {
         match self.told.try_send((self.index, Told::Counted(lent))) {
             Err(TrySendError::Full((_, Told::Counted(lent)))) => Err(lent),

@@ -123,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// Another than its machine's.
+    /// Whether it is another kernel than the machine's.
     pub fn is_own(self) -> bool {
         matches!(self, Self::Gvisor | Self::Machine)
     }

@@ -157,12 +157,11 @@ fn a_dead_server_is_named_and_the_session_lives_on() {
 
 #[test]
 fn a_slice_can_hand_its_intervals_over() {
-    struct Seen(Vec<(u64, u64)>);
+    struct Seen(Vec<u64>);
     impl Observer for Seen {
         fn interval(&mut self, progress: Progress<'_>) {
             progress.interval.assert_closed();
-            let length = progress.interval.elapsed().as_ns();
-            self.0.push((length, progress.interval.counts.good));
+            self.0.push(progress.interval.counts.good);
         }
     }
     let target = target(Behaviour::default());
@@ -171,18 +170,18 @@ fn a_slice_can_hand_its_intervals_over() {
     session.open(&[&plan], Sampling::Few, &mut NoObserver).unwrap();
     for _ in 0..2 {
         let stretch = Stretch {
-            window: DurationNs::from_ms(50),
-            interval: DurationNs::from_ms(10),
+            window: DurationNs::from_secs(60),
+            requests: Some(20_000),
+            interval: DurationNs::from_ms(1),
             hands_over: true,
             ..Stretch::NONE
         };
         let mut seen = Seen(Vec::new());
         let sliced = session.slice(LaneId(0), stretch, &mut seen).unwrap();
-        let total = sliced.total;
-        assert!((2..=6).contains(&seen.0.len()), "{:?}", seen.0);
-        assert_eq!(seen.0.iter().map(|(_, good)| good).sum::<u64>(), total.counts.good);
-        let length: u64 = seen.0.iter().map(|(length, _)| length).sum();
-        assert!(length.abs_diff(total.elapsed().as_ns()) < 10_000_000, "{length}");
+        // How many there are is up to the machine; that nothing is lost between them is not.
+        assert_eq!(seen.0.iter().sum::<u64>(), sliced.total.counts.good);
+        assert_eq!(sliced.total.counts.good, 20_000);
+        assert!(seen.0.len() > 1, "nobody answers twenty thousand requests in a millisecond");
         assert!(sliced.workers.iter().all(|worker| worker.marks.is_empty()));
     }
 }

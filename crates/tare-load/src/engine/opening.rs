@@ -334,7 +334,7 @@ impl Engine {
 /// A server that refuses a request so often will not take it.
 const REFUSALS_MAX: u8 = 10;
 
-/// What is put together to be sent at a time of what is longer.
+/// Longer requests are sent in pieces of this size.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 /// Between attempts of one slot to reach a server that refuses, so that a dead server is not spun

@@ -121,7 +121,7 @@ pub(super) struct ExchangeLane {
     spares: Spares,
 }
 
-/// Tallies that are empty, or come back when they have been merged.
+/// Empty tallies; those that were sent come back once merged.
 struct Spares {
     made: usize,
     home: SyncSender<Box<Tally>>,
@@ -197,7 +197,7 @@ impl ExchangeLane {
     }
 }
 
-/// For what is outside of slices.
+/// Ignores everything: for work outside slices.
 struct Unwatched;
 
 impl IntervalSink for Unwatched {
@@ -213,7 +213,7 @@ struct Window<'a> {
     handing: Option<(&'a Spares, &'a Teller<'a>)>,
 }
 
-/// A window keeps this many.
+/// The most marks that a window keeps.
 const MARKS_MAX: usize = 10_000;
 
 impl IntervalSink for Window<'_> {
