@@ -163,7 +163,8 @@ pub(crate) fn unequal_reply(evidence: &Evidence<'_>, variant: usize) -> Vec<RunG
     };
     let (base, mine) = (size(baseline), size(variant));
     // With paths in random order, one variant happens to get more of the long replies.
-    let allowed = if evidence.plan.load.random_order { RANDOM_BODY_APART } else { BODY_APART };
+    let at_random = evidence.plan.load.http().is_some_and(|http| http.paths.at_random());
+    let allowed = if at_random { RANDOM_BODY_APART } else { BODY_APART };
     let apart = (mine - base).abs() > base.max(mine) * allowed;
     let measured = |v: usize| evidence.totals[v].counts.completed > 0;
     // Streams have no replies to compare.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tare_model::load::LoadSpec;
+use tare_model::load::Load;
 use tare_model::net::Protocol;
 use tare_model::plan::PlanParts;
 use tare_model::samples::{CountMatch, Launch, Series};
@@ -35,7 +35,7 @@ pub(crate) enum LoadKind {
 }
 
 impl LoadKind {
-    pub(crate) fn by(load: &LoadSpec) -> Self {
+    pub(crate) fn by(load: &Load) -> Self {
         match load.protocol() {
             Protocol::Http | Protocol::Messages { .. } => Self::Replies,
             Protocol::Stream { .. } => Self::Streams,
@@ -168,17 +168,17 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
     let sum_ns: u128 = latencies.map(|latency| latency.sum_ns()).sum();
     let room_ns: u64 = rounds.map(|round| round.room_ns).sum();
     let window_ns = counts.window_ns.max(1) as f64;
-    let handshakes = plan.is_tls() && load.new_connections && !plan.is_not_to_resume();
+    let handshakes = plan.is_tls() && load.has_new_connections() && !plan.is_not_to_resume();
     // Of streams and calls the load's workers are a part, or only wait.
     let replies = LoadKind::by(load) == LoadKind::Replies;
     Traffic {
         is_open: load.is_open(),
-        rate_per_s: load.rate.unwrap_or_default(),
+        rate_per_s: load.rate().unwrap_or_default(),
         connections: load.most_connections(),
         most_in_flight: load.most_in_flight(),
         workers: load.workers(),
-        new_connections: load.new_connections,
-        resumes: handshakes.then_some(load.tls_resume),
+        new_connections: load.has_new_connections(),
+        resumes: handshakes.then_some(load.http().is_some_and(|http| http.tls.resume)),
         started: counts.started,
         completed: counts.completed,
         good: counts.good,
@@ -189,7 +189,7 @@ fn traffic(evidence: &Evidence<'_>, variant: usize) -> Traffic {
         status: counts.status.clone(),
         due: counts.due,
         // Random arrivals are as many as expected only on average.
-        chance: if load.poisson { 3.0 / counts.due.unwrap_or(1.0).sqrt() } else { 0.0 },
+        chance: if load.is_poisson() { 3.0 / counts.due.unwrap_or(1.0).sqrt() } else { 0.0 },
         // As many come in under way from the ramp as go out under way; where the server falls
         // behind, fewer come back than were due, also while connections still hold the difference.
         ended: counts.completed + counts.failed,

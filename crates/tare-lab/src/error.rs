@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tare_io::SetupError;
 use tare_load::LoadError;
-use tare_load::plan::PlanError;
+use tare_load::resolve::PlanError;
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -25,11 +25,13 @@ use tare_lab::world::MakeLoad as _;
 use tare_lab::{Halt, HaltReason, LabError};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
-use tare_load::plan::plan;
+use tare_load::resolve;
 use tare_load::{Edges, LoadPlan, Stretch};
+use tare_model::layers::TlsVersion;
 use tare_model::load::{Idle, LoadSpec};
 use tare_model::net::NetTest;
 use tare_model::samples::Counts;
+use tare_model::status::StatusSet;
 use tare_model::url::Url;
 use tare_target::behaviour::Behaviour;
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
@@ -122,13 +124,13 @@ fn row(name: &'static str, to: To, spec: LoadSpec) -> Row {
 
 /// Every option of a load, in at least one row.
 fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Row> {
-    let few = LoadSpec { connections: 4, threads: Some(1), ..LoadSpec::default() };
+    let few = LoadSpec { connections: Some(4), threads: Some(1), ..LoadSpec::default() };
     let body_file = folder.join("body");
     std::fs::write(&body_file, "from a file").unwrap();
     let test = |test| LoadSpec { test: Some(test), ..few.clone() };
     let text = str::to_owned;
     vec![
-        row("default", To::Plain, LoadSpec { connections: 10, ..few.clone() }),
+        row("default", To::Plain, LoadSpec { connections: Some(10), ..few.clone() }),
         row("path", To::Plain, LoadSpec { path: Some(text("/x")), ..few.clone() }),
         row(
             "paths",
@@ -161,7 +163,7 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
             LoadSpec {
                 method: Some(text("PUT")),
                 body_file: Some(body_file),
-                expect_status: text("200"),
+                expect_status: Some(StatusSet::parse("200").unwrap()),
                 ..few.clone()
             },
         ),
@@ -187,7 +189,7 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
             LoadSpec {
                 new_connections: true,
                 bind: vec![LOCALHOST.into()],
-                timeout: DurationNs::from_secs(5),
+                timeout: Some(DurationNs::from_secs(5)),
                 ..few.clone()
             },
         ),
@@ -228,7 +230,7 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
                 insecure: true,
                 cert: Some(certificate),
                 key: Some(key),
-                tls_version: Some(text("1.2")),
+                tls_version: Some(TlsVersion::V1_2),
                 ..few.clone()
             },
         ),
@@ -240,7 +242,7 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
                 new_connections: true,
                 tls_resume: true,
                 ciphers: vec![text("TLS_AES_128_GCM_SHA256")],
-                tls_version: Some(text("1.3")),
+                tls_version: Some(TlsVersion::V1_3),
                 ..few.clone()
             },
         ),
@@ -261,7 +263,7 @@ fn table(folder: &std::path::Path, certificate: PathBuf, key: PathBuf) -> Vec<Ro
         row(
             "datagrams",
             To::Endpoint,
-            LoadSpec { lost_after: Some(DurationNs::from_secs(2)), ..test(NetTest::UdpRr) },
+            LoadSpec { timeout: Some(DurationNs::from_secs(2)), ..test(NetTest::UdpRr) },
         ),
         row(
             "calls",
@@ -292,7 +294,6 @@ fn options_set(spec: &LoadSpec) -> [BTreeSet<&'static str>; 2] {
         reply_bytes,
         nodelay,
         socket_buffer,
-        lost_after,
         call,
         connections,
         threads,
@@ -351,7 +352,8 @@ fn facts(measured: &Measured, exact: bool) -> String {
 fn planned(row: &Row, to: std::net::SocketAddr) -> LoadPlan {
     let scheme = if row.to == To::Tls { "https" } else { "http" };
     let url = Url::parse(&format!("{scheme}://{to}/")).unwrap();
-    let mut made = plan(&row.spec, &url, Endpoint::Tcp(to), 7).unwrap();
+    let asked = row.spec.clone().try_into().unwrap();
+    let mut made = resolve(&asked, &url, Endpoint::Tcp(to), 7).unwrap();
     made.rate = row.stages.map(|text| RateProfile::parse(text).unwrap()).or(made.rate);
     made
 }
@@ -553,7 +555,7 @@ fn several_clients_make_one_load() {
         let all: Vec<There> =
             (0..n).map(|client| There::new(&format!("client {client}"))).collect();
         let clients: Vec<Site> = all.iter().map(|there| there.site.clone()).collect();
-        let spec = LoadSpec { connections: 11, threads: Some(1), ..LoadSpec::default() };
+        let spec = LoadSpec { connections: Some(11), threads: Some(1), ..LoadSpec::default() };
         for rate in [None, Some(2000.0)] {
             let plan = planned(&row("several", To::Plain, LoadSpec { rate, ..spec.clone() }), to);
             let mut load = Load::default();

@@ -82,6 +82,12 @@ pub enum Lifetime {
     PerRequest,
 }
 
+impl Lifetime {
+    pub(crate) fn of(new_connections: bool) -> Self {
+        if new_connections { Self::PerRequest } else { Self::Kept }
+    }
+}
+
 /// How precisely to wake, against what it costs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

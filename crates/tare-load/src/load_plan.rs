@@ -201,28 +201,29 @@ fn worker_plan(plan: &LoadPlan, prepared: Prepared, index: u32, workers: u32) ->
 
 #[cfg(test)]
 mod tests {
-    use tare_model::load::LoadSpec;
+    use tare_model::load::{Load, LoadSpec};
     use tare_model::url::Url;
 
     use super::*;
-    use crate::plan::plan;
+    use crate::resolve;
 
-    fn planned(spec: &LoadSpec, url: &str) -> LoadPlan {
+    fn planned(spec: LoadSpec, url: &str) -> LoadPlan {
         let endpoint = Endpoint::Tcp(([127, 0, 0, 1], 80).into());
-        plan(spec, &Url::parse(url).unwrap(), endpoint, 5).unwrap()
+        let load = Load::try_from(spec).unwrap();
+        resolve(&load, &Url::parse(url).unwrap(), endpoint, 5).unwrap()
     }
 
     #[test]
     fn every_plan_crosses_to_another_place_as_it_is() {
-        let spec = LoadSpec { connections: 7, ..LoadSpec::default() };
+        let spec = LoadSpec { connections: Some(7), ..LoadSpec::default() };
         let many = ["/a", "/b"].map(str::to_owned).to_vec();
-        let mut staged = planned(&spec, "http://a/");
+        let mut staged = planned(spec.clone(), "http://a/");
         staged.rate = Some(RateProfile::parse("1s:10..100,2s:50").unwrap());
         for plan in [
-            planned(&spec, "http://a/"),
-            planned(&LoadSpec { paths: many, random_order: true, ..spec.clone() }, "http://a/"),
-            planned(&LoadSpec { insecure: true, ..spec.clone() }, "https://a/"),
-            planned(&LoadSpec { rate: Some(1e3), poisson: true, ..spec.clone() }, "http://a/"),
+            planned(spec.clone(), "http://a/"),
+            planned(LoadSpec { paths: many, random_order: true, ..spec.clone() }, "http://a/"),
+            planned(LoadSpec { insecure: true, ..spec.clone() }, "https://a/"),
+            planned(LoadSpec { rate: Some(1e3), poisson: true, ..spec.clone() }, "http://a/"),
             staged,
         ] {
             let text = serde_json::to_string(&plan).unwrap();
@@ -230,14 +231,14 @@ mod tests {
             assert_eq!(serde_json::to_string(&crossed).unwrap(), text);
         }
         let requests = Requests::Written { each: Vec::new(), requests: 1 };
-        let scripted = LoadPlan { requests, ..planned(&spec, "http://a/") };
+        let scripted = LoadPlan { requests, ..planned(spec.clone(), "http://a/") };
         assert!(serde_json::to_string(&scripted).is_err(), "a script stays where it is");
     }
 
     #[test]
     fn a_divided_load_is_the_same_load() {
-        let spec = LoadSpec { connections: 11, rate: Some(1000.0), ..LoadSpec::default() };
-        let mut whole = planned(&spec, "http://a/");
+        let spec = LoadSpec { connections: Some(11), rate: Some(1000.0), ..LoadSpec::default() };
+        let mut whole = planned(spec.clone(), "http://a/");
         whole.workers = 2;
         let parts = whole.divided(4).unwrap();
         let workers = parts.iter().flat_map(|part| worker_plans(part, 2).unwrap());

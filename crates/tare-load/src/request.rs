@@ -67,6 +67,14 @@ impl Requests {
         self.len() == 0
     }
 
+    /// The method of all of them, where it is known.
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Parts(parts) => &parts.method,
+            _ => "",
+        }
+    }
+
     /// The choices of the `nth` of `all` workers.
     pub(crate) fn listed(&self, order: Order, seed: u64, nth: u32, all: u32) -> Listed {
         let n = self.len().max(1);

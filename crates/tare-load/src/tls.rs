@@ -15,6 +15,7 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 use tare_io::files::read_input;
+use tare_model::layers::TlsVersion;
 
 /// What the user asked of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,12 +73,6 @@ impl Pem {
 
 fn cannot_read(what: &str, path: &Path, why: &dyn fmt::Display) -> TlsOptionsError {
     TlsOptionsError(format!("cannot read {what} (PEM) from {}: {why}", path.display()))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TlsVersion {
-    V1_2,
-    V1_3,
 }
 
 /// The user's words about TLS do not make a configuration.

@@ -25,7 +25,7 @@ pub struct Found {
 
 impl Found {
     /// A stranger may have written it.
-    pub fn check(&self, plan: &PlanParts) -> Result<(), Invalid> {
+    pub fn check<L>(&self, plan: &PlanParts<L>) -> Result<(), Invalid> {
         let Self { window, ramp, warmup, warm } = self;
         // A warm-up that was asked for is as long as the run allows.
         let longest = plan.stop.max_time.max(*SLICE_LENGTHS.end());

@@ -33,3 +33,11 @@ impl From<&str> for Invalid {
         Self(text.to_owned())
     }
 }
+
+/// Whether a key's value is 1 to `most`.
+pub(crate) fn within(key: &str, value: u32, most: u32) -> Result<(), Invalid> {
+    match value {
+        value if (1..=most).contains(&value) => Ok(()),
+        value => Err(Invalid(format!("{key} = {value}: write 1 to {most}"))),
+    }
+}

@@ -1,124 +1,140 @@
-//! What load to make, as the user asked for it.
+//! A load: what is asked, at what pace, over how many connections, and by what client.
+
+mod keys;
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
 
+pub use keys::{CONNECTIONS, EXPECT_STATUS, LoadSpec, PATHS_MAX, TIMEOUT, check_headers};
+
+use crate::Metric;
+use crate::layers::TlsVersion;
 use crate::net::{CallName, NetTest, Protocol};
-use crate::status::{STATUS_ALLOWED, StatusSet};
-use crate::{Invalid, text};
+use crate::status::StatusSet;
 
-/// A load as it is asked for: each field is a key of `[load]`, and most are flags.
+/// A load whose parts fit together. It is read and stored as the keys of `[load]`, [`LoadSpec`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoadSpec {
-    /// What is asked for, where a variant's URL does not say it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Requested in turn instead of the path of the URL.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<String>,
-    /// In random order instead.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub random_order: bool,
-    /// A test of the network to an endpoint of `net` instead of HTTP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub test: Option<NetTest>,
-    /// Bytes of its messages (default 1) and of their replies (default as many).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_bytes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reply_bytes: Option<u32>,
-    /// TCP_NODELAY; default on for exchanges, off for streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodelay: Option<bool>,
-    /// Bytes of the client's socket buffers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub socket_buffer: Option<u32>,
-    /// When a datagram that is not back counts as lost; default is the timeout.
-    #[serde(skip)]
-    pub lost_after: Option<DurationNs>,
-    /// A call into the kernel where the endpoint runs, instead of load.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallName>,
-    /// Connections kept open; with `new_connections`, concurrent requests.
+#[serde(try_from = "LoadSpec", into = "LoadSpec")]
+pub struct Load {
+    pub workload: Workload,
+    pub pace: Pace,
+    /// Kept open; where each request has a connection of its own, requests at a time.
     pub connections: u32,
-    /// Resolved by whoever makes a plan; default one for each of `cpus`, else one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// Open loop: requests per second.
-    #[serde(deserialize_with = "text::optional_rate::deserialize")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<f64>,
-    /// Open loop: Poisson arrivals; else evenly spaced.
-    pub poisson: bool,
-    /// Open loop: the most connections when all are busy; default `connections`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_connections: Option<u32>,
-    /// A new connection for each request; latency then includes connecting.
-    pub new_connections: bool,
-    /// Of a request.
-    #[serde(with = "text::duration")]
+    /// Until a reply is complete.
     pub timeout: DurationNs,
+    pub client: Client,
+}
 
-    #[serde(skip_serializing_if = "Option::is_none")]
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a plan has one")]
+pub enum Workload {
+    Http(Http),
+    /// A test of the network to an endpoint of `net`.
+    Net(Net),
+    /// A call into the kernel where the endpoint runs.
+    Calls(CallName),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Http {
+    pub paths: Paths,
+    /// Default: POST with a body, else GET.
     pub method: Option<String>,
     /// As `Name: value`.
     pub headers: Vec<String>,
-    /// The default method is POST with a body.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body_file: Option<PathBuf>,
-    /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
-    #[serde(deserialize_with = "text::checked_status")]
-    pub expect_status: String,
+    pub body: Body,
+    pub expect: StatusSet,
+    /// A new connection for each request; latency then includes connecting.
+    pub new_connections: bool,
+    pub tls: Tls,
+}
 
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Paths {
+    /// Each variant is asked for its URL's path.
+    #[default]
+    OfUrl,
+    One(String),
+    Several {
+        paths: Vec<String>,
+        at_random: bool,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Body {
+    #[default]
+    None,
+    Text(String),
+    File(PathBuf),
+}
+
+/// How the client meets a server that speaks TLS.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tls {
+    pub insecure: bool,
+    /// CA certificates instead of the system's.
+    pub cacert: Option<PathBuf>,
+    /// The client's own certificate and its key.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// The server's name; default: the URL's host.
+    pub sni: Option<String>,
+    /// Only this version.
+    pub version: Option<TlsVersion>,
+    pub ciphers: Vec<String>,
+    pub resume: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Net {
+    pub test: NetTest,
+    pub message_bytes: u32,
+    pub reply_bytes: u32,
+    pub sockets: SocketOptions,
+}
+
+/// When the next request is due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// When the reply is there. On io_uring, replies may wait for `linger`, so that one system call
+    /// takes several: a client that is the limit gets further, at the price of a pause between
+    /// reply and request that the server sees.
+    Closed { linger: Option<DurationNs> },
+    /// At `rate` requests per second, whether or not earlier ones have their replies.
+    Open {
+        rate: f64,
+        spacing: Spacing,
+        /// When all connections are busy, more are opened, up to this many.
+        connections_max: Option<u32>,
+        /// Polls instead of sleeping when the next request is due within this time.
+        spin: Option<DurationNs>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    Even,
+    Poisson,
+}
+
+/// What makes the load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Client {
+    pub threads: Option<u32>,
+    /// CPUs for the threads, in turn.
+    pub cpus: Option<Vec<usize>>,
+    /// Default: threads poll where they have CPUs of their own.
+    pub idle: Option<Idle>,
+    /// Default: the first that works.
+    pub reactor: Option<ReactorKind>,
     /// Source addresses, used in turn.
     pub bind: Vec<IpAddr>,
-    /// Only addresses of this family.
-    pub ipv4: bool,
-    pub ipv6: bool,
-
-    /// TLS: accept any certificate.
-    pub insecure: bool,
-    /// TLS: CA certificates instead of the system's; then the client's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cacert: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
-    /// TLS: the server's name, where it is not the URL's host
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sni: Option<String>,
-    /// TLS: only this version, 1.2 or 1.3
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tls_version: Option<String>,
-    /// TLS: only these cipher suites, by IANA name, separated by commas
-    pub ciphers: Vec<String>,
-    /// TLS: resume sessions on new connections; full handshakes otherwise
-    pub tls_resume: bool,
-
-    /// Open loop: polls instead of sleeping when the next request is due within this; default 1ms.
-    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
-    pub spin: Option<DurationNs>,
-    /// Closed loop on io_uring: replies may wait this long for others, so that one system call
-    /// takes several; none wait by default. A client that is the limit gets further by it, at the
-    /// price of a pause between reply and request that the server sees.
-    #[serde(with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
-    pub linger: Option<DurationNs>,
-    /// What threads do while they wait; by default they poll where they have CPUs of their own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Idle>,
-    /// CPUs for the threads, in turn: 0,2-3
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<std::vec::Vec<usize>>,
-    /// Default is the first that works.
-    #[serde(with = "text::reactor", skip_serializing_if = "Option::is_none")]
-    pub reactor: Option<ReactorKind>,
+    pub family: Family,
 }
 
 /// What the load's threads do while there is nothing to do.
@@ -141,233 +157,88 @@ impl Idle {
     }
 }
 
-impl Default for LoadSpec {
-    fn default() -> Self {
-        Self {
-            path: None,
-            paths: Vec::new(),
-            random_order: false,
-            test: None,
-            message_bytes: None,
-            reply_bytes: None,
-            nodelay: None,
-            socket_buffer: None,
-            lost_after: None,
-            call: None,
-            connections: CONNECTIONS,
-            threads: None,
-            rate: None,
-            poisson: false,
-            max_connections: None,
-            new_connections: false,
-            timeout: TIMEOUT,
-            method: None,
-            headers: Vec::new(),
-            body: None,
-            body_file: None,
-            expect_status: EXPECT_STATUS.to_owned(),
-            bind: Vec::new(),
-            ipv4: false,
-            ipv6: false,
-            insecure: false,
-            cacert: None,
-            cert: None,
-            key: None,
-            sni: None,
-            tls_version: None,
-            ciphers: Vec::new(),
-            tls_resume: false,
-            spin: None,
-            linger: None,
-            idle: None,
-            cpus: None,
-            reactor: None,
-        }
-    }
-}
-
-pub const CONNECTIONS: u32 = 10;
-pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
-pub const EXPECT_STATUS: &str = "2xx";
-
-/// Requests are made anew for each launch, and kept until the end.
-pub const PATHS_MAX: usize = 200;
-const BODIES_MAX_BYTES: usize = 1 << 20;
-
 /// Which addresses of a name to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
+    #[default]
     Any,
     V4,
     V6,
 }
 
-impl LoadSpec {
-    pub fn message_bytes(&self) -> u32 {
-        self.message_bytes.unwrap_or(1)
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            workload: Workload::Http(Http::default()),
+            pace: Pace::Closed { linger: None },
+            connections: CONNECTIONS,
+            timeout: TIMEOUT,
+            client: Client::default(),
+        }
     }
+}
 
-    pub fn reply_bytes(&self) -> u32 {
-        self.reply_bytes.unwrap_or(self.message_bytes())
-    }
-
+impl Load {
     pub fn protocol(&self) -> Protocol {
-        match (self.test, self.call) {
-            (Some(test), _) => test.protocol(self.message_bytes(), self.reply_bytes()),
-            (None, Some(call)) => Protocol::Calls { call },
-            (None, None) => Protocol::Http,
+        match &self.workload {
+            Workload::Http(_) => Protocol::Http,
+            Workload::Net(net) => net.test.protocol(net.message_bytes, net.reply_bytes),
+            Workload::Calls(call) => Protocol::Calls { call: *call },
         }
     }
 
-    pub fn sockets(&self) -> SocketOptions {
-        let own = self.test.is_none_or(NetTest::nodelay);
-        SocketOptions { nodelay: self.nodelay.unwrap_or(own), buffer_bytes: self.socket_buffer }
+    pub fn http(&self) -> Option<&Http> {
+        match &self.workload {
+            Workload::Http(http) => Some(http),
+            _ => None,
+        }
     }
 
-    /// What does not go together.
-    pub fn check_test(&self) -> Result<(), Invalid> {
-        let usage = |text: String| Err(Invalid(text));
-        let of_tests = [
-            ("message_bytes", self.message_bytes.is_some()),
-            ("reply_bytes", self.reply_bytes.is_some()),
-            ("nodelay", self.nodelay.is_some()),
-            ("socket_buffer", self.socket_buffer.is_some()),
-        ];
-        let Some(test) = self.test else {
-            return match of_tests.iter().find(|(_, given)| *given) {
-                Some((key, _)) => usage(format!("{key} goes with a test of the network")),
-                None => Ok(()),
-            };
-        };
-        let (name, most) = (test.name(), test.message_bytes_max());
-        for bytes in [self.message_bytes(), self.reply_bytes()] {
-            if !(1..=most).contains(&bytes) {
-                return usage(format!(
-                    "{name}: messages of {bytes} bytes: 1 to {most} are allowed"
-                ));
+    pub fn http_mut(&mut self) -> Option<&mut Http> {
+        match &mut self.workload {
+            Workload::Http(http) => Some(http),
+            _ => None,
+        }
+    }
+
+    /// Whether each HTTP request has a connection of its own.
+    pub fn has_new_connections(&self) -> bool {
+        self.http().is_some_and(|http| http.new_connections)
+    }
+
+    /// Requests per second, in an open loop.
+    pub fn rate(&self) -> Option<f64> {
+        match self.pace {
+            Pace::Open { rate, .. } => Some(rate),
+            Pace::Closed { .. } => None,
+        }
+    }
+
+    /// Makes it an open loop at that rate.
+    pub fn set_rate(&mut self, per_s: f64) {
+        match &mut self.pace {
+            Pace::Open { rate, .. } => *rate = per_s,
+            pace @ Pace::Closed { .. } => {
+                let (connections_max, spin) = (None, None);
+                *pace = Pace::Open { rate: per_s, spacing: Spacing::Even, connections_max, spin };
             }
         }
-        if self.reply_bytes.is_some_and(|reply| reply != self.message_bytes()) {
-            if test.is_udp() {
-                return usage(format!(
-                    "{name}: datagrams come back as they are: leave out the reply"
-                ));
-            }
-            if test.is_stream() {
-                return usage(format!("{name}: a stream has no replies: leave out their size"));
-            }
-        }
-        if test == NetTest::TcpStreamReverse && self.rate.is_some() {
-            return usage(format!("{name}: the endpoint sends as fast as it can: leave out rate"));
-        }
-        if self.call.is_some() {
-            return usage(format!("{name} and a call: choose one"));
-        }
-        if self.new_connections {
-            return usage(format!("{name}: for new connections there is tcp_crr"));
-        }
-        Ok(())
-    }
-
-    /// What is wrong with the paths that are requested.
-    pub fn check_paths(&self) -> Result<(), Invalid> {
-        let usage = |text: String| Err(Invalid(text));
-        if self.path.is_some() && !self.paths.is_empty() {
-            return usage("path and paths: choose one".into());
-        }
-        if self.random_order && self.paths.is_empty() {
-            return usage("random_order goes with paths".into());
-        }
-        let of_http = [
-            ("path", self.path.is_some()),
-            ("paths", !self.paths.is_empty()),
-            ("method", self.method.is_some()),
-            ("headers", !self.headers.is_empty()),
-            ("body", self.body.is_some()),
-            ("body_file", self.body_file.is_some()),
-            ("expect_status", self.expect_status != EXPECT_STATUS),
-        ];
-        let given = of_http.iter().find(|(_, given)| *given);
-        if let (Some((key, _)), true) = (given, !self.protocol().is_served()) {
-            return usage(format!("{key} goes with HTTP, not with load.test and load.call"));
-        }
-        if self.paths.len() > PATHS_MAX {
-            return usage(format!("{} paths; {PATHS_MAX} are allowed", self.paths.len()));
-        }
-        if !self.paths.is_empty() && self.body_file.is_some() {
-            return usage(
-                "paths: every request would have the body again: leave out body_file".into(),
-            );
-        }
-        let bodies = self.paths.len() * self.body.as_ref().map_or(0, String::len);
-        if bodies > BODIES_MAX_BYTES {
-            return usage(format!(
-                "paths: their bodies are {bodies} bytes together; {BODIES_MAX_BYTES} are allowed"
-            ));
-        }
-        let is_path = |path: &&String| {
-            path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic() && c != '#')
-        };
-        match self.paths.iter().find(|path| !is_path(path)) {
-            Some(path) => usage(format!(
-                "paths: '{}': write a slash first, and printable ASCII without spaces and #",
-                path.escape_debug()
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// What only loads over TLS can have, where nothing is asked over TLS.
-    pub fn check_plain(&self) -> Result<(), Invalid> {
-        let of_tls = [
-            ("sni", self.sni.is_some()),
-            ("tls_version", self.tls_version.is_some()),
-            ("ciphers", !self.ciphers.is_empty()),
-            ("tls_resume", self.tls_resume),
-        ];
-        match of_tls.iter().find(|(_, given)| *given) {
-            Some((key, _)) => {
-                Err(Invalid(format!("{key} goes with TLS: no URL begins with https")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// An open loop is asked for by `flags`.
-    pub fn check_open_loop(&self, open: bool, flags: &str) -> Result<(), Invalid> {
-        if !open && (self.poisson || self.max_connections.is_some()) {
-            let flag = if self.poisson { "--poisson" } else { "--max-connections" };
-            return Err(Invalid(format!("{flag} needs an open loop: give {flags}")));
-        }
-        if self.spin.is_some() && !open {
-            return Err(Invalid(format!("--spin needs an open loop: give {flags}")));
-        }
-        if self.linger.is_some() && open {
-            return Err("--linger goes with a closed loop: at a rate nothing waits".into());
-        }
-        if self.linger.is_some() && self.idle == Some(Idle::Poll) {
-            return Err(
-                "--linger goes with --idle sleep: who polls takes each reply at once".into()
-            );
-        }
-        if self.linger.is_some() && self.reactor == Some(ReactorKind::Epoll) {
-            return Err("--linger goes with io_uring: epoll tells at once what is there".into());
-        }
-        Ok(())
-    }
-
-    /// Each thread has a CPU that was set apart for it.
-    pub fn has_own_cpus(&self) -> bool {
-        self.cpus.as_ref().is_some_and(|cpus| self.workers() as usize <= cpus.len())
     }
 
     pub fn is_open(&self) -> bool {
-        self.rate.is_some()
+        self.rate().is_some()
+    }
+
+    pub fn is_poisson(&self) -> bool {
+        matches!(self.pace, Pace::Open { spacing: Spacing::Poisson, .. })
     }
 
     /// Connections that there may be at a time.
     pub fn most_connections(&self) -> u32 {
-        self.max_connections.unwrap_or(self.connections)
+        match self.pace {
+            Pace::Open { connections_max: Some(most), .. } => most,
+            _ => self.connections,
+        }
     }
 
     /// Requests that may be under way at a time.
@@ -377,36 +248,58 @@ impl LoadSpec {
 
     /// At most as many as there are connections: others would have nothing to do.
     pub fn workers(&self) -> u32 {
-        let wanted = self.threads.or(self.cpus.as_ref().map(|cpus| cpus.len() as u32));
+        let Client { threads, cpus, .. } = &self.client;
+        let wanted = threads.or(cpus.as_ref().map(|cpus| cpus.len() as u32));
         wanted.unwrap_or(1).clamp(1, self.connections.max(1))
     }
 
-    pub fn expected(&self) -> Result<StatusSet, Invalid> {
-        StatusSet::parse(&self.expect_status).ok_or_else(|| {
-            Invalid(format!("--expect-status {}: {STATUS_ALLOWED}", self.expect_status))
-        })
+    /// Each thread has a CPU that was set apart for it.
+    pub fn has_own_cpus(&self) -> bool {
+        self.client.cpus.as_ref().is_some_and(|cpus| self.workers() as usize <= cpus.len())
     }
 
-    /// Files that it names, whole: a stored plan is read in other folders too.
-    pub fn absolute(mut self, folder: &Path) -> Self {
-        let files = [&mut self.body_file, &mut self.cacert, &mut self.cert, &mut self.key];
-        for file in files.into_iter().flatten() {
-            let path = folder.join(&*file);
-            *file = std::path::absolute(&path).unwrap_or(path);
+    /// What decides where the user names no metric: how much a server can do, or how fast it answers
+    /// at the rate it is given; of networks round trips or bandwidth, of calls their time.
+    pub fn metric(&self) -> Metric {
+        match self.protocol() {
+            Protocol::Http if !self.is_open() => Metric::Throughput,
+            Protocol::Http | Protocol::Messages { .. } => Metric::LatencyP50,
+            Protocol::Stream { .. } => Metric::Bandwidth,
+            Protocol::Calls { .. } => Metric::SystemCall,
         }
-        self
     }
+}
 
-    pub fn method(&self) -> String {
-        let has_body = self.body.is_some() || self.body_file.is_some();
-        self.method.clone().unwrap_or_else(|| if has_body { "POST" } else { "GET" }.to_owned())
+impl Http {
+    pub fn method(&self) -> &str {
+        let own = if self.body == Body::None { "GET" } else { "POST" };
+        self.method.as_deref().unwrap_or(own)
     }
+}
 
-    pub fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
+impl Paths {
+    /// Those that are asked for in turn or at random.
+    pub fn several(&self) -> &[String] {
+        match self {
+            Self::Several { paths, .. } => paths,
+            _ => &[],
         }
+    }
+
+    pub fn at_random(&self) -> bool {
+        matches!(self, Self::Several { at_random: true, .. })
+    }
+}
+
+impl Tls {
+    /// The key of a setting that has no meaning without TLS.
+    pub fn needs_tls(&self) -> Option<&'static str> {
+        let settings = [
+            ("sni", self.sni.is_some()),
+            ("tls_version", self.version.is_some()),
+            ("ciphers", !self.ciphers.is_empty()),
+            ("tls_resume", self.resume),
+        ];
+        settings.into_iter().find(|(_, given)| *given).map(|(key, _)| key)
     }
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 
 use crate::cold::Cold;
-use crate::load::LoadSpec;
+use crate::invalid::within;
+use crate::load::{Load, LoadSpec, check_headers};
 use crate::servers::ServerSpec;
 use crate::variant::{Skipped, Variant};
 use crate::{Invalid, Metric, text};
@@ -23,13 +24,13 @@ impl VariantId {
     }
 }
 
-/// What a [`Plan`] is made of; it may contradict itself.
+/// What a [`Plan`] is made of; its parts may contradict each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlanParts {
+pub struct PlanParts<L = Load> {
     pub name: String,
     pub seed: u64,
-    pub load: LoadSpec,
+    pub load: L,
     pub stop: Stop,
     pub slices: Slices,
     /// CPUs of the load's workers and of the servers; empty leaves them to the kernel.
@@ -43,6 +44,9 @@ pub struct PlanParts {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cell: BTreeMap<String, String>,
 }
+
+/// As files and flags give it: also its load may contradict itself.
+pub type Draft = PlanParts<LoadSpec>;
 
 /// Parts that fit together: two variants or more with names of their own, one of them the baseline,
 /// and every value in its range. Whether this machine can have it is another question.
@@ -62,7 +66,7 @@ pub struct Stop {
     pub tolerance: f64,
     #[serde(with = "text::duration")]
     pub max_time: DurationNs,
-    /// Those whose intervals must become that narrow.
+    /// Those whose intervals must become that narrow; default: the load's own.
     pub metrics: Vec<Metric>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
@@ -162,13 +166,35 @@ impl From<Plan> for PlanParts {
 impl TryFrom<PlanParts> for Plan {
     type Error = Invalid;
 
-    fn try_from(parts: PlanParts) -> Result<Self, Invalid> {
+    fn try_from(mut parts: PlanParts) -> Result<Self, Invalid> {
+        if parts.stop.metrics.is_empty() {
+            parts.stop.metrics = vec![parts.load.metric()];
+        }
         parts.check()?;
         Ok(Self(parts))
     }
 }
 
-impl PlanParts {
+impl TryFrom<Draft> for Plan {
+    type Error = Invalid;
+
+    fn try_from(draft: Draft) -> Result<Self, Invalid> {
+        Self::try_from(PlanParts {
+            load: Load::try_from(draft.load)?,
+            name: draft.name,
+            seed: draft.seed,
+            stop: draft.stop,
+            slices: draft.slices,
+            load_cpus: draft.load_cpus,
+            server_cpus: draft.server_cpus,
+            variants: draft.variants,
+            skipped: draft.skipped,
+            cell: draft.cell,
+        })
+    }
+}
+
+impl<L> PlanParts<L> {
     pub fn baseline(&self) -> usize {
         self.variants.iter().position(|variant| variant.baseline).unwrap_or(0)
     }
@@ -203,16 +229,20 @@ impl PlanParts {
         let asked = &self.stop.metrics;
         asked.contains(&Metric::Startup) || asked.contains(&Metric::StartupCpu)
     }
+}
 
+impl PlanParts {
     /// The load on one variant, with what is its own.
-    pub fn load_of(&self, variant: VariantId) -> LoadSpec {
+    pub fn load_of(&self, variant: VariantId) -> Load {
         let own = &self.variants[variant.0];
         let mut load = self.load.clone();
-        load.headers.extend(own.headers.iter().cloned());
-        // tare made the certificate itself, a moment ago.
-        load.insecure |= own.shows_our_certificate();
-        load.threads = Some(self.load.workers());
-        load.cpus = (!self.load_cpus.is_empty()).then(|| self.load_cpus.clone());
+        if let Some(http) = load.http_mut() {
+            http.headers.extend(own.headers.iter().cloned());
+            // tare made the certificate itself, a moment ago.
+            http.tls.insecure |= own.shows_our_certificate();
+        }
+        load.client.threads = Some(self.load.workers());
+        load.client.cpus = (!self.load_cpus.is_empty()).then(|| self.load_cpus.clone());
         load
     }
 
@@ -240,10 +270,9 @@ impl PlanParts {
         if self.measures_startup() {
             self.all_are_started("startup")?;
         }
-        self.load.check_test()?;
-        self.load.check_open_loop(self.load.rate.is_some(), "a rate")?;
-        if !self.variants.iter().any(Variant::is_tls) {
-            self.load.check_plain()?;
+        let needs_tls = self.load.http().and_then(|http| http.tls.needs_tls());
+        if let Some(key) = needs_tls.filter(|_| !self.variants.iter().any(Variant::is_tls)) {
+            return Err(Invalid(format!("{key} goes with TLS: no URL begins with https")));
         }
         let protocol = self.load.protocol();
         self.variants.iter().try_for_each(|variant| {
@@ -281,37 +310,23 @@ impl PlanParts {
 
     /// Values that the command line cannot give, but a file can.
     fn check_ranges(&self) -> Result<(), Invalid> {
-        let within = |key: &str, value: u32, most: u32| match value {
-            value if (1..=most).contains(&value) => Ok(()),
-            value => Err(Invalid(format!("{key} = {value}: write 1 to {most}"))),
-        };
         if self.name.is_empty() || self.name.chars().any(char::is_control) {
             return Err(Invalid(format!("name = {:?}: write printable characters", self.name)));
         }
-        let own = self.variants.iter().flat_map(|variant| &variant.headers);
-        for header in self.load.headers.iter().chain(own) {
-            if header.chars().any(|c| c.is_control() && c != '\t') {
-                // A line end would begin another header, or another request.
-                return Err(Invalid(format!(
-                    "headers: {header:?}: write it without control characters"
-                )));
-            }
-        }
-        self.load.check_paths()?;
-        if self.load.new_connections && self.slices.reconnect_each.is_some() {
+        self.variants.iter().try_for_each(|variant| check_headers(&variant.headers))?;
+        if self.load.has_new_connections() && self.slices.reconnect_each.is_some() {
             let why = "reconnect_each (--reconnect-each) is of connections that are kept: with \
                        new_connections each request has its own";
             return Err(Invalid(why.into()));
         }
         let filtered = self.variants.iter().find(|variant| variant.filter().is_some());
-        if let Some(variant) = filtered.filter(|_| !self.load.paths.is_empty()) {
+        let paths = self.load.http().map_or(&[][..], |http| http.paths.several());
+        if let Some(variant) = filtered.filter(|_| !paths.is_empty()) {
             return Err(Invalid(format!(
                 "variant '{}': a filter's proof needs one path for all requests: leave out paths",
                 variant.name
             )));
         }
-        within("connections", self.load.connections, 1_000_000)?;
-        within("threads", self.load.threads.unwrap_or(1).max(self.load.workers()), 1024)?;
         within("rounds", self.stop.rounds.unwrap_or(1), u32::MAX)?;
         within("place_launches", self.slices.place_launches.unwrap_or(1), 20)?;
         within("cycles", self.slices.cycles.unwrap_or(1), CYCLES_MAX)?;
@@ -331,11 +346,6 @@ impl PlanParts {
                 "warm-up of {warmup}: longer than the time for the run, {most}"
             )));
         }
-        if let Some(rate) = self.load.rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
-            return Err(Invalid(format!(
-                "rate = {rate}: write a number above 0, up to {RATE_MAX}"
-            )));
-        }
         Ok(())
     }
 }
@@ -344,8 +354,6 @@ impl PlanParts {
 pub const SLICE_LENGTHS: std::ops::RangeInclusive<DurationNs> =
     DurationNs::from_ms(1)..=DurationNs::from_secs(60);
 pub const CYCLES_MAX: u32 = 10_000;
-/// No loopback carries more.
-const RATE_MAX: f64 = 1e8;
 
 /// Of all intervals together.
 pub const LEVEL: f64 = 0.95;

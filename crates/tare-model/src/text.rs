@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-use crate::status::StatusSet;
-
 pub mod duration {
     use super::{Deserialize, Deserializer, Serializer};
     use tare_io::DurationNs;
@@ -128,8 +126,4 @@ pub fn reactor_of(text: &str) -> Result<tare_io::ReactorKind, String> {
         "epoll" => Ok(tare_io::ReactorKind::Epoll),
         _ => Err("choose io_uring or epoll".into()),
     }
-}
-
-pub fn checked_status<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    StatusSet::check(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }

@@ -72,8 +72,8 @@ fn under_sustained_load(round: &mut Round, percent: u64) {
 }
 
 fn tls(facts: &mut RunFacts, resume: bool) {
-    facts.plan.load.new_connections = true;
-    facts.plan.load.tls_resume = resume;
+    let http = facts.plan.load.http_mut().unwrap();
+    (http.new_connections, http.tls.resume) = (true, resume);
     for variant in &mut facts.plan.variants {
         variant.url = "https://127.0.0.1:{port}/".into();
     }
@@ -247,7 +247,7 @@ fn of_load() -> Vec<Case> {
             code: "rate-missed",
             severity: Void,
             says: "of the requests due were answered in time",
-            plan: |facts| facts.plan.load.rate = Some(120_000.0),
+            plan: |facts| facts.plan.load.set_rate(120_000.0),
             round: |r| r.slices.iter_mut().for_each(|slice| slice.counts.due = Some(12_000.0)),
         },
         seen("client-bound", Warn, "the load's worker was busy 97.0 %", |r| {
@@ -257,7 +257,7 @@ fn of_load() -> Vec<Case> {
             code: "client-bound",
             severity: Warn,
             says: "(lag p99 2.00ms) though connections were free",
-            plan: |facts| facts.plan.load.rate = Some(95_000.0),
+            plan: |facts| facts.plan.load.set_rate(95_000.0),
             round: |r| {
                 for slice in &mut r.slices {
                     slice.counts.due = Some(9_500.0);
@@ -270,7 +270,7 @@ fn of_load() -> Vec<Case> {
             code: "client-bound",
             severity: Warn,
             says: "(lag p99 2.00ms; latest on average: client 3 of 4, 3.00ms)",
-            plan: |facts| facts.plan.load.rate = Some(95_000.0),
+            plan: |facts| facts.plan.load.set_rate(95_000.0),
             round: |r| {
                 for slice in of_second(r) {
                     slice.counts.due = Some(9_500.0);

@@ -437,7 +437,8 @@ fn hostile_text_is_no_markup_in_html() {
     facts.machine =
         serde_json::json!({ "host": EVIL, "cpu_model": EVIL, "cpus": [0], "system": EVIL });
     facts.plan.cell.insert(EVIL.into(), EVIL.into());
-    facts.plan.load.headers = vec!["Cookie: hush".into(), format!("X-Evil: {EVIL}")];
+    facts.plan.load.http_mut().unwrap().headers =
+        vec!["Cookie: hush".into(), format!("X-Evil: {EVIL}")];
     let document = document_of(&facts, |round| {
         let counts = &mut round.slices[1].counts;
         (counts.failed, counts.started) = (9, counts.started + 9);

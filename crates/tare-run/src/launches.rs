@@ -11,11 +11,11 @@ use tare_lab::world::{
 use tare_lab::{HaltReason, LabError};
 use tare_load::failure::{FailureKind, ONLY_TLS, is_wrong_protocol};
 use tare_load::measured::Measured;
-use tare_load::plan::plan as load_plan;
 use tare_load::protocol::reply::ReplyDefect;
 use tare_load::request::Order;
+use tare_load::resolve;
 use tare_load::{LoadPlan, Stretch};
-use tare_model::load::{Idle, LoadSpec};
+use tare_model::load::{Idle, Paths};
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
@@ -367,9 +367,11 @@ impl<L: World> Runner<'_, L> {
     ) -> Result<LoadPlan, RunError> {
         let plan = self.cells[cell.0].plan;
         let mut load = plan.load_of(variant);
-        load.rate = rate.or(load.rate);
+        if let Some(rate) = rate {
+            load.set_rate(rate);
+        }
         if !self.lab.clients_have_our_cpus(variant) {
-            load.cpus = None;
+            load.client.cpus = None;
         }
         let (url, endpoint) = match launched {
             Some(launched) => {
@@ -380,10 +382,10 @@ impl<L: World> Runner<'_, L> {
         };
         let are_shared = plan.load_cpus.iter().any(|cpu| plan.server_cpus.contains(cpu));
         let is_limited = plan.variants[variant.0].client_is_limited();
-        if (are_shared || is_limited) && load.idle.is_none() {
-            load.idle = Some(Idle::Sleep);
+        if (are_shared || is_limited) && load.client.idle.is_none() {
+            load.client.idle = Some(Idle::Sleep);
         }
-        let made = load_plan(&load, &url, endpoint, plan.seed);
+        let made = resolve(&load, &url, endpoint, plan.seed);
         Ok(made.map_err(LabError::from)?)
     }
 
@@ -470,7 +472,9 @@ impl<L: World> Runner<'_, L> {
         let is_good = load.engine.expected.contains(probe.status);
         let run = &self.cells[cell.0];
         // Later rounds, and lists of paths, are for the guard on errors.
-        let is_for_guards = !run.digests.is_empty() || run.plan.load.paths.len() > 1;
+        let Some(http) = run.plan.load.http() else { return Ok(()) };
+        let paths = http.paths.several();
+        let is_for_guards = !run.digests.is_empty() || paths.len() > 1;
         if is_good || may_differ || is_for_guards || self.cells.len() > 1 {
             return Ok(());
         }
@@ -483,8 +487,8 @@ impl<L: World> Runner<'_, L> {
         {
             return Err(RunError::Target(format!("{}: {ONLY_TLS}", facts.name)));
         }
-        let (method, target) = (run.plan.load.method(), facts.url(1)?.target);
-        let path = run.plan.load.paths.first().unwrap_or(&target);
+        let (method, target) = (http.method(), facts.url(1)?.target);
+        let path = paths.first().unwrap_or(&target);
         Err(RunError::Target(format!(
             "{}: {method} {path} is answered with status {status}, which is not good; if it is \
              meant to be, say --expect-status {status}",
@@ -589,8 +593,11 @@ struct VariantAsker<'a, L: World> {
 impl<L: World> Asker for VariantAsker<'_, L> {
     fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError> {
         target.clone_into(&mut self.url.target);
-        let load = LoadSpec { paths: Vec::new(), ..self.plan.load_of(self.variant) };
-        let plan = load_plan(&load, &self.url, self.endpoint.clone(), self.plan.seed);
+        let mut load = self.plan.load_of(self.variant);
+        if let Some(http) = load.http_mut() {
+            http.paths = Paths::OfUrl;
+        }
+        let plan = resolve(&load, &self.url, self.endpoint.clone(), self.plan.seed);
         self.load.ask(self.clients, &plan?).inspect_err(|error| self.failed = Some(error.clone()))
     }
 

@@ -261,7 +261,7 @@ impl<L: World> Runner<'_, L> {
         // Clients and runtimes in places are ours as well as servers are.
         machine.own_cpu_ns += in_places.saturating_sub(of_servers);
         round.machine.then(&machine);
-        if self.cells[cell.0].plan.load.new_connections {
+        if self.cells[cell.0].plan.load.has_new_connections() {
             let used = [round.machine.ports_used, self.lab.ports_used()].into_iter().flatten();
             round.machine.ports_used = used.reduce(f64::max);
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::cold::Cold;
-use tare_model::load::LoadSpec;
+use tare_model::load::Load;
 use tare_model::plan::{Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::samples::Launch;
 use tare_model::servers::{CommandSpec, ServerSpec};
@@ -33,7 +33,7 @@ fn short(rounds: u32) -> PlanParts {
     PlanParts {
         name: "test".into(),
         seed: 7,
-        load: LoadSpec { connections: 1, threads: Some(1), ..LoadSpec::default() },
+        load: Load { connections: 1, ..Load::default() },
         stop: Stop {
             precision: 0.02,
             of_effect: 0.0,

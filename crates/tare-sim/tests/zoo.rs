@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tare_guards::Rulebook;
 use tare_io::DurationNs;
 use tare_model::Metric;
-use tare_model::load::LoadSpec;
+use tare_model::load::Load;
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Launch, Probe, Round};
 use tare_model::servers::{ServerSpec, TargetSpec};
@@ -120,7 +120,7 @@ fn facts() -> RunFacts {
     let plan = PlanParts {
         name: "simulated".into(),
         seed: 0,
-        load: LoadSpec { connections, threads: Some(1), ..LoadSpec::default() },
+        load: Load { connections, ..Load::default() },
         stop: Stop {
             precision: TOLERANCE,
             of_effect: 0.1,

@@ -7,7 +7,7 @@
 
 use tare_io::{DurationNs, Random};
 use tare_model::Metric;
-use tare_model::load::LoadSpec;
+use tare_model::load::Load;
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{Counts, Round, Slice};
 use tare_model::servers::ServerSpec;
@@ -158,7 +158,7 @@ fn plan(world: World) -> PlanParts {
     PlanParts {
         name: "simulated".into(),
         seed: 0,
-        load: LoadSpec::default(),
+        load: Load::default(),
         stop: Stop {
             precision: WITHIN,
             of_effect: 0.1,

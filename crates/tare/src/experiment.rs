@@ -13,14 +13,14 @@ use tare_io::DurationNs;
 use tare_model::Metric;
 use tare_model::layers::{LayerSpec, take_tls};
 use tare_model::load::LoadSpec;
-use tare_model::plan::{PlanParts, Slices, Stop};
+use tare_model::plan::{Draft, Slices, Stop};
 use tare_model::text;
 use tare_model::variant::{Difference, Variant};
 use toml::Spanned;
 
 use crate::failure::Failure;
-use crate::load::plan::random_seed;
-use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, default_metrics, percent};
+use crate::load::addresses::random_seed;
+use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
 use crate::run::places::divide_cpus;
 use crate::toml_file::{self, Source};
 
@@ -89,7 +89,7 @@ struct VariantTable {
 }
 
 /// Reads an experiment: one plan, or those of a sweep. Files that it names are relative to it.
-pub fn read(path: &Path) -> Result<Vec<PlanParts>, Failure> {
+pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     let text = toml_file::read(path)?;
     let source = Source { path, text: &text };
     let file: Written = source.parse().map_err(|error| match is_of_steps(&text) {
@@ -113,18 +113,12 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     percent(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<PlanParts>, Failure> {
+fn plans(mut file: Written, source: &Source<'_>) -> Result<Vec<Draft>, Failure> {
     let values = std::mem::take(&mut file.sweep);
-    // What decides depends on the test, which may be swept.
-    let chooses = file.stop.metrics.is_empty();
-    let mut cells = sweep::cells(plan(file, source)?, &values, source)?;
-    for cell in cells.iter_mut().filter(|_| chooses) {
-        cell.stop.metrics = default_metrics(&cell.load);
-    }
-    Ok(cells)
+    sweep::cells(plan(file, source)?, &values, source)
 }
 
-fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
+fn plan(file: Written, source: &Source<'_>) -> Result<Draft, Failure> {
     let servers = file.server;
     let path = file.load.path.clone();
     if let Some(path) = path.as_ref().filter(|path| !path.starts_with('/')) {
@@ -147,11 +141,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
         divide_cpus(load.cpus.clone().or(file.cpus.load), file.cpus.servers, load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let precision = file.stop.precision.unwrap_or(PRECISION);
-    let metrics = match file.stop.metrics.is_empty() {
-        true => default_metrics(&load),
-        false => file.stop.metrics,
-    };
-    Ok(PlanParts {
+    Ok(Draft {
         name: file.name,
         seed: file.seed.unwrap_or_else(random_seed),
         stop: Stop {
@@ -159,7 +149,7 @@ fn plan(file: Written, source: &Source<'_>) -> Result<PlanParts, Failure> {
             of_effect: if file.stop.precision.is_some() { 0.0 } else { OF_EFFECT },
             tolerance: file.stop.tolerance.unwrap_or(precision),
             max_time: file.stop.max_time.unwrap_or(MAX_TIME),
-            metrics,
+            metrics: file.stop.metrics,
             rounds: file.stop.rounds,
             lost_rounds: file.stop.lost_rounds,
         },

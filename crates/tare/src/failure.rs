@@ -5,7 +5,7 @@ use std::fmt;
 use tare_io::SetupError;
 use tare_lab::LabError;
 use tare_load::LoadError;
-use tare_load::plan::PlanError;
+use tare_load::resolve::PlanError;
 use tare_model::Invalid;
 use tare_results::ResultsError;
 use tare_run::RunError;

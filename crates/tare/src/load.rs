@@ -1,10 +1,10 @@
 //! What `tare load` and `tare wrk` share: reading arguments, making the plan, showing results.
 
+pub mod addresses;
 pub mod describe;
 pub mod elsewhere;
 pub mod interrupt;
 pub mod live;
 pub mod outputs;
-pub mod plan;
 pub mod url_list;
 pub mod watch;

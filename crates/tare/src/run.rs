@@ -10,9 +10,9 @@ pub mod command;
 mod conclude;
 pub mod gate;
 pub mod live;
+pub mod machine;
 pub mod measure;
 pub mod places;
-pub mod plan;
 pub mod sweep;
 
 use std::path::PathBuf;

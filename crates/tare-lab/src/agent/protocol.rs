@@ -10,7 +10,7 @@ use crate::executor::ServerId;
 use crate::requests::Request;
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let clocks = ToAgent::parse(br#"{"tare":3,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
+        let clocks = ToAgent::parse(br#"{"tare":4,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
         let clocks = clocks.unwrap();
         assert!(matches!(clocks.word, Word::Ask(Request::ReadClocks(ReadClocks {}))));
         assert_eq!(clocks.id, 7);

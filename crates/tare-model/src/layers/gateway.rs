@@ -72,6 +72,14 @@ pub enum TlsVersion {
 }
 
 impl TlsVersion {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "1.2" => Ok(Self::V1_2),
+            "1.3" => Ok(Self::V1_3),
+            _ => Err("choose 1.2 or 1.3".into()),
+        }
+    }
+
     /// `TLSv1.3`.
     pub fn word(self) -> &'static str {
         match self {

@@ -50,7 +50,7 @@ fn metrics(document: &RunDocument, variant: usize) -> Vec<(&'static str, Row)> {
         |n: u64| Row { count: Some(n as f64), rate: Some(n as f64 / seconds), ..Row::default() };
     let mut all = Vec::new();
     // With new connections the headline is the whole exchange, which k6 calls an iteration.
-    let headline = match document.facts.plan.load.new_connections {
+    let headline = match document.facts.plan.load.has_new_connections() {
         true => "iteration_duration",
         false => "http_req_duration",
     };

@@ -51,7 +51,7 @@ fn client(plan: &PlanParts) -> Value {
         "protocol": "http",
         "connections": load.connections,
         // Zero is "as fast as they come".
-        "rps": load.rate.map_or(0, |rate| rate.round() as u64),
+        "rps": load.rate().map_or(0, |rate| rate.round() as u64),
         "endpoint_url": [plan.path()],
     })
 }

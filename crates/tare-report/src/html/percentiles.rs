@@ -36,8 +36,10 @@ pub fn figure(document: &RunDocument) -> String {
     if curves.is_empty() {
         return String::new();
     }
-    let what = match (document.facts.plan.load.is_open(), document.facts.plan.load.new_connections)
-    {
+    let what = match (
+        document.facts.plan.load.is_open(),
+        document.facts.plan.load.has_new_connections(),
+    ) {
         (true, _) => "from the moment a request was due",
         (false, true) => "from the start of connecting",
         (false, false) => "from the moment a request was sent",

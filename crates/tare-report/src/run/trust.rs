@@ -294,13 +294,10 @@ pub fn evidence(report: &RunReport) -> Vec<String> {
 
 /// What was asked, and how much came: `GET /data.json, 1.7 kB`.
 pub fn asked(report: &RunReport) -> Option<String> {
-    let spec = &report.plan.parts.load;
-    if !spec.protocol().is_served() {
-        return None;
-    }
+    let http = report.plan.parts.load.http()?;
     let targets = report.plan.parts.variants.iter().filter_map(|variant| variant.url(1).ok());
     let targets: BTreeSet<String> = targets.map(|url| url.target).collect();
-    let what = match (spec.paths.len(), targets.len()) {
+    let what = match (http.paths.several().len(), targets.len()) {
         (0, 1) => targets.into_iter().collect(),
         (0, n) => format!("{n} paths, one a variant"),
         (n, _) => counted(n as u64, "path", "paths"),
@@ -313,7 +310,7 @@ pub fn asked(report: &RunReport) -> Option<String> {
         (true, true) => format!(", {}", bytes(most)),
         (true, false) => format!(", {} to {}", bytes(least), bytes(most)),
     };
-    Some(format!("{} {}{size}", spec.method(), short(&what)))
+    Some(format!("{} {}{size}", http.method(), short(&what)))
 }
 
 /// A path that is too long for a line, with its end left out.
@@ -327,15 +324,13 @@ fn short(path: &str) -> String {
 const PATH_CHARS_MAX: usize = 40;
 
 fn load(report: &RunReport) -> String {
-    let spec = &report.plan.parts.load;
-    if !spec.protocol().is_served() {
-        return String::new();
-    }
-    let connections = match spec.new_connections {
-        true => format!("a new connection a request, {} at a time", count(spec.connections.into())),
-        false => counted(spec.connections.into(), "connection", "connections"),
+    let load = &report.plan.parts.load;
+    let Some(http) = load.http() else { return String::new() };
+    let connections = match http.new_connections {
+        true => format!("a new connection a request, {} at a time", count(load.connections.into())),
+        false => counted(load.connections.into(), "connection", "connections"),
     };
-    match spec.rate {
+    match load.rate() {
         Some(per_s) => format!("{}/s on {connections}", rate(per_s)),
         None => connections,
     }

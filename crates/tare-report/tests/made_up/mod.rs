@@ -2,7 +2,7 @@
 
 use tare_io::DurationNs;
 use tare_model::counters::{Counter, Counters};
-use tare_model::load::LoadSpec;
+use tare_model::load::{Client, Load};
 use tare_model::plan::{PlanParts, Slices, Stop};
 use tare_model::samples::{
     Counts, Launch, LaunchLoad, LaunchPart, MachineUse, Probe, Round, Series, Slice,
@@ -23,7 +23,11 @@ pub fn facts() -> RunFacts {
     let plan = PlanParts {
         name: "What does |it| cost?".into(),
         seed: 42,
-        load: LoadSpec { connections: 20, threads: Some(1), ..LoadSpec::default() },
+        load: Load {
+            connections: 20,
+            client: Client { threads: Some(1), ..Client::default() },
+            ..Load::default()
+        },
         stop: Stop {
             precision: 0.02,
             of_effect: 0.0,

@@ -84,7 +84,7 @@ fn search(per_s: [f64; 2], max_time: DurationNs) -> (Vec<(f64, f64)>, Stopped, u
     let world = FakeWorld::new(vec![Server::new("a", per_s[0]), Server::new("b", per_s[1])]);
     let mut parts = short(1);
     parts.stop.max_time = max_time;
-    parts.load.rate = Some(FIRST);
+    parts.load.set_rate(FIRST);
     let rates = vec![Bounds { kept: 0.0, missed: None }; 2];
     let design = CapacityDesign { rates, taken: 0, precision: 0.02, ended: None };
     let design = Rc::new(std::cell::RefCell::new(design));

@@ -2,8 +2,9 @@
 
 use tare_io::ReactorKind;
 use tare_load::failure::NO_TLS;
-use tare_load::tls::{Pem, TlsClient, TlsOptions, TlsVersion};
+use tare_load::tls::{Pem, TlsClient, TlsOptions};
 use tare_load::{FailureKind, Lifetime};
+use tare_model::layers::TlsVersion;
 use tare_sim::net::NetOptions;
 use tare_target::behaviour::Behaviour;
 use tare_target::stats::Counter;

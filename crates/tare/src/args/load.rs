@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind};
+use tare_model::layers::TlsVersion;
 use tare_model::load::{CONNECTIONS, EXPECT_STATUS, Idle, LoadSpec, TIMEOUT};
 use tare_model::status::StatusSet;
 use tare_model::text::{reactor_of, si_number};
@@ -51,8 +52,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
     /// Statuses that count as good: 200, 2xx, 200-399, or a list of these
-    #[arg(long, value_name = "STATUS", default_value = EXPECT_STATUS, value_parser = StatusSet::check)]
-    expect_status: String,
+    #[arg(long, value_name = "STATUS", default_value = EXPECT_STATUS, value_parser = StatusSet::parse)]
+    expect_status: StatusSet,
 
     /// Source address; repeatable, used in turn
     #[arg(long, value_name = "IP")]
@@ -80,8 +81,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "NAME")]
     sni: Option<String>,
     /// TLS: only this version, 1.2 or 1.3
-    #[arg(long, value_name = "VERSION", value_parser = tls_version_text)]
-    tls_version: Option<String>,
+    #[arg(long, value_name = "VERSION", value_parser = TlsVersion::parse)]
+    tls_version: Option<TlsVersion>,
     /// TLS: only these cipher suites, by IANA name, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ciphers: Vec<String>,
@@ -115,7 +116,7 @@ impl LoadArgs {
     pub fn spec(&self) -> LoadSpec {
         macro_rules! spec {
             ($($key:ident)*) => {
-                LoadSpec { $($key: self.$key.clone(),)* ..LoadSpec::default() }
+                LoadSpec { $($key: self.$key.clone().into(),)* ..LoadSpec::default() }
             };
         }
         spec! {
@@ -131,12 +132,6 @@ impl LoadArgs {
         let threads = spec.threads.or_else(|| spec.cpus.is_none().then_some(threads));
         LoadSpec { threads, ..spec }
     }
-}
-
-const TLS_ALLOWED: &str = "choose 1.2 or 1.3";
-
-fn tls_version_text(text: &str) -> Result<String, String> {
-    if ["1.2", "1.3"].contains(&text) { Ok(text.to_owned()) } else { Err(TLS_ALLOWED.into()) }
 }
 
 /// Half of the CPUs, so that the server has the others.

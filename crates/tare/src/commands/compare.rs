@@ -7,22 +7,22 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::Metric;
 use tare_model::cold::Cold;
-use tare_model::plan::{self, Plan, PlanParts, ReconnectEach, Slices, Stop};
+use tare_model::plan::{self, Draft, Plan, PlanParts, ReconnectEach, Slices, Stop};
 use tare_model::servers::{CommandSpec, ServerSpec};
 use tare_model::variant::{Difference, Variant};
 
 use crate::args::load::LoadArgs;
 use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
+use crate::load::addresses::random_seed;
 use crate::load::outputs::FormFiles;
-use crate::load::plan::random_seed;
 use crate::load::url_list;
 use crate::run::RunOptions;
 use crate::run::begin::run_new;
-use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, default_metrics, percent};
+use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
 use crate::run::gate::Gate;
+use crate::run::machine::check_machine;
 use crate::run::places::{divide_cpus, store_path};
-use crate::run::plan::check_machine;
 
 /// Compare servers: what each costs, with a confidence interval
 ///
@@ -172,7 +172,7 @@ pub fn run(args: &Compare) -> Result<(), Failure> {
 }
 
 impl OutputArgs {
-    pub fn options(&self, plan: &PlanParts) -> Result<RunOptions, Failure> {
+    pub fn options<L>(&self, plan: &PlanParts<L>) -> Result<RunOptions, Failure> {
         let others = plan.variants.iter().filter(|variant| !variant.baseline);
         let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
@@ -194,7 +194,7 @@ impl OutputArgs {
 
 impl Choices {
     /// Puts what the user chose in place of what the plan has.
-    pub fn change(&self, plan: &mut PlanParts) {
+    pub fn change<L>(&self, plan: &mut PlanParts<L>) {
         let stop = &mut plan.stop;
         if let Some(precision) = self.precision {
             // A tolerance that was not chosen follows the precision.
@@ -264,7 +264,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
         divide_cpus(load.cpus.clone(), args.server_cpus.clone(), load.threads);
     load.threads = Some(load.threads.unwrap_or(load_cpus.len().max(1) as u32));
     let all: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-    let mut plan = PlanParts {
+    let mut plan = Draft {
         name: args.name.clone().unwrap_or_else(|| all.join(" vs. ")),
         seed: random_seed(),
         stop: Stop {
@@ -272,7 +272,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
             of_effect: OF_EFFECT,
             tolerance: PRECISION,
             max_time: MAX_TIME,
-            metrics: default_metrics(&load),
+            metrics: Vec::new(),
             rounds: None,
             lost_rounds: 0,
         },

@@ -16,7 +16,7 @@ use tare_lab::{programs, temporary};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
 use tare_model::plain;
-use tare_model::plan::{Plan, PlanParts, Slices, Stop};
+use tare_model::plan::{Draft, Plan, Slices, Stop};
 use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::words::signed;
@@ -27,9 +27,9 @@ use tare_store::Store;
 
 use crate::args::words::positive_duration;
 use crate::failure::Failure;
+use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::print;
-use crate::load::plan::random_seed;
 use crate::run::RunOptions;
 use crate::run::begin::begin;
 use crate::run::choices::PRECISION;
@@ -245,10 +245,10 @@ fn noise(
     };
     let (load_cpus, server_cpus) = divide_cpus(None, None, None);
     let threads = Some(load_cpus.len().max(1) as u32);
-    let plan = Plan::try_from(PlanParts {
+    let plan = Plan::try_from(Draft {
         name: format!("noise of {name}"),
         seed: random_seed(),
-        load: LoadSpec { connections: 20, threads, ..LoadSpec::default() },
+        load: LoadSpec { connections: Some(20), threads, ..LoadSpec::default() },
         stop: Stop {
             // Never reached: the time is what ends it.
             precision: 1e-6,

@@ -8,8 +8,9 @@ use clap::Args;
 use tare_io::{DurationNs, Endpoint};
 use tare_lab::executor::INTERVALS_MAX;
 use tare_load::pacer::RateProfile;
-use tare_load::plan;
+use tare_load::resolve;
 use tare_load::{LoadPlan, Stretch};
+use tare_model::load::Paths;
 use tare_model::places::PlaceSpec;
 use tare_model::url::Url;
 use tare_report::load::LoadReport;
@@ -19,11 +20,11 @@ use tare_report::load::text;
 use crate::args::load::{LoadArgs, default_threads};
 use crate::args::words::{count, duration, positive_duration};
 use crate::failure::Failure;
+use crate::load::addresses::{address_of, random_seed};
 use crate::load::describe::{Found, Request, describe};
 use crate::load::elsewhere;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::{random_seed, resolve};
 use crate::load::url_list;
 use crate::load::watch::Watch;
 
@@ -104,7 +105,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
             || args.url.clone().unwrap_or_default(),
             |path| format!("{} URLs of {}", urls.len(), path.display()),
         ),
-        method: &args.load.spec().method(),
+        method: plan.requests.method(),
     };
     let length = (plan.stretch.window != NO_END).then_some(plan.stretch.window);
     let mut watch = Watch::new(length, args.interval);
@@ -218,20 +219,22 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
     let threads = if is_here { default_threads() } else { 1 };
     let mut spec = args.load.spec_on(threads);
-    if urls.len() > 1 {
-        spec.paths = urls.iter().map(|url| url.target.clone()).collect();
-        spec.random_order = args.random_order;
+    // It is an open loop, whose rate the stages say.
+    spec.rate = spec.rate.or(stages.as_ref().map(RateProfile::peak_per_s));
+    let mut load = tare_model::load::Load::try_from(spec)?;
+    if let Some(http) = load.http_mut().filter(|_| urls.len() > 1) {
+        let paths = urls.iter().map(|url| url.target.clone()).collect();
+        http.paths = Paths::Several { paths, at_random: args.random_order };
     }
-    let open = spec.rate.is_some() || stages.is_some();
-    spec.check_open_loop(open, "--rate or --stages")?;
+    let family = load.client.family;
     let endpoint = match (&args.unix_socket, &args.kubernetes) {
         (Some(path), _) => Endpoint::Unix(path.clone()),
-        (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(&pods.spec, first, spec.family())?),
-        (None, None) => Endpoint::Tcp(resolve(&first.host, first.port, spec.family())?),
+        (None, Some(pods)) => Endpoint::Tcp(elsewhere::target(&pods.spec, first, family)?),
+        (None, None) => Endpoint::Tcp(address_of(&first.host, first.port, family)?),
     };
     let seed = args.seed.unwrap_or_else(random_seed);
-    let mut plan = plan::plan(&spec, first, endpoint, seed)?;
-    plan.rate = plan.rate.or(stages);
+    let mut plan = resolve(&load, first, endpoint, seed)?;
+    plan.rate = stages.or(plan.rate);
     let scheduled = plan.rate.as_ref().and_then(RateProfile::duration);
     plan.stretch = Stretch {
         ramp: args.warmup.unwrap_or_default(),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tare_io::{DurationNs, ReactorKind, SocketOptions};
-use tare_model::load::{Family, LoadSpec};
+use tare_model::load::{Family, Load, LoadSpec};
 use tare_model::net::NetTest;
 use tare_model::text::{reactor_of, si_number};
 use tare_report::net::{NetReport, SCHEMA, render};
@@ -15,9 +15,9 @@ use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::args::words::{cpu_list, duration, positive_duration};
 use crate::failure::Failure;
+use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
@@ -132,7 +132,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(|path| Output::create("--json", path)).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let address = resolve(&name, port, Family::Any)?;
+    let address = address_of(&name, port, Family::Any)?;
     let window = DurationNs::from_ns(args.duration.as_ns() / u64::from(args.rounds));
     if window < SHORTEST {
         let allowed = format!("with {} rounds, write {} or more", args.rounds, {
@@ -169,7 +169,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
 const SHORTEST: DurationNs = DurationNs::from_ms(10);
 
 /// Each test with each size.
-fn cells(args: &Net) -> Result<Vec<LoadSpec>, Failure> {
+fn cells(args: &Net) -> Result<Vec<Load>, Failure> {
     let defaults = [NetTest::TcpRr, NetTest::TcpStream];
     let tests = if args.tests.is_empty() { &defaults[..] } else { &args.tests };
     let mut cells = Vec::new();
@@ -181,12 +181,11 @@ fn cells(args: &Net) -> Result<Vec<LoadSpec>, Failure> {
                 test: Some(*test),
                 message_bytes: Some(message_bytes),
                 reply_bytes: args.reply,
-                connections: args.connections,
+                connections: Some(args.connections),
                 threads: Some(args.threads.min(args.connections)),
                 rate: args.rate,
                 poisson: args.poisson,
-                timeout: args.timeout.unwrap_or(LoadSpec::default().timeout),
-                lost_after: args.timeout,
+                timeout: args.timeout,
                 nodelay: args.nodelay,
                 socket_buffer: args.socket_buffer,
                 bind: args.bind.clone(),
@@ -194,8 +193,7 @@ fn cells(args: &Net) -> Result<Vec<LoadSpec>, Failure> {
                 reactor: args.reactor,
                 ..LoadSpec::default()
             };
-            spec.check_test()?;
-            cells.push(spec);
+            cells.push(Load::try_from(spec)?);
         }
     }
     Ok(cells)

@@ -7,16 +7,15 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::{DurationNs, SocketOptions};
 use tare_lab::machine::Machine;
-use tare_model::load::Family;
-use tare_model::load::LoadSpec;
+use tare_model::load::{Family, Load, LoadSpec};
 use tare_model::net::NetTest;
 use tare_report::net::NetCell;
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::failure::Failure;
+use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::print;
-use crate::load::plan::{random_seed, resolve};
 use crate::net::measure::{Rounds, measure};
 use crate::net::remote;
 use crate::net::serve::{connections_max, serve};
@@ -60,7 +59,7 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     let Some(host) = &asked.host else { return run_server(&asked) };
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
-    let address = resolve(host, asked.listen_port, Family::Any)?;
+    let address = address_of(host, asked.listen_port, Family::Any)?;
     for test in &asked.tests {
         match test.test {
             Test::Conf => said(&conf(address, &test.with, &stop)?)?,
@@ -116,21 +115,20 @@ fn run_test(
     let spec = LoadSpec {
         test: Some(kind),
         message_bytes: Some(with.msg_size.unwrap_or(default_size(test))),
-        connections: 1,
+        connections: Some(1),
         threads: Some(1),
         socket_buffer: with.socket_buffer,
         cpus: with.cpu.map(|cpu| vec![cpu]),
-        timeout: with.timeout.unwrap_or(LoadSpec::default().timeout),
-        lost_after: with.timeout,
+        timeout: with.timeout,
         ..LoadSpec::default()
     };
-    spec.check_test().map_err(|why| why.of(&format!("qperf: {}", test.name())))?;
+    let load = Load::try_from(spec).map_err(|why| why.of(&format!("qperf: {}", test.name())))?;
     let address = match with.ip_port {
         Some(port) => remote::on_port(address, port, stop)?,
         None => address,
     };
     let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
-    let cells = measure(address, &[spec], rounds, stop)?;
+    let cells = measure(address, &[load], rounds, stop)?;
     if interrupt::was_interrupted() {
         return Err(Failure::Interrupted);
     }

@@ -12,7 +12,7 @@ use crate::experiment;
 use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::begin::{resume, run_new};
-use crate::run::plan::{absent, check_machine, describe, without};
+use crate::run::machine::{absent, check_machine, describe, without};
 use crate::run::sweep::{self, run_sweep};
 
 /// Run an experiment: what each variant costs, with a confidence interval

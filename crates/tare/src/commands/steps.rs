@@ -19,9 +19,9 @@ use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
 
 use crate::args::words::positive_duration;
 use crate::failure::Failure;
+use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{FormFiles, Outputs, print_stderr};
-use crate::load::plan::random_seed;
 use crate::run::choices::percent;
 use crate::run::places::journal_folder;
 use crate::toml_file::{self, Source};

@@ -17,9 +17,9 @@ use tare_stats::estimate::trimmed_mean;
 
 use crate::args::words::{cpu_list, positive_duration};
 use crate::failure::Failure;
+use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::random_seed;
 
 /// Measure what system calls cost here: getpid, pipes, page faults, fork, …
 ///

@@ -8,8 +8,8 @@ use clap::{Args, Parser};
 use tare_guards::{Code, Severity};
 use tare_io::{DurationNs, Endpoint, SocketOptions};
 use tare_load::pacer::RateProfile;
-use tare_load::plan::{WAIT, provide_files};
 use tare_load::request::{Order, parse_header};
+use tare_load::resolve::{WAIT, provide_files};
 use tare_load::tls::{TlsClient, TlsOptions};
 use tare_load::{EngineConfig, Lifetime, LoadPlan, LoadResult, Part, Stretch};
 use tare_model::load::Family;
@@ -23,10 +23,10 @@ use tare_wrk::statistics::{RateSamples, Statistic};
 
 use crate::args::words::count;
 use crate::failure::Failure;
+use crate::load::addresses::{address_of, random_seed};
 use crate::load::describe::{Found, Request, describe};
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
-use crate::load::plan::{random_seed, resolve};
 
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
@@ -116,7 +116,7 @@ pub fn run(args: &Wrk) -> Result<(), Failure> {
         let allowed = format!("must be at least the number of threads, {threads}");
         return Err(Failure::flag("-c", &connections.to_string(), allowed));
     }
-    let address = resolve(&url.host, url.port, Family::Any)?;
+    let address = address_of(&url.host, url.port, Family::Any)?;
     let script = Arc::new(load_script(args, &url, url_text, address, threads)?);
     let plan = plan(args, &url, &script, Endpoint::Tcp(address), threads, connections)?;
     let stop = Arc::new(AtomicBool::new(false));

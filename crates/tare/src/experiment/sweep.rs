@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tare_io::calls::Call;
 use tare_model::net::{CallName, NetTest};
-use tare_model::plan::PlanParts;
+use tare_model::plan::Draft;
 use toml::Spanned;
 
 use super::Source;
@@ -31,12 +31,12 @@ pub(super) enum Value {
     Word(String),
 }
 
-type Put = fn(&mut PlanParts, &Value) -> Result<(), String>;
+type Put = fn(&mut Draft, &Value) -> Result<(), String>;
 
 /// What can be swept, and how a value is put into a plan.
 const KEYS: [(&str, Put); 8] = [
     ("connections", |plan, value| {
-        plan.load.connections = value.whole()?;
+        plan.load.connections = Some(value.whole()?);
         Ok(())
     }),
     // As fast as replies come: the closed loop is a rate among others.
@@ -147,10 +147,10 @@ impl Values {
 
 /// The plans of all cells, in the file's order; the last key changes fastest.
 pub(super) fn cells(
-    plan: PlanParts,
+    plan: Draft,
     sweep: &BTreeMap<String, Spanned<Values>>,
     source: &Source<'_>,
-) -> Result<Vec<PlanParts>, Failure> {
+) -> Result<Vec<Draft>, Failure> {
     let mut keys: Vec<_> = sweep.iter().collect();
     keys.sort_by_key(|(_, values)| values.span().start);
     let mut cells = vec![plan];

@@ -6,7 +6,7 @@ use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;
 
 use super::*;
-use crate::run::plan::check_machine;
+use crate::run::machine::check_machine;
 
 const GOOD: &str = r#"
 name = "What does an access log cost?"
@@ -56,7 +56,7 @@ name = "other"
 server = "up"
 "#;
 
-fn parse(text: &str) -> Result<PlanParts, Failure> {
+fn parse(text: &str) -> Result<Draft, Failure> {
     let source = Source { path: Path::new("x.toml"), text };
     let file: Written = toml::from_str(text).map_err(|error| source.complain(&error))?;
     plans(file, &source).map(|mut plans| plans.remove(0))
@@ -65,9 +65,9 @@ fn parse(text: &str) -> Result<PlanParts, Failure> {
 #[test]
 fn a_file_becomes_a_plan_without_gaps() {
     let plan = parse(GOOD).unwrap();
-    assert_eq!((plan.seed, plan.load.connections, plan.stop.precision), (7, 20, 0.01));
+    assert_eq!((plan.seed, plan.load.connections, plan.stop.precision), (7, Some(20), 0.01));
     assert_eq!(plan.stop.tolerance, 0.01, "follows the precision");
-    assert_eq!(plan.load.timeout, DurationNs::from_secs(3));
+    assert_eq!(plan.load.timeout, Some(DurationNs::from_secs(3)));
     assert_eq!(plan.stop.metrics, [Metric::Throughput, Metric::LatencyP99]);
     let [first, log, mine, other] = plan.variants.as_slice() else { panic!("{plan:?}") };
     assert!(first.baseline && !log.baseline, "the first, where none is named");
@@ -77,7 +77,7 @@ fn a_file_becomes_a_plan_without_gaps() {
     assert_eq!(mine.headers, ["X-A: b"]);
     assert_eq!(mine.may_differ, [Difference::Body, Difference::Headers]);
     assert_eq!(other.server, ServerSpec::External);
-    let again: PlanParts = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+    let again: Draft = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
     assert_eq!(again, plan, "it is stored whole");
 }
 
@@ -130,7 +130,7 @@ fn settings_without_effect_are_refused() {
         ("path = \"/aaaa\"", "paths = [\"/\"]\npath = \"/aaaa\"", "path and paths: choose one"),
         ("path = \"/aaaa\"", "tls_resume = true", "tls_resume goes with TLS: no URL begins"),
         ("path = \"/aaaa\"", "sni = \"a\"", "sni goes with TLS"),
-        ("path = \"/aaaa\"", "spin = \"1ms\"", "--spin needs an open loop: give a rate"),
+        ("path = \"/aaaa\"", "spin = \"1ms\"", "spin needs an open loop: give a rate"),
         (
             "path = \"/aaaa\"",
             "test = \"tcp_rr\"\nmethod = \"PUT\"",

@@ -20,8 +20,8 @@ use tare_report::load::LoadReport;
 use tare_run::{RunError, load_from};
 
 use crate::failure::Failure;
+use crate::load::addresses::address_of;
 use crate::load::describe::{ClientCpu, Found, Request, describe};
-use crate::load::plan::resolve;
 use crate::load::watch::Watch;
 use crate::run::places::journal_folder;
 
@@ -81,7 +81,7 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
     {
         return Ok(SocketAddr::new(ip, url.port));
     }
-    resolve(&url.host, url.port, family)
+    address_of(&url.host, url.port, family)
 }
 
 /// Clients on other machines, one for each name that ssh knows.

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::{DurationNs, Endpoint, Random};
 use tare_load::measured::Measured;
-use tare_load::plan::endpoint_plan;
 use tare_load::session::{Sampling, Session};
-use tare_load::{Edges, LaneId, LoadPlan, NoObserver, Stretch};
-use tare_model::load::LoadSpec;
+use tare_load::{Edges, LaneId, LoadPlan, NoObserver, Stretch, resolve};
+use tare_model::load::{Load, Net, Workload};
 use tare_model::net::Protocol;
 use tare_model::samples::{Counts, Series};
+use tare_model::url::Url;
 use tare_report::net::NetCell;
 use tare_stats::Estimate;
 
@@ -50,12 +50,14 @@ const RAMP_MIN: DurationNs = DurationNs::from_ms(2);
 /// Measures each cell in each round, in an order of the seed's. `stop` ends it between slices.
 pub fn measure(
     address: SocketAddr,
-    cells: &[LoadSpec],
+    cells: &[Load],
     rounds: Rounds,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<NetCell>, Failure> {
     let Some(first) = cells.first() else { return Ok(Vec::new()) };
-    let cpus = first.cpus.clone().unwrap_or_default();
+    let cpus = first.client.cpus.clone().unwrap_or_default();
+    let url = Url::parse(&format!("http://{address}/"))
+        .map_err(|error| Failure::Bug(error.to_string()))?;
     let mut session = Session::start(first.workers(), &cpus, stop)?;
     let mut seen: Vec<CellRounds> = cells.iter().map(|_| CellRounds::default()).collect();
     for round in 0..rounds.rounds {
@@ -66,7 +68,7 @@ pub fn measure(
         let mut left: Vec<usize> = (0..cells.len()).collect();
         while !left.is_empty() && !stop.load(Ordering::Relaxed) {
             let at = left.swap_remove(random.below(left.len() as u64) as usize);
-            let plan = endpoint_plan(&cells[at], Endpoint::Tcp(address), rounds.seed)?;
+            let plan = resolve(&cells[at], &url, Endpoint::Tcp(address), rounds.seed)?;
             if seen[at].failed.is_none()
                 && let Err(failure) = slice(&mut session, &plan, rounds.window, &mut seen[at])
                 && !stop.load(Ordering::Relaxed)
@@ -84,7 +86,11 @@ pub fn measure(
             None => Failure::Target(format!("{address}: no time passed by the endpoint's clock")),
         });
     }
-    Ok(cells.iter().zip(seen).map(|(spec, seen)| cell(spec, seen)).collect())
+    let cells = cells.iter().zip(seen).filter_map(|(load, seen)| match &load.workload {
+        Workload::Net(net) => Some(cell(load, net, seen)),
+        _ => None,
+    });
+    Ok(cells.collect())
 }
 
 fn slice(
@@ -127,20 +133,20 @@ fn nothing_came(counts: &Counts, timeout: DurationNs) -> String {
     format!("not one message came in a whole round (time limit {timeout}){seen}")
 }
 
-fn cell(spec: &LoadSpec, seen: CellRounds) -> NetCell {
+fn cell(load: &Load, net: &Net, seen: CellRounds) -> NetCell {
     let counts = &seen.counts;
-    let exchanges = spec.test.is_some_and(|test| !test.is_stream());
+    let exchanges = !net.test.is_stream();
     let quantile = |q: f64| seen.latency.quantile(q);
     NetCell {
-        test: spec.test.map_or("", |test| test.name()).to_owned(),
-        message_bytes: spec.message_bytes(),
-        reply_bytes: exchanges.then(|| spec.reply_bytes()),
-        connections: spec.connections,
-        threads: spec.workers(),
+        test: net.test.name().to_owned(),
+        message_bytes: net.message_bytes,
+        reply_bytes: exchanges.then_some(net.reply_bytes),
+        connections: load.connections,
+        threads: load.workers(),
         how: seen.how.to_owned(),
-        nodelay: spec.test.filter(|test| !test.is_udp()).map(|_| spec.sockets().nodelay),
-        socket_buffer_bytes: spec.socket_buffer,
-        rate_per_s: spec.rate,
+        nodelay: (!net.test.is_udp()).then_some(net.sockets.nodelay),
+        socket_buffer_bytes: net.sockets.buffer_bytes,
+        rate_per_s: load.rate(),
         rounds: seen.messages_per_s.len() as u32,
         messages: counts.good,
         bytes: counts.body_bytes,

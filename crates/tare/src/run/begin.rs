@@ -14,9 +14,9 @@ use tare_store::{NewRun, RunRow, Store};
 
 use super::conclude::conclude;
 use super::live::LiveTable;
+use super::machine::check_machine;
 use super::measure::{Begun, Measured, measure};
 use super::places::journal_folder;
-use super::plan::check_machine;
 use super::{RunOptions, command};
 use crate::failure::Failure;
 use crate::load::interrupt;

@@ -1,10 +1,6 @@
 //! Words that `compare` and `run` share about precision, time and gates.
 
 use tare_io::DurationNs;
-use tare_model::Metric;
-use tare_model::net::Protocol;
-
-use tare_model::load::LoadSpec;
 
 /// Reads `2%` or `0.5 %` as a share.
 pub fn percent(text: &str) -> Result<f64, String> {
@@ -20,17 +16,6 @@ pub const PRECISION: f64 = 0.02;
 /// precision.
 pub const OF_EFFECT: f64 = 0.1;
 pub const MAX_TIME: DurationNs = DurationNs::from_secs(120);
-
-/// What decides, where the user does not say: how much a server can do, or how fast it answers at
-/// the rate that it is given; of networks round trips or bandwidth, of calls their time.
-pub fn default_metrics(load: &LoadSpec) -> Vec<Metric> {
-    vec![match load.protocol() {
-        Protocol::Http if load.rate.is_none() => Metric::Throughput,
-        Protocol::Http | Protocol::Messages { .. } => Metric::LatencyP50,
-        Protocol::Stream { .. } => Metric::Bandwidth,
-        Protocol::Calls { .. } => Metric::SystemCall,
-    }]
-}
 
 #[cfg(test)]
 mod tests {

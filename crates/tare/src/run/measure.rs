@@ -21,7 +21,7 @@ use super::gate::Gate;
 use super::live::LiveTable;
 use super::places::journal_folder;
 use crate::failure::Failure;
-use crate::load::plan::resolve;
+use crate::load::addresses::address_of;
 
 /// A run that is in the store, and what is known of it already.
 pub struct Begun<'a> {
@@ -132,10 +132,9 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
     {
         // The port is not known yet, and does not matter to this check.
         let url = cell.plan.variants[at].url(1)?;
-        tare_load::plan::check(&cell.plan.load_of(VariantId(at)), &url)?;
+        tare_load::resolve::check(&cell.plan.load_of(VariantId(at)), &url)?;
     }
-    let loads = cells.iter().map(|cell| &cell.plan.load);
-    let connections = loads.map(|load| load.max_connections.unwrap_or(load.connections));
+    let connections = cells.iter().map(|cell| cell.plan.load.most_connections());
     let deployments = plan.variants.iter().zip(addresses(plan)?);
     let lab = Lab::open(LabPlan {
         state: &journal_folder()?,
@@ -160,7 +159,7 @@ fn addresses(plan: &Plan) -> Result<Vec<Option<SocketAddr>>, Failure> {
             return Ok(None);
         }
         let url = variant.url(1)?;
-        resolve(&url.host, url.port, plan.load.family()).map(Some)
+        address_of(&url.host, url.port, plan.load.client.family).map(Some)
     });
     all.collect()
 }

@@ -130,7 +130,7 @@ fn mistakes_about_servers_get_one_line() {
     compare(&["--launch", "b=sleep 1000; : {port}", "--ready-within", "300ms"])
         .fails(3, "no good reply from 127.0.0.1:");
     compare(&["--launch", "b=true {port}", "--precision", "2"]).fails(2, "write 2% or 0.5%");
-    compare(&["--launch", "b=true {port}", "--poisson"]).fails(2, "--poisson needs an open loop");
+    compare(&["--launch", "b=true {port}", "--poisson"]).fails(2, "poisson needs an open loop");
     let nowhere = desk.folder.file("no/such/folder/x.json");
     compare(&["--launch", "b=true {port}", "--json", str(&nowhere)])
         .fails(3, "--json: cannot write");
@@ -188,7 +188,7 @@ fn headers_may_be_of_one_variant_only() {
     let mut args = owned(&pair, &BRIEF);
     args.extend(["-H", "X-All: 1", "-H", "b:X-Own: 2"]);
     let report = desk.compare(&args);
-    assert_eq!(report.plan.parts.load.headers, ["X-All: 1"]);
+    assert_eq!(report.plan.parts.load.http().unwrap().headers, ["X-All: 1"]);
     assert_eq!(report.plan.parts.variants[1].headers, ["X-Own: 2"]);
     assert_eq!(report.plan.parts.variants[0].headers, [] as [&str; 0]);
 }

@@ -59,7 +59,7 @@ fn what_cannot_be_compared_is_said() {
         stored
     };
     let mut other_load = Stored::answering(100);
-    other_load.plan.load.headers = vec!["X-Other: 1".into()];
+    other_load.plan.load.http_mut().unwrap().headers = vec!["X-Other: 1".into()];
     let mut few = Stored::answering(100);
     few.rounds = 2;
     for stored in [

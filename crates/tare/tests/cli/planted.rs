@@ -249,8 +249,8 @@ fn requests_that_cannot_be_made_start_nothing() {
     for (load, told) in [
         ("method = \"GET\\r\\nX: y\"", "method 'GET\\r\\nX: y' has a character that is not"),
         ("headers = [\"X: a\\r\\nb: c\"]", "headers: \"X: a\\r\\nb: c\": write it without control"),
-        ("body_file = \"/dev/zero\"", "--body-file /dev/zero: it is over 268435456 bytes"),
-        ("body_file = \"/nowhere\"", "--body-file /nowhere: No such file"),
+        ("body_file = \"/dev/zero\"", "body_file /dev/zero: it is over 268435456 bytes"),
+        ("body_file = \"/nowhere\"", "body_file /nowhere: No such file"),
         ("threads = 100000", "threads = 100000: write 1 to 1024"),
     ] {
         let started = desk.folder.file("started");

@@ -18,7 +18,7 @@ use tare_lab::site::Site;
 use tare_lab::{Halt, Lab, LabPlan};
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
-use tare_model::plan::{Plan, PlanParts, Slices, Stop};
+use tare_model::plan::{Draft, Plan, Slices, Stop};
 use tare_model::servers::{CommandSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::RunReport;
@@ -47,7 +47,7 @@ fn plan(row: &parity::Row) -> Plan {
         baseline,
         ..Variant::new(name, &format!("{scheme}://127.0.0.1:{{port}}/"), server.clone())
     };
-    let parts = PlanParts {
+    let draft = Draft {
         name: "parity".into(),
         seed: 7,
         load: LoadSpec { threads: Some(1), insecure: target.tls, ..load },
@@ -72,7 +72,7 @@ fn plan(row: &parity::Row) -> Plan {
         skipped: Vec::new(),
         cell: Default::default(),
     };
-    Plan::try_from(parts).unwrap()
+    Plan::try_from(draft).unwrap()
 }
 
 /// Makes a run, carried out by `elsewhere` or by this process; how it ended.

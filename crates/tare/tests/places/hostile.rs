@@ -16,8 +16,8 @@ use tare_lab::load::Load;
 use tare_lab::site::Site;
 use tare_lab::world::MakeLoad as _;
 use tare_load::Stretch;
-use tare_load::plan::plan;
-use tare_model::load::LoadSpec;
+use tare_load::resolve;
+use tare_model::load::Load as Asked;
 use tare_model::url::Url;
 
 use crate::flood::{Flood, PEAK_KB_MAX};
@@ -99,13 +99,9 @@ fn agents_take_no_memory_for_replies_without_end() {
         let agent = Arc::new(Agent::over(kind, stream, None, &events, limit, &halt).unwrap());
         let sites = vec![Site::There(agent.clone())];
         let url = Url::parse(&format!("http://{}/", flood.address)).unwrap();
-        let spec = LoadSpec {
-            connections: 20,
-            timeout: DurationNs::from_secs(1),
-            threads: Some(1),
-            ..LoadSpec::default()
-        };
-        let plan = plan(&spec, &url, Endpoint::Tcp(flood.address), 1).unwrap();
+        let asked =
+            Asked { connections: 20, timeout: DurationNs::from_secs(1), ..Asked::default() };
+        let plan = resolve(&asked, &url, Endpoint::Tcp(flood.address), 1).unwrap();
         let mut load = Load::default();
         assert!(load.ask(&sites, &plan).unwrap().is_err(), "{kind}: no whole reply comes");
         load.open(&sites, &plan).unwrap();

@@ -23,9 +23,9 @@ use tare_stats::estimate::{sidak, trimmed_mean};
 use super::named;
 use crate::args::words::positive_duration;
 use crate::failure::Failure;
+use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::load::plan::random_seed;
 use crate::run::choices::percent;
 use crate::run::places::{divide_cpus, journal_folder};
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 use tare_model::layers::take_tls;
-use tare_model::plan::PlanParts;
+use tare_model::plan::Draft;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 
@@ -15,7 +15,7 @@ const TAKEN: [&str; 3] = ["port", "address", "folder"];
 
 /// Puts the value into every variant that has such a setting or parameter.
 pub(super) fn put(
-    plan: &mut PlanParts,
+    plan: &mut Draft,
     key: &str,
     value: &Value,
     source: &Source<'_>,
@@ -41,7 +41,7 @@ pub(super) fn put(
 }
 
 /// Whether it stands anywhere in the words of a variant.
-pub(super) fn is_parameter(plan: &PlanParts, key: &str) -> bool {
+pub(super) fn is_parameter(plan: &Draft, key: &str) -> bool {
     let name = format!("{{{key}}}");
     let mut variants = plan.variants.clone();
     variants.iter_mut().any(|variant| words(variant).iter().any(|word| word.contains(&name)))

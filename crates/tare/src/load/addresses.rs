@@ -14,7 +14,7 @@ const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The address that `host` stands for. Of several, the first that accepts a connection: `localhost`
 /// is ::1 and 127.0.0.1, and servers often listen on one of them only.
-pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr, Failure> {
+pub fn address_of(host: &str, port: u16, family: Family) -> Result<SocketAddr, Failure> {
     let found: Vec<SocketAddr> = look_up(host, port)?
         .into_iter()
         .filter(|address| match family {

@@ -1,0 +1,222 @@
+//! From a load and the address of a server to the plan of its workers: requests built, TLS set up,
+//! limits raised.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use tare_io::files::read_input;
+use tare_io::{DurationNs, Endpoint, SocketOptions, system};
+use tare_model::load::{Body, Http, Idle, Load, Pace, Tls, Workload};
+use tare_model::net::NetTest;
+use tare_model::url::Url;
+
+use crate::pacer::RateProfile;
+use crate::request::{Order, RequestParts, Requests, parse_header};
+use crate::tls::{Pem, TlsClient, TlsOptions};
+use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
+
+/// Why there is no plan, sorted by who must act.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// What was asked for.
+    #[error("{0}")]
+    Usage(String),
+    /// What this process may have.
+    #[error("{0}")]
+    Environment(String),
+}
+
+/// How workers wake. A reply is processed when it is there: one that waited for others would be
+/// think time, and a server that gains from requests that come together would show another cost.
+/// Spin: waking a sleeping virtual CPU takes tens of µs, hundreds in the tail, and would be
+/// measured as the server's; above 1,000/s a worker this keeps a CPU busy.
+pub const WAIT: WaitPolicy = WaitPolicy {
+    batch_max: 1,
+    linger: DurationNs::ZERO,
+    spin: DurationNs::from_ms(1),
+    polls: false,
+};
+/// Replies that wait for each other, where they are to: more of them save no more CPU time.
+const BATCH_MAX: u32 = 16;
+/// Files open beside connections: rings, certificates, outputs, standard streams.
+const SPARE_FILES: u64 = 64;
+const BODY_MAX_BYTES: u64 = 256 << 20;
+
+/// The plan of load on one server. Its stretch is empty: what is asked is said here, for how
+/// long is not.
+pub fn resolve(
+    load: &Load,
+    url: &Url,
+    endpoint: Endpoint,
+    seed: u64,
+) -> Result<LoadPlan, PlanError> {
+    let (endpoint, requests, order, lifetime) = match &load.workload {
+        Workload::Http(http) => {
+            let requests = Requests::Parts(requests(http, url)?.into());
+            let at_random = http.paths.at_random();
+            let order = if at_random { Order::AtRandom } else { Order::InTurn { from: 0 } };
+            (endpoint, requests, order, Lifetime::of(http.new_connections))
+        }
+        Workload::Net(net) => {
+            // Over UDP it has the same port.
+            let endpoint = match endpoint {
+                Endpoint::Tcp(address) if net.test.is_udp() => Endpoint::Udp(address),
+                endpoint => endpoint,
+            };
+            let lifetime = Lifetime::of(net.test == NetTest::TcpCrr);
+            (endpoint, Requests::OfProtocol, Order::InTurn { from: 0 }, lifetime)
+        }
+        Workload::Calls(_) => {
+            (endpoint, Requests::OfProtocol, Order::InTurn { from: 0 }, Lifetime::Kept)
+        }
+    };
+    let tls = match load.http().filter(|_| url.tls) {
+        Some(http) => Some(tls(&http.tls, url)?),
+        None => None,
+    };
+    let one_alone = matches!(load.workload, Workload::Calls(_));
+    let connections = |n: u32| if one_alone { 1 } else { n };
+    let rate = load.rate().map(RateProfile::constant).transpose();
+    check_binds(&load.client.bind, &endpoint)?;
+    provide_files(load.most_connections())?;
+    Ok(LoadPlan {
+        engine: EngineConfig {
+            protocol: load.protocol(),
+            sockets: match &load.workload {
+                Workload::Net(net) => net.sockets,
+                _ => SocketOptions::default(),
+            },
+            endpoint,
+            bind: load.client.bind.clone(),
+            connections: connections(load.connections),
+            max_connections: connections(load.most_connections()),
+            lifetime,
+            tls,
+            timeout: load.timeout,
+            expected: load.http().map(|http| http.expect.clone()).unwrap_or_default(),
+            wait: wait(load),
+        },
+        requests,
+        order,
+        source: None,
+        worker_endpoints: Vec::new(),
+        rate: rate.map_err(|error| PlanError::Usage(format!("rate: {error}")))?,
+        poisson: load.is_poisson(),
+        stretch: Stretch::NONE,
+        workers: load.workers(),
+        cpus: load.client.cpus.clone().unwrap_or_default(),
+        reactor: load.client.reactor,
+        seed,
+        part: Part::WHOLE,
+    })
+}
+
+fn wait(load: &Load) -> WaitPolicy {
+    let (linger, spin) = match load.pace {
+        Pace::Closed { linger } => (linger, None),
+        Pace::Open { spin, .. } => (None, spin),
+    };
+    let polls = match load.client.idle {
+        Some(idle) => idle == Idle::Poll,
+        // CPUs that were set apart for load have nobody else on them.
+        None => load.protocol().is_served() && linger.is_none() && load.has_own_cpus(),
+    };
+    let lingers = linger.is_some_and(|linger| linger > DurationNs::ZERO);
+    WaitPolicy {
+        batch_max: if lingers { BATCH_MAX } else { WAIT.batch_max },
+        linger: linger.unwrap_or(WAIT.linger),
+        spin: spin.unwrap_or(WAIT.spin),
+        polls,
+    }
+}
+
+/// Whether such a load can be made at all: that its words can stand in a request, and that the files
+/// it names are there. For what has no address yet.
+pub fn check(load: &Load, url: &Url) -> Result<(), PlanError> {
+    let Some(http) = load.http() else { return Ok(()) };
+    requests(http, url)?;
+    if url.tls { tls(&http.tls, url).map(|_| ()) } else { Ok(()) }
+}
+
+/// The requests for `url`, or for the paths on its server.
+fn requests(http: &Http, url: &Url) -> Result<RequestParts, PlanError> {
+    let headers = http
+        .headers
+        .iter()
+        .map(|text| {
+            parse_header(text).map_err(|error| PlanError::Usage(format!("headers: {error}")))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let paths = match http.paths.several() {
+        [] => vec![url.target.clone()],
+        several => several.to_vec(),
+    };
+    let parts = RequestParts {
+        method: http.method().to_owned(),
+        authority: url.host_header(),
+        paths,
+        headers,
+        body: body_bytes(&http.body)?,
+        close: http.new_connections,
+    };
+    parts.check().map_err(|error| PlanError::Usage(error.to_string()))?;
+    Ok(parts)
+}
+
+fn body_bytes(body: &Body) -> Result<Vec<u8>, PlanError> {
+    match body {
+        Body::None => Ok(Vec::new()),
+        Body::Text(text) => Ok(text.clone().into_bytes()),
+        Body::File(path) => read_input(path, BODY_MAX_BYTES)
+            .map_err(|error| PlanError::Usage(format!("body_file {}: {error}", path.display()))),
+    }
+}
+
+fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, PlanError> {
+    let pem = |path: &Option<PathBuf>, what: &str| {
+        let read = path.as_deref().map(|path| Pem::read(path, what)).transpose();
+        read.map_err(|error| PlanError::Usage(error.to_string()))
+    };
+    let options = TlsOptions {
+        name: tls.sni.clone().unwrap_or_else(|| url.host.clone()),
+        insecure: tls.insecure,
+        authorities: pem(&tls.cacert, "certificates")?,
+        certificate: pem(&tls.cert, "certificates")?,
+        key: pem(&tls.key, "a private key")?,
+        version: tls.version,
+        ciphers: tls.ciphers.clone(),
+        resume: tls.resume,
+    };
+    TlsClient::new(&options).map_err(|error| PlanError::Usage(error.to_string()))
+}
+
+/// Makes room for this many connections, or says what is missing, before any load starts.
+pub fn provide_files(connections: u32) -> Result<(), PlanError> {
+    let wanted = u64::from(connections) + SPARE_FILES;
+    let allowed = system::raise_open_files(wanted);
+    if allowed >= wanted {
+        return Ok(());
+    }
+    Err(PlanError::Environment(format!(
+        "{connections} connections need {wanted} open files, and this process may have {allowed}; \
+         raise the limit (ulimit -n {wanted}) or use fewer connections"
+    )))
+}
+
+/// Source addresses must be of the destination's family.
+pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), PlanError> {
+    for bind in binds {
+        let fits = match endpoint {
+            Endpoint::Tcp(to) | Endpoint::Udp(to) => to.is_ipv4() == bind.is_ipv4(),
+            Endpoint::Unix(_) => false,
+        };
+        if !fits {
+            let text = format!("bind {bind}: cannot be a source for {endpoint}");
+            return Err(PlanError::Usage(text));
+        }
+        std::net::UdpSocket::bind((*bind, 0)).map_err(|error| {
+            PlanError::Usage(format!("bind {bind}: not an address of this machine ({error})"))
+        })?;
+    }
+    Ok(())
+}
