@@ -50,10 +50,14 @@ pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let mut guards = of_run(&evidence);
     guards.retain(|guard| !MAY_PASS.contains(&guard.code));
     let baseline = evidence.question.baseline;
-    let mut others = (0..plan.variants.len()).filter(|variant| *variant != baseline);
-    others.all(|variant| {
+    let is_void = |variant: usize| {
         why_void(&guards, evidence.name(variant), Some(evidence.name(baseline))).is_some()
-    })
+    };
+    let mut others = (0..plan.variants.len()).filter(|variant| *variant != baseline);
+    match plan.variants.len() {
+        1 => is_void(baseline),
+        _ => others.all(is_void),
+    }
 }
 
 /// Whether more sustained load would give a verdict that the noise withholds, or tell whether what
@@ -413,7 +417,7 @@ fn launches(evidence: &Evidence<'_>) -> Vec<RunGuard> {
 }
 
 fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let mut guards = Vec::new();
+    let mut guards = drift(evidence);
     for comparison in evidence.analysis.comparisons.iter().filter(|c| c.asked) {
         let name = evidence.name(comparison.variant);
         let word = comparison.metric.word();
@@ -449,6 +453,26 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
+/// Of a variant that is compared with nothing, whose value moves with the machine's speed.
+fn drift(evidence: &Evidence<'_>) -> Vec<RunGuard> {
+    let moved = evidence.analysis.alone.iter().flat_map(|own| {
+        let rounds = evidence.digests.iter();
+        let logs: Vec<f64> =
+            rounds.filter_map(|digest| digest.variants[0].log_ratio(own.metric)).collect();
+        let third = logs.len() / 3;
+        let by = mean(&logs[logs.len() - third..]) - mean(&logs[..third]);
+        let z = trend(&logs).filter(|_| by.abs() > evidence.question.tolerance)?;
+        let way = if z > 0.0 { "rises" } else { "falls" };
+        let text = format!(
+            "its {} {way} from round to round: the server has not settled, or the machine's speed \
+             drifts, which only a second variant would cancel",
+            own.metric.word()
+        );
+        Some(guard(Code::Unstable, Severity::Warn, Some(evidence.name(0)), text))
+    });
+    moved.flatten().collect()
+}
+
 fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let pausing = evidence
         .analysis
@@ -467,5 +491,15 @@ fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guard(Code::Pauses, Severity::Warn, Some(evidence.name(comparison.variant)), text)
     });
-    told.collect()
+    let alone = evidence.analysis.alone.iter().filter(|own| own.pauses).flat_map(|own| {
+        let total = own.of_totals.unwrap_or(own.value.point);
+        let text = format!(
+            "over all slices its {} is {:+.1} % of what it is over the usual ones: it pauses now and \
+             then, and that is not in the interval",
+            own.metric.word(),
+            (total / own.value.point - 1.0) * 100.0
+        );
+        guard(Code::Pauses, Severity::Warn, Some(evidence.name(0)), text)
+    });
+    told.chain(alone).collect()
 }

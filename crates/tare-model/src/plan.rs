@@ -48,7 +48,7 @@ pub struct PlanParts<L = Load> {
 /// As files and flags give it: also its load may contradict itself.
 pub type Draft = PlanParts<LoadSpec>;
 
-/// Parts that fit together: two variants or more with names of their own, one of them the baseline,
+/// Parts that fit together: variants with names of their own, one of them the baseline,
 /// and every value in its range. Whether this machine can have it is another question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PlanParts", into = "PlanParts")]
@@ -170,6 +170,10 @@ impl TryFrom<PlanParts> for Plan {
         if parts.stop.metrics.is_empty() {
             parts.stop.metrics = vec![parts.load.metric()];
         }
+        if parts.variants.len() == 1 {
+            // Nothing is compared: there is no effect.
+            parts.stop.of_effect = 0.0;
+        }
         parts.check()?;
         Ok(Self(parts))
     }
@@ -247,8 +251,8 @@ impl PlanParts {
     }
 
     fn check(&self) -> Result<(), Invalid> {
-        if self.variants.len() < 2 {
-            return Err("a comparison needs two variants or more".into());
+        if self.variants.is_empty() {
+            return Err("there is no variant to measure".into());
         }
         for (at, variant) in self.variants.iter().enumerate() {
             if variant.name.is_empty() || variant.name.chars().any(char::is_control) {

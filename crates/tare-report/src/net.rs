@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tare_model::load::{Net, Workload};
+use tare_model::samples::Series;
+use tare_model::{Distribution, Metric};
 use tare_stats::Estimate;
 
+use crate::run::document::RunDocument;
 use crate::run::text::columns;
 use crate::run::words::Table;
 use crate::units::{bytes, count, duration, percent, rate};
@@ -17,6 +21,9 @@ pub struct NetReport {
     pub schema: String,
     pub endpoint: String,
     pub seed: u64,
+    /// The runs in the store, a cell's each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<i64>,
     pub interrupted: bool,
     pub cells: Vec<NetCell>,
 }
@@ -53,7 +60,7 @@ pub struct NetCell {
     pub latency_ns_p99: Option<u64>,
     pub latency_ns_p99_9: Option<u64>,
     pub latency_ns_max: Option<u64>,
-    /// Ramps and drains included.
+    /// In the windows.
     pub sent: u64,
     pub lost: u64,
     pub disordered: u64,
@@ -74,6 +81,66 @@ impl NetReport {
 }
 
 impl NetCell {
+    /// What a run of one variant, on an endpoint, found; `None` where it had no round.
+    pub fn of(document: &RunDocument, failed: Option<String>) -> Option<Self> {
+        let load = &document.facts.plan.load;
+        let Workload::Net(Net { test, message_bytes, reply_bytes, sockets }) = &load.workload
+        else {
+            return None;
+        };
+        let only = document.report.variants.first()?;
+        let (counts, rounds) = (document.counts(0), document.report.run.rounds);
+        if rounds == 0 {
+            return None;
+        }
+        let latency = document.latency(0, Series::Headline);
+        let quantile = |q: f64| latency.as_ref()?.quantile(q);
+        // A single round has no interval.
+        let estimate = |metric: Metric| only.metric(metric).filter(|own| own.n > 1).copied();
+        let mut launches =
+            document.digests.iter().filter_map(|round| round.variants[0].launch.as_ref());
+        let by = launches.find_map(|launch| launch.load.by.clone()).unwrap_or_default();
+        Some(Self {
+            test: test.name().to_owned(),
+            message_bytes: *message_bytes,
+            reply_bytes: (!test.is_stream()).then_some(*reply_bytes),
+            connections: load.connections,
+            threads: load.workers(),
+            how: by.split(',').next().unwrap_or_default().to_owned(),
+            nodelay: (!test.is_udp()).then_some(sockets.nodelay),
+            socket_buffer_bytes: sockets.buffer_bytes,
+            rate_per_s: load.rate(),
+            rounds,
+            messages: counts.good,
+            bytes: counts.body_bytes,
+            elapsed_ns: counts.window_ns,
+            messages_per_s: estimate(Metric::Throughput),
+            bandwidth_bytes_per_s: estimate(Metric::Bandwidth),
+            latency_ns_mean: estimate(Metric::LatencyMean),
+            mean_ns: latency.as_ref().and_then(Distribution::mean_ns),
+            latency_ns_p50: quantile(0.5),
+            latency_ns_p90: quantile(0.9),
+            latency_ns_p99: quantile(0.99),
+            latency_ns_p99_9: quantile(0.999),
+            latency_ns_max: latency
+                .as_ref()
+                .filter(|all| all.count() > 0)
+                .map(Distribution::max_ns),
+            sent: match test.is_stream() {
+                true => counts.answered + counts.lost,
+                false => counts.started,
+            },
+            lost: counts.lost,
+            disordered: counts.disordered,
+            retransmits: counts.retransmits,
+            client_cpu_ns_per_message: counts.client_cpu_ns as f64 / counts.good.max(1) as f64,
+            client_busiest: counts.client_busiest,
+            errors: counts.errors.iter().map(|(kind, n, _)| (kind.clone(), *n)).collect(),
+            first_error: counts.errors.first().map(|(_, _, why)| why.clone()),
+            failed,
+        })
+    }
+
     fn seconds(&self) -> f64 {
         (self.elapsed_ns as f64 / 1e9).max(1e-9)
     }
@@ -170,7 +237,8 @@ fn with_share(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
     let share = estimate.half_width() / estimate.point * 100.0;
     let share = match share {
         share if share < 9.95 => format!("{share:.1}"),
-        share => format!("{share:.0}"),
+        share if share < 1000.0 => format!("{share:.0}"),
+        _ => "1000 or more".to_owned(),
     };
     format!("{} ± {share} %", words(estimate.point))
 }
@@ -230,6 +298,13 @@ fn ending(report: &NetReport) -> String {
     words.extend(nodelay.map(str::to_owned));
     words.push("intervals are over rounds, 95 %".into());
     words.push(format!("seed {}", report.seed));
+    words.extend(match report.runs[..] {
+        [] => None,
+        [only] => Some(format!("stored as run {only}")),
+        [first, .., last] => {
+            Some(format!("stored as runs {first} to {last} (tare report {first})"))
+        }
+    });
     let mut text = words.join("; ");
     if report.interrupted {
         text.push_str("; interrupted");

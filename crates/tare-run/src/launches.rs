@@ -16,6 +16,7 @@ use tare_load::request::Order;
 use tare_load::resolve;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::load::{Idle, Paths};
+use tare_model::net::Protocol;
 use tare_model::plan::{Plan, VariantId};
 use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
@@ -441,7 +442,7 @@ impl<L: World> Runner<'_, L> {
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
                     LabError::Environment(text) if !text.contains('\n') => {
-                        let hint = hint(&why);
+                        let hint = hint(plan.engine.protocol, &why);
                         LabError::Environment(format!("{text} (last error: {why}{hint})"))
                     }
                     error => error,
@@ -499,7 +500,7 @@ impl<L: World> Runner<'_, L> {
     /// Why this server, which was up before the run, has no reply; and the others that have none.
     fn without_replies(&mut self, variant: VariantId, plan: &LoadPlan, why: String) -> String {
         let told = |name: &str, plan: &LoadPlan, why: &str| {
-            let hint = hint(why);
+            let hint = hint(plan.engine.protocol, why);
             format!("{name}: no reply from {}: {why}{hint}", plan.engine.endpoint)
         };
         let run = self.plan();
@@ -552,10 +553,13 @@ impl<L: World> Runner<'_, L> {
 }
 
 /// What a first request's failure may mean.
-fn hint(why: &str) -> &'static str {
-    match why == ReplyDefect::ClosedBeforeReply.to_string() {
-        true => "; a server that speaks TLS does that: its URL begins with https://",
-        false => "",
+fn hint(protocol: Protocol, why: &str) -> &'static str {
+    let is = |defect: ReplyDefect| why == defect.to_string();
+    match (protocol.is_served(), is(ReplyDefect::ClosedBeforeReply), is(ReplyDefect::WrongContent))
+    {
+        (true, true, _) => "; a server that speaks TLS does that: its URL begins with https://",
+        (false, true, _) | (false, _, true) => ": it is not tare net --serve of this version",
+        _ => "",
     }
 }
 

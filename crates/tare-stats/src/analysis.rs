@@ -43,7 +43,20 @@ pub struct Analysis {
     pub rounds: u32,
     /// By variant: each metric that was measured, over rounds.
     pub metrics: Vec<Vec<(Metric, Estimate)>>,
+    /// Where there is one variant, what was asked of it.
+    pub alone: Vec<Alone>,
     pub comparisons: Vec<Comparison>,
+}
+
+/// One metric of a variant that is compared with nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alone {
+    pub metric: Metric,
+    pub value: Estimate,
+    /// Without trimming, of all rounds together.
+    pub of_totals: Option<f64>,
+    /// They differ, as in [`Comparison::pauses`].
+    pub pauses: bool,
 }
 
 /// One variant against the baseline in one metric.
@@ -122,7 +135,11 @@ fn pauses(ratio: &Estimate, of_totals: f64, tolerance: f64) -> bool {
 /// layout, and are not independent.
 pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
-    let metrics = (0..variants).map(|variant| absolute(digests, variant, question.level)).collect();
+    let metrics: Vec<Vec<(Metric, Estimate)>> = match variants {
+        1 => vec![alone(digests, question)],
+        _ => (0..variants).map(|variant| absolute(digests, variant, question.level)).collect(),
+    };
+    let asked = |metric: &Metric| question.metrics.contains(metric);
     let mut found = Vec::new();
     for variant in (0..variants).filter(|variant| *variant != question.baseline) {
         for metric in Metric::ALL {
@@ -136,8 +153,14 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         }
     }
     let totals: Vec<Total> = (0..variants).map(|variant| Total::of(digests, variant)).collect();
-    let asked = |metric: &Metric| question.metrics.contains(metric);
     let family = |wanted: bool| found.iter().filter(|(_, m, _)| asked(m) == wanted).count();
+    let own = metrics.first().filter(|_| variants == 1).into_iter().flatten();
+    let own = own.filter(|(metric, _)| asked(metric)).map(|(metric, value)| {
+        let of_totals = totals[0].number(*metric);
+        let pauses = of_totals.is_some_and(|total| pauses(value, total, question.tolerance));
+        Alone { metric: *metric, value: *value, of_totals, pauses }
+    });
+    let alone = own.collect();
     let levels = [sidak(question.level, family(false)), sidak(question.level, family(true))];
     let comparisons = found.into_iter().filter_map(|(variant, metric, rounds)| {
         let asked = asked(&metric);
@@ -175,7 +198,8 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
             sustained,
         })
     });
-    Analysis { rounds: digests.len() as u32, comparisons: comparisons.collect(), metrics }
+    let comparisons = comparisons.collect();
+    Analysis { rounds: digests.len() as u32, metrics, alone, comparisons }
 }
 
 /// What holds for slices and for sustained load, where these differ and yet both are, for sure, on the
@@ -205,6 +229,26 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
     let of = |metric: Metric| {
         let values = digests.iter().filter_map(|digest| digest.variants[variant].value(metric));
         Some((metric, over_rounds(values, level)?))
+    };
+    Metric::ALL.into_iter().filter_map(of).collect()
+}
+
+/// The only variant's metrics, with intervals wide enough for a run that was looked at meanwhile:
+/// nothing is compared, so drift of the machine is in them.
+fn alone(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, Estimate)> {
+    let together = sidak(question.level, question.metrics.len());
+    let of = |metric: Metric| {
+        let rounds: Vec<weighted::Round> =
+            digests.iter().filter_map(|d| d.variants[0].weighable(metric, d.cycles)).collect();
+        let level = if question.metrics.contains(&metric) { together } else { question.level };
+        let estimate = match Mean::of(&rounds) {
+            Some(mean) => {
+                let [interval, _] = intervals(level, |level| mean.interval(level));
+                with_systematic(interval).from_log()
+            }
+            None => over_rounds(rounds.iter().map(|round| round.value.exp()), level)?,
+        };
+        Some((metric, estimate))
     };
     Metric::ALL.into_iter().filter_map(of).collect()
 }
@@ -242,12 +286,14 @@ impl Total {
 
     /// Of this variant's value to the baseline's, for metrics that are compared within cycles.
     fn ratio_to(&self, base: &Self, metric: Metric) -> Option<f64> {
-        let number = |total: &Self| {
-            let Self { counts, used, paid } = total;
-            let (used, latencies, launch) = (used.clone(), &[][..], None);
-            metric.number(&Observed { counts, used, paid: *paid, latencies, launch })
-        };
-        (metric.basis() == Basis::Cycle).then(|| Some(number(self)? / number(base)?))?
+        Some(self.number(metric)? / base.number(metric)?)
+    }
+
+    fn number(&self, metric: Metric) -> Option<f64> {
+        let Self { counts, used, paid } = self;
+        let (used, latencies, launch) = (used.clone(), &[][..], None);
+        let observed = Observed { counts, used, paid: *paid, latencies, launch };
+        metric.number(&observed).filter(|_| metric.basis() == Basis::Cycle)
     }
 }
 

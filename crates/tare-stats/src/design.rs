@@ -163,7 +163,7 @@ mod tests {
             cell: 0,
             rates: Vec::new(),
             shape: None,
-            fit: Fit { length: None, warmup: None },
+            fit: Fit::default(),
             is_cold: false,
             cycles: 8,
             growth: Some(growth),

@@ -45,7 +45,8 @@ pub struct VariantRound {
     pub latencies: Vec<(Series, Distribution)>,
     /// By [`Metric::ALL`].
     pub values: Vec<Option<f64>>,
-    /// The log ratio to the baseline, by [`Metric::ALL`].
+    /// The log ratio to the baseline, by [`Metric::ALL`]; of a variant alone, the logarithm of its
+    /// value.
     pub log_ratios: Vec<Option<f64>>,
     /// The variance that each log ratio has by its own cycles, by [`Metric::ALL`]; where a metric has
     /// cycles.
@@ -100,9 +101,11 @@ pub fn digest(round: &Round, variants: usize, baseline: usize) -> RoundDigest {
     let mut found: Vec<VariantRound> =
         (0..variants).map(|variant| totals(round, variant)).collect();
     for variant in 0..variants {
-        let pairs = pairs(round, variant, baseline);
+        let against = (variants > 1).then_some(baseline);
+        let pairs = pairs(round, variant, against);
         for metric in Metric::ALL {
-            let (ratio, variance) = log_ratio(metric, &pairs, &found[variant], &found[baseline]);
+            let base = against.map(|baseline| &found[baseline]);
+            let (ratio, variance) = log_ratio(metric, &pairs, &found[variant], base);
             found[variant].log_ratios.push(ratio);
             found[variant].variances.push(variance);
         }
@@ -168,28 +171,36 @@ pub fn observed<'a>(slice: &'a Slice, launch: Option<&'a Launch>) -> Observed<'a
     Observed { counts: &slice.counts, used, paid, latencies: &slice.latencies, launch }
 }
 
-/// The slices of a variant with the baseline's of the same cycle.
-fn pairs(round: &Round, variant: usize, baseline: usize) -> Vec<(&Slice, &Slice)> {
+/// The slices of a variant with the baseline's of the same cycle; without a baseline, all.
+fn pairs(round: &Round, variant: usize, baseline: Option<usize>) -> Vec<(&Slice, Option<&Slice>)> {
     let of = |variant: usize| round.slices.iter().filter(move |s| s.variant as usize == variant);
+    let Some(baseline) = baseline else {
+        return of(variant).map(|slice| (slice, None)).collect();
+    };
     let mut others = BTreeMap::new();
     for other in of(baseline) {
         others.entry(other.cycle).or_insert(other);
     }
-    of(variant).filter_map(|slice| Some((slice, *others.get(&slice.cycle)?))).collect()
+    of(variant).filter_map(|slice| Some((slice, Some(*others.get(&slice.cycle)?)))).collect()
 }
 
 fn log_ratio(
     metric: Metric,
-    pairs: &[(&Slice, &Slice)],
+    pairs: &[(&Slice, Option<&Slice>)],
     mine: &VariantRound,
-    base: &VariantRound,
+    base: Option<&VariantRound>,
 ) -> (Option<f64>, Option<f64>) {
     if metric.basis() == Basis::Cycle {
         let ratios: Option<Vec<f64>> = pairs
             .iter()
             .map(|(a, b)| {
-                let a = metric.number(&observed(a, mine.launch.as_ref()))?;
-                Some((a / metric.number(&observed(b, base.launch.as_ref()))?).ln())
+                let number =
+                    |slice, of: &VariantRound| metric.number(&observed(slice, of.launch.as_ref()));
+                let to = match b.zip(base) {
+                    Some((b, base)) => number(b, base)?,
+                    None => 1.0,
+                };
+                Some((number(a, mine)? / to).ln()).filter(|log| log.is_finite())
             })
             .collect();
         // A slice without one good reply has no logarithm, and must not be dropped: the whole
@@ -200,9 +211,7 @@ fn log_ratio(
             return (Some(trimmed_mean(&ratios, TRIM)), variance);
         }
     }
-    let ratio = match (mine.values[metric as usize], base.values[metric as usize]) {
-        (Some(a), Some(b)) => Some((a / b).ln()),
-        _ => None,
-    };
+    let to = base.map_or(Some(1.0), |base| base.values[metric as usize]);
+    let ratio = mine.values[metric as usize].zip(to).map(|(a, b)| (a / b).ln());
     (ratio, None)
 }

@@ -14,9 +14,12 @@ pub struct SliceShape {
     pub requests: Option<u64>,
 }
 
-/// What the user settled of it.
+/// What the plan settles of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
+    /// One variant is measured, and compared with nothing: short slices would cancel no drift, and
+    /// long ones are closer to load that does not let up.
+    pub alone: bool,
     pub length: Option<DurationNs>,
     pub warmup: Option<DurationNs>,
 }
@@ -29,6 +32,7 @@ pub struct Pace {
 }
 
 const SHORTEST: DurationNs = DurationNs::from_ms(20);
+const SHORTEST_ALONE: DurationNs = DurationNs::from_ms(100);
 pub const LONGEST: DurationNs = DurationNs::from_secs(1);
 /// Replies that a slice should hold.
 const REPLIES: f64 = 200.0;
@@ -44,20 +48,25 @@ pub fn longer_mean() -> f64 {
 
 impl Fit {
     pub fn of(plan: &PlanParts) -> Self {
-        Self { length: plan.slices.window, warmup: plan.slices.warmup }
+        let alone = plan.variants.len() == 1;
+        Self { alone, length: plan.slices.window, warmup: plan.slices.warmup }
     }
 
     /// Before anything is known of the servers.
     pub fn first(self) -> SliceShape {
-        let length = self.length.unwrap_or(SHORTEST);
+        let length = self.length.unwrap_or(self.shortest());
         let warmup = self.warmup.unwrap_or(length);
         SliceShape { length, ramp: SHORTEST_RAMP, warmup, requests: None }
     }
 
-    /// Slices are 20 ms, longer where the slowest variant gives fewer than 200 replies in that.
+    fn shortest(self) -> DurationNs {
+        if self.alone { SHORTEST_ALONE } else { SHORTEST }
+    }
+
+    /// Slices are 20 ms (100 ms of one variant alone), longer where the slowest variant gives fewer than 200 replies in that.
     pub fn shape(self, pace: Pace) -> SliceShape {
         let ms = (REPLIES / pace.per_s.max(1e-3) * 1000.0).ceil();
-        let needed = DurationNs::from_ms(ms as u64).clamp(SHORTEST, LONGEST);
+        let needed = DurationNs::from_ms(ms as u64).clamp(self.shortest(), LONGEST);
         let length = self.length.unwrap_or(needed);
         // The first replies come in step; two latencies later they do not.
         let ramp = DurationNs::from_ns(pace.latency.as_ns() * 2);
@@ -159,6 +168,6 @@ mod tests {
         let shape = Fit::default().shape(pace);
         assert_eq!((shape.length, shape.ramp), (DurationNs::from_ms(200), DurationNs::from_ms(6)));
         let length = Some(DurationNs::from_ms(50));
-        assert_eq!(Fit { length, warmup: None }.shape(pace).warmup, DurationNs::from_ms(50));
+        assert_eq!(Fit { length, ..Fit::default() }.shape(pace).warmup, DurationNs::from_ms(50));
     }
 }

@@ -50,8 +50,12 @@ impl Goal {
         Self { precision: stop.precision, of_effect: stop.of_effect, tolerance: stop.tolerance }
     }
 
-    /// Whether slices give every verdict that was asked for, and as precisely as asked.
+    /// Whether slices give every verdict that was asked for, and as precisely as asked; of a variant
+    /// alone, its values.
     pub fn is_reached(&self, analysis: &Analysis) -> bool {
+        if !analysis.alone.is_empty() {
+            return analysis.alone.iter().all(|own| self.knows(&own.value));
+        }
         let mut asked =
             analysis.comparisons.iter().filter(|comparison| comparison.asked).peekable();
         asked.peek().is_some()
@@ -60,6 +64,11 @@ impl Goal {
 
     pub fn is_precise(&self, ratio: &Estimate) -> bool {
         relative_half_width(ratio) <= self.wanted(ratio)
+    }
+
+    /// Whether a value, which is compared with nothing, is known as precisely as asked.
+    pub fn knows(&self, value: &Estimate) -> bool {
+        value.n >= ROUNDS_MIN && relative_half_width(value) <= self.precision
     }
 
     /// The half width of an interval of this ratio that is narrow enough.

@@ -36,6 +36,8 @@ struct World {
     launch_s: f64,
     /// Not the design's.
     cycles: Option<u32>,
+    /// Of the machine's speed, slowly, for all variants alike.
+    swing: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,10 +56,8 @@ enum Neighbour {
 /// Standard deviation of a disturbed slice.
 const WILD: f64 = 0.6;
 const WILD_ROUNDS: u32 = 7;
-/// The share of slices that lose much more than others, and a slow swing of the machine's speed
-/// that all variants share.
+/// The share of slices that lose much more than others.
 const OUTLIERS: f64 = 0.05;
-const SWING: f64 = 0.3;
 
 const CALM: World = World {
     name: "calm",
@@ -68,6 +68,7 @@ const CALM: World = World {
     bad: 0.0,
     launch_s: 0.06,
     cycles: None,
+    swing: 0.3,
 };
 const ROUGH: World = World { name: "rough", launch_sd: 0.034, slice_sd: 0.08, ..CALM };
 const fn beside(name: &'static str, neighbour: Neighbour) -> World {
@@ -115,7 +116,7 @@ fn simulate_round(world: World, cost: f64, index: u32, cycles: u32, random: &mut
     let mut slices = Vec::new();
     for cycle in 0..cycles {
         let phase = f64::from(index * 10 + cycle) / 40.0;
-        let weather = SWING * phase.sin();
+        let weather = world.swing * phase.sin();
         for variant in 0..2u32 {
             let is_wild = match world.neighbour {
                 Neighbour::Quiet => false,
@@ -299,6 +300,56 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
                 assert!(found.apart >= 0.95, "{name}: {cost} found in {}", found.apart);
             }
         }
+    }
+}
+
+/// The throughput that a launch of the only variant has, over so many of them.
+fn alone(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
+    let mut random = Random::stream(seed, "alone", 0);
+    let round = |index| {
+        let mut round = simulate_round(world, 0.0, index, 8, &mut random);
+        round.slices.retain(|slice| slice.variant == 0);
+        digest(&round, 1, 0)
+    };
+    (0..rounds).map(round).collect()
+}
+
+#[test]
+fn a_variant_alone_is_measured_until_its_value_is_known() {
+    let runs = runs() / 2;
+    println!("| launches | covered | rounds |\n|---|---:|---:|");
+    // Nothing cancels the machine's swing where nothing is compared.
+    let steady = |world: World| World { swing: 0.0, cycles: Some(8), ..world };
+    for world in [CALM, ROUGH, World { name: "rough, heavy tails", heavy: true, ..ROUGH }] {
+        let world = steady(world);
+        let mut plan = plan(world);
+        plan.variants.truncate(1);
+        let logs = alone(world, u64::MAX, 20_000);
+        let logs = logs.iter().filter_map(|d| d.variants[0].log_ratio(Metric::Throughput));
+        let truth = (logs.sum::<f64>() / 20_000.0).exp();
+        let (mut covered, mut lengths) = (0, Vec::new());
+        for seed in 0..runs {
+            let all = alone(world, seed, 300);
+            let surveys = Surveys::default();
+            let mut design = ComparisonDesign::new(&plan, &NoRules, 0);
+            let left = DurationNs::from_secs(MAX_S);
+            let seen = |rounds| {
+                let seen = CellHistory { rounds, shape: None, warm: None, is_over: false };
+                History { cells: vec![seen], surveys: &surveys, left }
+            };
+            let ends = (1..=all.len()).find(|n| design.next(&seen(&all[..*n])).is_none());
+            let ends = ends.unwrap_or(all.len());
+            let analysis = analyse(&all[..ends], &Question::of(&plan));
+            let [value] = analysis.alone[..] else { panic!("{analysis:?}") };
+            assert!(analysis.comparisons.is_empty());
+            covered += u64::from(value.value.covers(truth));
+            lengths.push(ends);
+        }
+        lengths.sort_unstable();
+        let (share, middle) = (covered as f64 / runs as f64, lengths[lengths.len() / 2]);
+        println!("| {} | {:.1} % | {middle} |", world.name, share * 100.0);
+        assert!(share >= 0.95 - slack(0.95, runs), "{}: {share}", world.name);
+        assert!((3..150).contains(&middle), "{}: {middle} rounds", world.name);
     }
 }
 

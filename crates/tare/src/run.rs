@@ -4,6 +4,7 @@
 //! measure them, [`conclude`] tells and judges what they found, and [`stored`] makes a report from
 //! the store alone.
 
+pub mod aside;
 pub mod begin;
 pub mod choices;
 pub mod command;

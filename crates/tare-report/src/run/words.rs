@@ -3,6 +3,7 @@
 use tare_guards::Code;
 use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
+use tare_stats::stopping::Goal;
 use tare_stats::{Estimate, Verdict};
 
 use crate::run::exposure::{exposed, placed};
@@ -408,6 +409,9 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
     if !report.gates.is_empty() && report.run.stopped_by == "gates" {
         all.retain(|answer| answer.verdict != Some(Verdict::Unresolved));
     }
+    if let [only] = &report.variants[..] {
+        all.extend(values(report, only));
+    }
     let others = report.variants.iter().filter(|variant| !variant.baseline);
     let untold = others.filter(|variant| report.asked_of(&variant.name).next().is_none());
     all.extend(untold.map(|variant| {
@@ -425,6 +429,35 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
 /// The same as plain sentences.
 pub fn sentences(report: &RunReport) -> Vec<String> {
     answers(report).into_iter().map(|answer| answer.text).collect()
+}
+
+/// What was asked of a variant that is compared with nothing.
+fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
+    let name = &only.name;
+    if report.why_void(name).is_some() {
+        let text = format!("{name} is void: {}", why_no_verdict(report, name));
+        return vec![Answer { verdict: Some(Verdict::Void), text }];
+    }
+    let goal = Goal::of(&report.plan.parts);
+    let told = |metric: &Metric| {
+        let value = only.metric(*metric)?;
+        let [point, lower, upper] =
+            [value.point, value.lower, value.upper].map(|value| number(*metric, value));
+        let what = match (metric.row().unit, metric.row().title) {
+            (Unit::Rate, title) => format!("{point} {title}"),
+            (_, title) => format!("{title} {point}"),
+        };
+        let text = format!("{name}: {what} ({lower} to {upper})");
+        Some(match goal.knows(value) {
+            true => Answer::of(text),
+            false => {
+                let wanted = digits(goal.precision * 100.0);
+                let text = format!("{text}; it was asked for to ± {wanted} %");
+                Answer { verdict: Some(Verdict::Unresolved), text }
+            }
+        })
+    };
+    report.plan.parts.stop.metrics.iter().filter_map(told).collect()
 }
 
 fn baseline_of(report: &RunReport) -> &str {

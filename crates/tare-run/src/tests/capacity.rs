@@ -62,7 +62,7 @@ impl Design for CapacityDesign {
                 cell: 0,
                 rates: self.rates.iter().map(|bounds| Some(bounds.asked())).collect(),
                 shape: history.cells[0].shape,
-                fit: Fit { length: Some(DurationNs::from_secs(1)), warmup: None },
+                fit: Fit { length: Some(DurationNs::from_secs(1)), ..Fit::default() },
                 is_cold: false,
                 cycles: 3,
                 growth: None,

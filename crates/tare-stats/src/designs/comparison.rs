@@ -1,4 +1,5 @@
-//! Variants compared under one load, until every verdict that was asked for is known.
+//! Variants compared under one load, until every verdict that was asked for is known; one variant
+//! alone, until its values are.
 
 use tare_io::DurationNs;
 use tare_model::metric::Basis;
@@ -211,7 +212,8 @@ impl<'a> ComparisonDesign<'a> {
     /// slices conclude something, and it is not clear whether they agree.
     fn wants_check(&self, all: &[RoundDigest]) -> bool {
         let is_metered = self.plan.variants.iter().any(|v| v.server != ServerSpec::External);
-        if sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
+        let compares = self.plan.variants.len() > 1;
+        if !compares || sustained_length(self.plan).is_none() || self.checks_fail || !is_metered {
             return false;
         }
         let (rounds, checks) = (all.len() as u32, self.checks(all));

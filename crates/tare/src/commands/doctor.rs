@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use tare_io::time::monotonic_now;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
-use tare_lab::Halt;
 use tare_lab::cgroup::Cgroup;
 use tare_lab::journal::Journal;
 use tare_lab::machine::{Machine, local_ports, steal_share};
-use tare_lab::{programs, temporary};
+use tare_lab::programs;
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
 use tare_model::plain;
@@ -21,8 +19,7 @@ use tare_model::servers::{NginxSpec, ServerSpec, TargetSpec};
 use tare_model::variant::Variant;
 use tare_report::run::words::signed;
 use tare_report::units::{bytes, count, percent};
-use tare_results::facts;
-use tare_run::{Start, Stopped};
+use tare_run::Stopped;
 use tare_store::Store;
 
 use crate::args::words::positive_duration;
@@ -30,11 +27,8 @@ use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::print;
-use crate::run::RunOptions;
-use crate::run::begin::begin;
+use crate::run::aside::{Temporary, measure_aside};
 use crate::run::choices::PRECISION;
-use crate::run::live::LiveTable;
-use crate::run::measure::{Begun, measure};
 use crate::run::places::{divide_cpus, journal_folder, store_path};
 
 /// Show what can be measured on this machine, and how precisely
@@ -267,21 +261,7 @@ fn noise(
         skipped: Vec::new(),
         cell: Default::default(),
     })?;
-    let mut store = Store::open(&folder.join("noise.db"))?;
-    let row = begin(&plan, &mut store)?;
-    let live = LiveTable::new(vec![facts(&plan, &row)], true);
-    let begun = Begun::new(&plan, &row);
-    let options = RunOptions {
-        store: store.path().to_owned(),
-        forms: Vec::new(),
-        gates: Vec::new(),
-        quiet: true,
-        allows_void: true,
-        began: monotonic_now(),
-    };
-    let halt =
-        Halt::at(options.began + plan.stop.max_time, stop.clone(), interrupt::was_interrupted)?;
-    let measured = measure(vec![begun], store, Start::default(), live, &halt, &options)?;
+    let measured = measure_aside(&[plan], &folder.join("noise.db"), stop)?;
     match measured.stopped.into_iter().next() {
         Some(Stopped::Failed(failure)) => return Err(failure.into()),
         Some(Stopped::Interrupted) => return Err(Failure::Interrupted),
@@ -306,23 +286,6 @@ fn noise(
 
 /// The optimum for launch and slice variances as they are usual.
 const NOISE_CYCLES: u32 = 5;
-
-/// A folder that is gone at the end, in whatever way that comes.
-struct Temporary(std::path::PathBuf, Journal);
-
-impl Temporary {
-    fn new() -> Result<Self, Failure> {
-        let journal = Journal::create(&journal_folder()?)?;
-        let path = temporary::folder(&journal)?;
-        Ok(Self(path, journal))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        self.1.remove_all();
-    }
-}
 
 #[cfg(test)]
 mod tests {

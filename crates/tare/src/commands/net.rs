@@ -18,9 +18,10 @@ use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::net::measure::{Rounds, measure};
+use crate::net::measure::{Rounds, measure, plans};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
+use crate::run::places::store_path;
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
 ///
@@ -90,6 +91,9 @@ pub struct Net {
     /// Write results as JSON to this file, or to standard output with -
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// File of stored runs; default: the one tare runs lists
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
     /// Random seed; default: a random one, which is printed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -142,10 +146,12 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     }
     let seed = args.seed.unwrap_or_else(random_seed);
     let rounds = Rounds { rounds: args.rounds, window, seed };
-    let cells = measure(address, &cells, rounds, &stop)?;
+    let store = store_path(args.store.as_ref())?;
+    let plans = plans(host, address, cells, rounds)?;
+    let (cells, runs) = measure(&plans, &store, &stop)?;
     let interrupted = interrupt::was_interrupted();
     let endpoint = address.to_string();
-    let report = NetReport { schema: SCHEMA.into(), endpoint, seed, interrupted, cells };
+    let report = NetReport { schema: SCHEMA.into(), endpoint, seed, runs, interrupted, cells };
     if !json.as_ref().is_some_and(Output::is_stdout) {
         print(&render(&report))
             .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;

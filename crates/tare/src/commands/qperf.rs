@@ -16,11 +16,12 @@ use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::print;
-use crate::net::measure::{Rounds, measure};
+use crate::net::measure::{Rounds, measure, plans};
 use crate::net::remote;
 use crate::net::serve::{connections_max, serve};
 use crate::qperf::format::{Line, Value, block};
 use crate::qperf::options::{self, AskedTest, Loop, Settings, TIME, Test, Variable};
+use crate::run::aside::Temporary;
 
 /// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
 ///
@@ -128,7 +129,9 @@ fn run_test(
         None => address,
     };
     let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
-    let cells = measure(address, &[load], rounds, stop)?;
+    let aside = Temporary::new()?;
+    let plans = plans(&address.to_string(), address, vec![load], rounds)?;
+    let (cells, _) = measure(&plans, &aside.store(), stop)?;
     if interrupt::was_interrupted() {
         return Err(Failure::Interrupted);
     }

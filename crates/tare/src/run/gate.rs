@@ -209,6 +209,9 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
     let asked = report.comparisons.iter().filter(|c| c.asked);
     let void = asked.filter(|comparison| comparison.verdict == Verdict::Void);
     let mut names: Vec<&str> = void.map(|comparison| comparison.variant.as_str()).collect();
+    if let [only] = &report.variants[..] {
+        names.extend(report.why_void(&only.name).map(|_| only.name.as_str()));
+    }
     names.dedup();
     match names.as_slice() {
         [] => Ok(()),

@@ -106,6 +106,25 @@ fn what_is_changed_when_a_run_is_resumed_counts() {
 }
 
 #[test]
+fn a_server_alone_is_measured_and_compared_with_nothing() {
+    let desk = Desk::new("alone");
+    let [alone, _] = launches("", "");
+    let report = desk.compare(&[&[alone.as_str()][..], &BRIEF, &["--metric", "p50"]].concat());
+    assert!(report.comparisons.is_empty() && report.variants.len() == 1);
+    let value = report.variants[0].metric(Metric::LatencyP50).unwrap();
+    assert_eq!(value.n, report.run.rounds);
+    assert!(value.lower < value.point && value.point < value.upper, "{value:?}");
+    let text = desk.tare(&["report", "last"]).success().stdout;
+    assert!(text.contains("a: p50 ") && text.contains("replies good"), "{text}");
+    let html = desk.tare(&["report", "last", "--html", "-"]).success().stdout;
+    assert!(html.contains("a: p50 "), "{html}");
+    // With a status that is not good it has no value.
+    let [bad, _] = launches("--error-rate 0.5 --status 503", "");
+    let all = [&["compare", bad.as_str(), "-q"][..], &BRIEF].concat();
+    desk.tare(&all).fails(6, "void: no verdict is allowed on a");
+}
+
+#[test]
 fn mistakes_about_servers_get_one_line() {
     let desk = Desk::new("mistakes");
     let [good, _] = launches("", "");
@@ -113,7 +132,7 @@ fn mistakes_about_servers_get_one_line() {
         let all: Vec<&str> = ["compare", &good].iter().chain(more).copied().collect();
         desk.tare(&all)
     };
-    compare(&[]).fails(2, "a comparison needs two variants or more");
+    compare(&["--fail-if", "throughput > 3 %"]).fails(2, "give a second variant to compare with");
     compare(&["--launch", "b=true"]).fails(2, "variant 'b': tare chooses a port for it");
     compare(&["--launch", "nothing"]).fails(2, "write NAME='command'");
     compare(&["--launch", "a=true {port}"]).fails(2, "this name is launched twice");

@@ -26,7 +26,7 @@ fn mistakes_are_told_in_one_line() {
     fails(&[&address, "-d", "10ms"], 2, "--duration 10ms: with 10 rounds, write 100ms or more");
     fails(&["127.0.0.1:0"], 2, "is not where an endpoint can be");
     fails(&["http://localhost/"], 2, "is not where an endpoint can be");
-    fails(&["127.0.0.1:1"], 4, "cannot connect to 127.0.0.1:1: connection refused");
+    fails(&["127.0.0.1:1"], 4, "127.0.0.1:1: no reply from 127.0.0.1:1: connection refused");
     fails(&["--serve", "--listen", &address], 3, "Address already in use");
     fails(&["--serve", &address], 2, "cannot be used with");
     fails(&["--serve", "--loss", "2"], 2, "write a share, 0 to 1");

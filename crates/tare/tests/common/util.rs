@@ -76,9 +76,11 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// The program that is tested.
+/// The program that is tested; runs that it stores are not the tester's.
 pub fn own() -> Command {
-    command(env!("CARGO_BIN_EXE_tare"))
+    let mut own = command(env!("CARGO_BIN_EXE_tare"));
+    own.env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("TARE_STORE");
+    own
 }
 
 pub fn tare(args: &[&str]) -> Ran {

@@ -236,9 +236,8 @@ fn an_experiment_sweeps_tests_and_sizes_on_the_same_launches() {
         assert_eq!(asked.word(), expected);
     }
     let text = desk.tare(&["run", str(&path), "-q"]).measured().stdout;
-    let begin = "n\n\nMeasured: tcp_rr p50, tcp_stream bandwidth, udp_rr p50:\n";
-    assert!(text.starts_with(begin), "{text}");
-    assert!(text.contains("6 cells of 5 rounds each, on the same launches"), "{text}");
+    assert!(text.contains("\nMeasured tcp_rr p50, tcp_stream bandwidth, udp_rr p50:\n"), "{text}");
+    assert!(text.contains("5 launches a variant, each at 6 values"), "{text}");
 }
 
 #[test]
