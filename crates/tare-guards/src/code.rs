@@ -133,7 +133,6 @@ codes! {
         Unchecked "unchecked"
         NoSample "no-sample"
         SumsOnly "sums-only"
-        Selected "selected"
         Disagrees "disagrees"
         WrongChange "wrong-change"
         OtherBase "other-base"

@@ -1,7 +1,7 @@
 //! What speaks against imported numbers: a mistake a function, each with what was seen and what it
 //! means.
 
-mod addresses;
+mod asked;
 mod claims;
 mod load;
 mod results;
@@ -121,7 +121,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         load::rate_missed,
         load::cut_short,
         load::connections_lost,
-        addresses::other_than_asked,
+        asked::other_than_asked,
         shape::impossible,
         shape::beyond_the_sample,
         shape::coarse,
@@ -136,7 +136,7 @@ pub fn audit(import: &Import) -> Vec<Finding> {
         load::different_tools,
         load::short_runs,
         results::all_errors,
-        addresses::wrong_headings,
+        asked::wrong_headings,
         shape::single_runs,
         shape::one_after_another,
         shape::copies,

@@ -1,12 +1,12 @@
-//! What a document says of its own results: differences in percent, values that its outputs say
-//! too, runs that were chosen.
+//! What tables and printed summaries say of a document's results: differences in percent, and values
+//! that its outputs say too.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
-use crate::sample::Draft;
+use crate::sample::{Draft, Tool};
 
 /// One statement, and where it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Claim {
 pub enum Says {
     Change(Change),
     Value(Told),
-    /// Some of the runs were chosen after they were seen.
+    /// Kept by earlier versions, which read sentences.
     Selected,
 }
 
@@ -123,12 +123,23 @@ pub struct Against {
     pub step: f64,
 }
 
-/// What outputs say of themselves and others, beside what their values give; and the lines of what
-/// cannot be computed again.
-pub fn against(drafts: &[Draft]) -> (Vec<Claim>, Vec<u32>) {
+/// "WebAssembly: 11.66%", in a list of overheads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    pub name: String,
+    pub against: Against,
+}
+
+/// What outputs say of themselves and others, and what lists say of outputs, beside what values give;
+/// and the lines of what cannot be computed again.
+pub fn against(drafts: &[Draft], listed: &[Listed]) -> (Vec<Claim>, Vec<u32>) {
     const MOST: usize = 300;
-    let all = drafts.iter().flat_map(|own| own.against.iter().map(move |against| (own, against)));
-    let (mut claims, mut unchecked) = (Vec::new(), Vec::new());
+    let of_outputs = drafts.iter().flat_map(|own| own.against.iter().map(move |said| (own, said)));
+    let own = |listed: &Listed| named(drafts, &listed.name);
+    let of_lists = listed.iter().filter_map(|one| Some((own(one)?, &one.against)));
+    let all = of_outputs.chain(of_lists);
+    let lines = listed.iter().filter(|one| own(one).is_none()).map(|one| one.against.line as u32);
+    let (mut claims, mut unchecked) = (Vec::new(), lines.collect::<Vec<u32>>());
     for (own, against) in all.take(MOST) {
         match one_against(own, against, drafts) {
             Some(claim) => claims.push(claim),
@@ -137,6 +148,20 @@ pub fn against(drafts: &[Draft]) -> (Vec<Claim>, Vec<u32>) {
         }
     }
     (claims, unchecked)
+}
+
+/// The summary that shares most words with a name, where no other shares as many.
+fn named<'a>(drafts: &'a [Draft], name: &str) -> Option<&'a Draft> {
+    let summaries = || drafts.iter().filter(|draft| draft.tool == Tool::Summary);
+    let most = summaries().map(|draft| shared(draft, name)).max().filter(|n| *n > 0)?;
+    let mut best = summaries().filter(|draft| shared(draft, name) == most);
+    best.next().filter(|_| best.next().is_none())
+}
+
+/// Words of a name that an output's own has: "no module" and "Nginx without module" share one.
+fn shared(draft: &Draft, name: &str) -> usize {
+    let (own, name) = (title(draft).to_lowercase(), name.to_lowercase());
+    name.split_whitespace().filter(|word| word.len() > 2 && own.contains(*word)).count()
 }
 
 fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim> {
@@ -157,16 +182,13 @@ fn one_against(own: &Draft, against: &Against, drafts: &[Draft]) -> Option<Claim
             names: [title(other), title(own)],
         })
     };
-    // "no module" is "Nginx without module", by the words they share.
     let told = against.other.to_lowercase();
-    let shared = |other: &Draft| {
-        let name = title(other).to_lowercase();
-        let words = told.split_whitespace().filter(|word| word.len() > 2);
-        (name == told, words.filter(|word| name.contains(*word)).count())
-    };
-    let named = others.iter().max_by_key(|other| shared(other)).copied();
-    let is_sure = named.is_some_and(|other| shared(other).0);
-    let named = named.filter(|other| others.len() == 1 || shared(other).1 > 0 || is_sure);
+    let rank = |other: &Draft| (title(other).to_lowercase() == told, shared(other, &told));
+    let named = others.iter().max_by_key(|other| rank(other)).copied();
+    let is_sure = named.is_some_and(|other| rank(other).0);
+    let named = named.filter(|other| others.len() == 1 || rank(other).1 > 0 || is_sure);
+    // A list that names no baseline is of the first.
+    let named = named.or_else(|| others.first().copied().filter(|_| told.is_empty()));
     let fits = others.iter().filter_map(|other| change(other)).find(Change::holds);
     let change = fits.filter(|_| !is_sure).or_else(|| change(named?))?;
     let change = Some(change).filter(Change::is_possible)?;

@@ -181,11 +181,6 @@ impl Command {
         NAMES.iter().any(|(known, _)| *known == name) && (name != "Run" || word == "./Run")
     }
 
-    /// The words of a command, as a shell divides them.
-    pub fn words(text: &str) -> Vec<String> {
-        shell_words(text)
-    }
-
     /// What a command asks for.
     pub fn asked_by(text: &str) -> Option<SampleLoad> {
         Some(Self::parse(text)?.asked)

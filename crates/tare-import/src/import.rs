@@ -9,7 +9,7 @@ use crate::claim::{Claim, Says, Told};
 use crate::names::plain_words;
 use crate::sample::{Draft, Found, Sample, Tool, Unread};
 use crate::trouble::printable;
-use crate::{at_once, load, names};
+use crate::{load, names};
 
 pub const SCHEMA: &str = "tare.import/1";
 
@@ -66,8 +66,6 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
     let stems = stems(&files);
     let mut all: Vec<(FileDrafts, Vec<names::Name>)> = Vec::new();
     for (mut file, stem) in files.into_iter().zip(&stems) {
-        let drafts = std::mem::take(&mut file.found.drafts);
-        file.found.drafts = at_once::added(drafts, &file.given_at);
         of_wrk2(&mut file.found.drafts);
         let names = names::of_file(&file.found.drafts, stem, file.given.as_deref());
         all.push((file, names));
@@ -78,11 +76,9 @@ pub fn assemble(name: &str, files: Vec<FileDrafts>) -> Import {
         all.into_iter().zip(stems)
     {
         for (draft, name) in found.drafts.iter().zip(&mut names) {
-            let mut lines = std::iter::once(&draft.source.first_line).chain(&draft.added);
-            if let Some(own) = lines.find_map(|line| given_at.get(line)) {
+            if let Some(own) = given_at.get(&draft.source.first_line) {
                 (name.variant, name.by_line) = (own.clone(), false);
                 name.under.clone_from(own);
-                name.section.clear();
             } else if given.is_none() && draft.own_name.is_none() && shared.contains(&name.variant)
             {
                 name.variant = format!("{stem}: {}", name.variant);
@@ -141,12 +137,12 @@ fn one_rate(all: &mut [(FileDrafts, Vec<names::Name>)]) {
         rest.map_or_else(|| name.case.clone(), |rest| rest.trim_start_matches(", ").to_owned())
     };
     // Of one variant that was loaded with it and without, it tells the two apart.
-    let mut seen: BTreeMap<(&str, &str, String), bool> = BTreeMap::new();
+    let mut seen: BTreeMap<(&str, String), bool> = BTreeMap::new();
     let is_told_apart = all.iter().any(|(file, names)| {
         let outputs = file.found.drafts.iter().zip(names).filter(|(d, _)| d.tool != Tool::Table);
         outputs.into_iter().any(|(draft, name)| {
             let has = draft.asked.rate_per_s.is_some();
-            let place = (name.variant.as_str(), name.section.as_str(), without(draft, name));
+            let place = (name.variant.as_str(), without(draft, name));
             *seen.entry(place).or_insert(has) != has
         })
     });
@@ -219,9 +215,7 @@ fn told_twice(named: &mut Vec<(Draft, names::Name)>) -> Vec<Claim> {
             // A table may be of the medians or the means of several runs.
             let step = table.steps.get(key).copied().unwrap_or(0.0);
             let group = others().filter(|(_, name)| {
-                let place = |name: &names::Name| {
-                    (name.variant.clone(), name.section.clone(), name.case.clone())
-                };
+                let place = |name: &names::Name| (name.variant.clone(), name.case.clone());
                 place(name) == place(output_name)
             });
             let all: Vec<f64> =
@@ -344,14 +338,9 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
     seen.errors = errors.collect();
     let lines: Vec<String> = source.text.lines().map(printable).collect();
     (source.file, source.text) = (printable(&source.file), lines.join("\n"));
-    let case: Vec<&str> = [&name.section, &name.case]
-        .into_iter()
-        .filter(|own| !own.is_empty())
-        .map(String::as_str)
-        .collect();
     Sample {
         variant: printable(&name.variant),
-        case: printable(&case.join(", ")),
+        case: printable(&name.case),
         tool: draft.tool,
         source,
         headings: draft.headings.into_iter().map(|(_, text)| printable(&text)).collect(),
@@ -365,7 +354,7 @@ fn sample(draft: Draft, name: names::Name) -> Sample {
         moments: draft.moments,
         under: printable(&name.under),
         by_line: name.by_line,
-        added: draft.added,
+        added: Vec::new(),
     }
 }
 

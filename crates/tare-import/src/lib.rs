@@ -4,22 +4,18 @@
 //!
 //! [`read`] makes [`Draft`]s of a file; [`assemble`] makes an [`Import`] of all files' drafts.
 //! `formats/` has a file a tool, `text` finds outputs between prose, `block` knows lines by their
-//! marks, `context` keeps what stands above them, `names` makes variants of that, `crossed` cases of
-//! sections, `load` of what was asked, `at_once` adds up what was loaded at once, `command` and `prompt` read what was typed, `table` and `summary` what
-//! people made of outputs, `claim` and `claim_text` what they say of them. [`audit`] has a mistake a
+//! marks, `context` keeps what stands above them, `names` makes variants of that, `load` cases of what
+//! was asked, `command` reads what was typed, `table` and `summary` what people made of outputs, `claim` what these say of each other. [`audit`] has a mistake a
 //! function; [`compare`] says what the numbers say of each other, as far as they can.
 
 #![forbid(unsafe_code)]
 
-mod at_once;
 pub mod audit;
 mod block;
 pub mod claim;
-mod claim_text;
 mod command;
 pub mod compare;
 mod context;
-mod crossed;
 mod formats;
 mod html;
 mod import;

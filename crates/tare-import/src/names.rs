@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::context::{LABEL, is_anybodys};
-use crate::crossed::crossed;
 use crate::sample::{Draft, Tool};
 
 /// A draft's place among the variants.
@@ -13,8 +12,6 @@ use crate::sample::{Draft, Tool};
 pub struct Name {
     pub variant: String,
     pub case: String,
-    /// The case that headings tell: nobody asks it of an output.
-    pub section: String,
     /// What headings and labels call it.
     pub under: String,
     /// Nothing tells it from others but its line.
@@ -26,7 +23,6 @@ pub struct Name {
 struct Own {
     name: Option<String>,
     case: String,
-    section: String,
     under: Option<String>,
     by_line: bool,
 }
@@ -48,11 +44,10 @@ pub fn of_file(drafts: &[Draft], stem: &str, given: Option<&str>) -> Vec<Name> {
         (None, Some(found)) => found,
         (None, None) => stem.to_owned(),
     };
-    let names = all.into_iter().map(|Own { name, case, section, under, by_line }| Name {
+    let names = all.into_iter().map(|Own { name, case, under, by_line }| Name {
         variant: named(name),
         under: named(under),
         case,
-        section,
         by_line,
     });
     names.collect()
@@ -133,7 +128,6 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
     if names.iter().all(|name| *name == names[0]) {
         names.fill(None);
     }
-    by_hosts(drafts, &mut cases, &mut names);
     by_commands(drafts, &mut cases, &mut names);
     apart(&mut names, &cases, |at| address(&drafts[at]));
     let mut by_line = vec![false; drafts.len()];
@@ -162,23 +156,8 @@ fn of_headings(drafts: &[Draft], is_given: bool) -> Vec<Own> {
             (names[at], by_line[at]) = (Some(at_line(drafts, first)), true);
         }
     }
-    let mut sections = vec![String::new(); drafts.len()];
-    for (at, crossed) in crossed(&parts, drafts).into_iter().flatten().enumerate() {
-        let (name, whole) = (names[at].as_deref(), under[at].as_deref());
-        let rest = name.zip(whole).and_then(|(name, whole)| name.strip_prefix(whole));
-        names[at] = rest.map(|rest| crossed.variant + rest);
-        sections[at] = crossed.section;
-    }
-    let told = names.into_iter().zip(cases).zip(sections);
-    let all = told.zip(under.into_iter().zip(by_line));
-    all.map(|(((name, case), section), (under, by_line))| Own {
-        name,
-        case,
-        section,
-        under,
-        by_line,
-    })
-    .collect()
+    let all = names.into_iter().zip(cases).zip(under.into_iter().zip(by_line));
+    all.map(|((name, case), (under, by_line))| Own { name, case, under, by_line }).collect()
 }
 
 /// "wrk at line 32"; of several that begin at one line, which it is.
@@ -199,30 +178,6 @@ fn alike(names: &[Option<String>], cases: &[String]) -> Vec<Vec<usize>> {
         groups.entry((&names[at], &cases[at])).or_default().push(at);
     }
     groups.into_values().filter(|group| group.len() > 1).collect()
-}
-
-/// What is left alike but for the host that it was typed at: where the load stays on that host, the
-/// host is what was measured; else it is where the load came from.
-fn by_hosts(drafts: &[Draft], cases: &mut [String], names: &mut [Option<String>]) {
-    let host = |at: usize| drafts[at].typed.as_ref()?.host.clone();
-    let differ = |group: &Vec<usize>| {
-        let known: BTreeSet<String> = group.iter().filter_map(|at| host(*at)).collect();
-        known.len() > 1
-    };
-    if !alike(names, cases).iter().any(differ) {
-        return;
-    }
-    let is_local = drafts.iter().all(|draft| {
-        let url = draft.asked.url.as_deref().unwrap_or_default();
-        draft.tool == Tool::Unixbench || url.contains("//localhost") || url.contains("//127.")
-    });
-    for at in 0..drafts.len() {
-        match host(at) {
-            Some(host) if is_local => below(&mut names[at], &host),
-            Some(host) => cases[at] = join(&cases[at], &format!("from {host}")),
-            None => {}
-        }
-    }
 }
 
 /// What is left alike but for something that is known of all.
@@ -310,8 +265,10 @@ fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize
         typed.is_some_and(|typed| outputs_of[&typed.line] == 1 || repeats(&typed.text))
     };
     let first_of = |at: usize| {
-        let is_like =
-            |other: &&usize| drafts[**other].passage == drafts[at].passage && has_own(**other);
+        let place = |at: usize| {
+            (drafts[at].passage, drafts[at].typed.as_ref().and_then(|typed| typed.host.as_deref()))
+        };
+        let is_like = |other: &&usize| place(**other) == place(at) && has_own(**other);
         group.iter().find(is_like).copied().filter(|_| has_own(at)).unwrap_or(at)
     };
     let mut all = group.iter().copied();
@@ -329,7 +286,8 @@ fn not_shown(drafts: &[Draft], group: &[usize], is_nameless: bool) -> Vec<(usize
 /// "for i in 1 2 3; do wrk http://h/; done", where what is done does not depend on the turn.
 fn repeats(command: &str) -> bool {
     let body = command.split_once("do ").map(|(_, rest)| rest.split("done").next().unwrap_or(rest));
-    command.contains("for ") && body.is_some_and(|body| !body.contains('$'))
+    // What goes on behind the shell is part of one load.
+    command.contains("for ") && body.is_some_and(|body| !body.contains(['$', '&']))
 }
 
 /// fortio names what nobody has named by address and host: that tells no variants apart.

@@ -1,4 +1,4 @@
-//! Whose prompt a line begins with.
+//! The host of a prompt that a line begins with.
 
 /// `[root@node1 ~]# …`, `user@node1:~$ …`, `(env) user@node1 ~ % …`, `node1:~ # …`: "node1".
 pub fn host(line: &str) -> Option<&str> {

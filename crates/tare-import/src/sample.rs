@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_model::Metric;
 
-use crate::claim::{Against, Claim};
+use crate::claim::{Against, Claim, Listed};
 
 /// Whose output it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ pub struct Sample {
     /// Nothing shows whose it is, or that it is a repetition: its line is in its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_line: bool,
-    /// Where the outputs began that were added up to this: of processes that ran at once.
+    /// Kept by earlier versions: where the outputs began that were added up to this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<u32>,
 }
@@ -215,8 +215,6 @@ pub struct Draft {
     pub steps: BTreeMap<String, f64>,
     /// What it says of itself and others.
     pub against: Vec<Against>,
-    /// Where the outputs began that were added up to this.
-    pub added: Vec<u32>,
     pub source: Source,
 }
 
@@ -225,7 +223,7 @@ pub struct Draft {
 pub struct Typed {
     pub line: u32,
     pub text: String,
-    /// Whose prompt it was typed at.
+    /// Of the prompt: what was typed at another is no repetition.
     pub host: Option<String>,
 }
 
@@ -235,6 +233,8 @@ pub struct Found {
     pub drafts: Vec<Draft>,
     pub unread: Vec<Unread>,
     pub claims: Vec<Claim>,
+    /// Overheads that a script printed as a list.
+    pub listed: Vec<Listed>,
     /// Lines that state a difference which nothing beside it gives.
     pub unchecked: Vec<u32>,
     /// Rows and columns of tables that are compared with nothing.
@@ -283,7 +283,6 @@ impl Draft {
             moments: BTreeMap::new(),
             steps: BTreeMap::new(),
             against: Vec::new(),
-            added: Vec::new(),
             source: Source::default(),
         }
     }

@@ -54,7 +54,7 @@ pub fn read(file: &str, mut reader: impl BufRead) -> Result<Found, Trouble> {
         text::read(text, file)
     };
     keep_some(&mut found.drafts);
-    let (claims, unchecked) = claim::against(&found.drafts);
+    let (claims, unchecked) = claim::against(&found.drafts, &found.listed);
     found.claims.extend(claims);
     found.unchecked.extend(unchecked);
     found.unchecked.sort_unstable();

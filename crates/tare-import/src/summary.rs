@@ -3,7 +3,7 @@
 
 use tare_model::Metric;
 
-use crate::claim::{Against, Change, Claim, Says};
+use crate::claim::{Against, Change, Claim, Listed, Says};
 use crate::context::is_name;
 use crate::numbers::{self, whole};
 use crate::sample::{Draft, Tool};
@@ -41,9 +41,7 @@ pub fn found(lines: &[&str], first: usize) -> Option<Summary> {
         if let Some(n) = count(key, text) {
             runs = Some(n);
         } else if let Some((percent, step)) = percent(key, text) {
-            let other = ["vs.", "vs", "against", "over", "to"].iter().find_map(|word| {
-                key.split_once(&format!(" {word} ")).map(|(_, other)| other.trim().to_owned())
-            });
+            let other = versus(key).map(|(_, other)| other.to_owned());
             changes.push(Against {
                 line: first + taken - 1,
                 text: line.trim().to_owned(),
@@ -95,6 +93,32 @@ pub fn compared(lines: &[&str], first: usize) -> Option<(Claim, usize)> {
     let says = Says::Change(Some(change).filter(Change::is_possible)?);
     let (file, line, text) = (String::new(), (first + 2) as u32, lines[2].trim().to_owned());
     Some((Claim { file, line, text, says }, 3))
+}
+
+/// "Overhead Comparisons:", and below it "WebAssembly: 11.66%", "eBPF vs no module: 3.1%".
+pub fn overheads(lines: &[&str], first: usize) -> Option<Vec<Listed>> {
+    let title = lines.first()?.trim().trim_matches(['*', '#', '-', '=', ' ']).strip_suffix(':')?;
+    // "Overheads:" is more of the same.
+    if meaning(title.trim_end_matches('s')).quantity != Some(Kind::Change) {
+        return None;
+    }
+    let one = |(at, line): (usize, &&str)| {
+        let (name, text) = pair(line)?;
+        let (percent, step) = numbers::percent(text)?;
+        let (own, other) = versus(name).unwrap_or((name, ""));
+        let (line, text) = (first + at + 1, format!("{title}: {}", line.trim()));
+        let against = Against { line, text, other: other.to_owned(), percent, step };
+        Some(Listed { name: own.to_owned(), against })
+    };
+    let listed: Vec<Listed> =
+        lines[1..].iter().take(LINES_MAX).enumerate().map_while(one).collect();
+    (!listed.is_empty()).then_some(listed)
+}
+
+/// The two sides of "Overhead vs no module".
+fn versus(key: &str) -> Option<(&str, &str)> {
+    let split = |word| key.split_once(word).map(|(own, other)| (own.trim(), other.trim()));
+    [" vs. ", " vs ", " against ", " over ", " to "].into_iter().find_map(split)
 }
 
 fn has(draft: &Draft, kind: Kind) -> bool {

@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::context::{Context, bold, html_heading};
 use crate::sample::{Draft, Found, Unread};
 use crate::trouble::{Trouble, too_long};
-use crate::{claim_text, formats, html, summary, table};
+use crate::{formats, html, summary, table};
 
 /// Longer blocks are no outputs.
 const BLOCK_MAX: usize = 2000;
@@ -98,34 +98,11 @@ impl Reader<'_> {
         if let Some((command, length)) = Command::found(&lines[at..], is_code) {
             if command.in_prose {
                 self.context.see(lines, at, in_fence, begins);
-                self.told(lines[at], at);
             }
             self.context.command(command, lines[at], at);
             return length;
         }
-        let taken = self.context.see(lines, at, in_fence, begins);
-        // k6's list of checks.
-        if in_fence || lines[at].trim_start().starts_with('↳') {
-            self.unchecked(at, claim_text::is_stated(lines[at]));
-        } else if may_be_told {
-            self.told(lines[at], at);
-        }
-        taken
-    }
-
-    /// What prose says of differences.
-    fn told(&mut self, line: &str, at: usize) {
-        for sentence in claim_text::sentences(line) {
-            let told = claim_text::of_line(sentence, at + 1);
-            self.claims(told.claims);
-            self.unchecked(at, told.is_unchecked);
-        }
-    }
-
-    fn unchecked(&mut self, at: usize, is_unchecked: bool) {
-        if is_unchecked && self.found.unchecked.last() != Some(&((at + 1) as u32)) {
-            self.found.unchecked.push((at + 1) as u32);
-        }
+        self.context.see(lines, at, in_fence, begins)
     }
 
     fn add(&mut self, drafts: Vec<Draft>, at: usize, lines: &[&str]) {
@@ -178,7 +155,7 @@ impl Reader<'_> {
         let grid = table::found(&lines[at..])?;
         self.tries += grid.length;
         let told = table::read(&grid, at + 1, &self.context.words());
-        told.unchecked.iter().for_each(|row| self.unchecked(at + row, true));
+        self.found.unchecked.extend(told.unchecked.iter().map(|row| (at + row + 1) as u32));
         self.context.interrupt();
         if told.drafts.is_empty() {
             return None;
@@ -197,6 +174,13 @@ impl Reader<'_> {
     fn summary(&mut self, lines: &[&str], at: usize) -> Option<usize> {
         if let Some((claim, length)) = summary::compared(&lines[at..], at + 1) {
             self.claims(vec![claim]);
+            self.context.interrupt();
+            return Some(length);
+        }
+        if let Some(listed) = summary::overheads(&lines[at..], at + 1) {
+            let length = listed.len() + 1;
+            let room = CLAIMS_MAX.saturating_sub(self.found.listed.len());
+            self.found.listed.extend(listed.into_iter().take(room));
             self.context.interrupt();
             return Some(length);
         }

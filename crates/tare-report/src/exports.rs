@@ -10,7 +10,6 @@ pub mod csv;
 pub mod fortio_csv;
 pub mod k6_csv;
 pub mod open_metrics;
-pub mod smp;
 
 /// What most of these forms are made from: a run, or each run of a sweep with its values.
 #[derive(Clone, Copy)]

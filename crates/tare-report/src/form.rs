@@ -22,13 +22,12 @@ pub enum Form {
     /// A summary of k6 as a table.
     K6Csv,
     /// Service Mesh Performance.
-    Smp,
     /// The result file of bpftime's nginx benchmark.
     BpftimeJson,
 }
 
 impl Form {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Text,
         Self::Why,
         Self::Json,
@@ -39,7 +38,6 @@ impl Form {
         Self::OpenMetrics,
         Self::FortioCsv,
         Self::K6Csv,
-        Self::Smp,
         Self::BpftimeJson,
     ];
 
@@ -56,7 +54,6 @@ impl Form {
             Self::OpenMetrics => "openmetrics",
             Self::FortioCsv => "fortio-csv",
             Self::K6Csv => "k6-csv",
-            Self::Smp => "smp",
             Self::BpftimeJson => "bpftime-json",
         }
     }
@@ -82,7 +79,7 @@ pub trait Document {
     /// stranger's: what a terminal would obey is shown by its code.
     fn render(&self, form: Form) -> Result<String, String> {
         let safe = |text: String| match form {
-            Form::Json | Form::Smp | Form::BpftimeJson => plain::json(&text).into_owned(),
+            Form::Json | Form::BpftimeJson => plain::json(&text).into_owned(),
             _ => plain::lines(&text).into_owned(),
         };
         self.form(form).map(safe).ok_or_else(|| {

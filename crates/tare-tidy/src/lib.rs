@@ -1,6 +1,6 @@
 //! House rules of this repository, checked as tests; the program prints what is only advice.
 //!
-//! [`sources`] looks at our own files, [`dependencies`] at what we build on, [`arrows`] at which of
+//! [`sources`] looks at our own files, [`arrows`] at which of
 //! our crates build on which, [`circles`] at files that use each other. The rules are values, and
 //! the tests feed each of them a case that breaks it.
 
@@ -8,7 +8,6 @@
 
 pub mod arrows;
 pub mod circles;
-pub mod dependencies;
 pub mod skips;
 pub mod sources;
 

@@ -17,7 +17,7 @@ pub fn claims(import: &Import) -> Vec<Finding> {
         let found = match &claim.says {
             Says::Change(change) => changed(change, claim),
             Says::Value(told) => disagrees(told),
-            Says::Selected => Some(selected(claim)),
+            Says::Selected => None,
         };
         let place = format!("{}:{}", claim.file, claim.line);
         found.map(|finding| Finding { place: Some(place), ..finding })
@@ -106,13 +106,6 @@ fn shown(metric: &str, value: f64) -> String {
 /// Without the digits that units leave behind.
 fn rounded(value: f64) -> String {
     format!("{}", (value * 1e4).round() / 1e4)
-}
-
-fn selected(claim: &Claim) -> Finding {
-    let text = format!("runs were chosen: {}", quoted(claim));
-    let means = "runs that are left out after seeing their results may be the ones that differ: keep \
-                 every run, or say beforehand which ones will count";
-    Finding::new(Code::Selected, Severity::Warn, text, means)
 }
 
 /// Outputs that nothing but their lines tells apart, and what to type where they are repetitions.

@@ -84,16 +84,6 @@ pub fn pooled(import: &Import) -> Vec<Finding> {
         finding.place = Some(file.clone());
         found.push(finding);
     }
-    for sample in import.samples.iter().filter(|sample| !sample.added.is_empty()) {
-        let text = format!(
-            "the outputs of {} processes that ran at the same time are added up (lines {})",
-            sample.added.len(),
-            lines(sample.added.clone())
-        );
-        let means = "rates and counts are their sums, the mean is that of all requests; percentiles of \
-                     several processes cannot be combined";
-        found.push(Finding::new(Code::Pooled, Severity::Note, text, means).of(sample));
-    }
     found
 }
 

@@ -47,7 +47,6 @@ impl Document for RunDocument {
             Form::OpenMetrics => exports::open_metrics::render(&[Part::whole(self)]),
             Form::FortioCsv => exports::fortio_csv::render(&[Part::whole(self)]),
             Form::K6Csv => exports::k6_csv::render(&[Part::whole(self)]),
-            Form::Smp => exports::smp::render(&[Part::whole(self)]),
             Form::BpftimeJson => exports::bpftime_json::render(self),
         })
     }

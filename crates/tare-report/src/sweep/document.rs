@@ -57,7 +57,6 @@ impl Document for SweepDocument {
             Form::OpenMetrics => exports::open_metrics::render(&self.parts()),
             Form::FortioCsv => exports::fortio_csv::render(&self.parts()),
             Form::K6Csv => exports::k6_csv::render(&self.parts()),
-            Form::Smp => exports::smp::render(&self.parts()),
             // The one is of one load, as that file is; the other of one run.
             Form::RoundsCsv | Form::BpftimeJson => return None,
         })

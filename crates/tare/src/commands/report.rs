@@ -53,8 +53,8 @@ pub struct Report {
     html: Option<PathBuf>,
     /// Write this format to standard output: any of the above, why, rounds-csv (the values behind a
     /// run's intervals, one row per round), openmetrics (Prometheus text format), fortio-csv (the
-    /// table of Istio's benchmark runner), k6-csv (a summary of k6), smp (Service Mesh
-    /// Performance), bpftime-json (the result file of bpftime's nginx benchmark)
+    /// table of Istio's benchmark runner), k6-csv (a summary of k6), bpftime-json (the result file
+    /// of bpftime's nginx benchmark)
     #[arg(long, value_name = "FORMAT", value_parser = Form::parse,
           conflicts_with_all = ["json", "markdown", "csv", "html"])]
     format: Option<Form>,

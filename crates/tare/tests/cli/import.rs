@@ -124,9 +124,9 @@ fn what_is_kept_is_reported_again_to_the_byte() {
     desk.tare(&["report", "1", "--fail-if", "p99 > 5%"]).fails(2, "run 1 was imported");
     desk.tare(&["report", "1", "1"]).fails(2, "run 1 was imported: it has no rounds to compare");
     desk.tare(&["run", "--resume", "1"]).fails(2, "run 1 was imported");
-    desk.tare(&["report", "1", "--format", "smp"]).fails(
+    desk.tare(&["report", "1", "--format", "k6-csv"]).fails(
         2,
-        "--format smp: an import has no form smp; it has text, json, markdown, csv, html",
+        "--format k6-csv: an import has no form k6-csv; it has text, json, markdown, csv, html",
     );
     desk.tare(&["runs", "--delete", "1"]).success();
     desk.tare(&["report", "1"]).fails(2, "there is no run 1");
