@@ -211,7 +211,7 @@ lint: setup-gate
 	scripts/clippy-suites
 	cargo run -q --locked -p tare-tidy
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
-	 else echo "cargo-deny is not installed: licences, bans and sources are checked by tare-tidy's tests"; fi
+	 else echo "cargo-deny is not installed: licences, bans and sources are not checked here"; fi
 
 # Of a run that is in your store: RUN=12.
 RUN ?= last

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tare_lab::agent::serve::{self, Served};
-use tare_lab::groups::Group;
 use tare_lab::journal::Journal;
+use tare_lab::meters::groups::Group;
 
 /// Bounds what this process and all that it starts may do.
 const DROP: &str = "--drop-capabilities";

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tare_io::owned::{Lock, try_lock};
-use tare_lab::processes;
+use tare_lab::machine::processes;
 
 pub const HOLD: &str = "hold";
 pub const INSTALL: &str = "install";

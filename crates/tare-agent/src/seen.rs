@@ -7,7 +7,7 @@ use std::path::Path;
 use tare_io::{net_config, process, system};
 use tare_lab::agent::VERSION;
 use tare_lab::agent::protocol::Hello;
-use tare_lab::groups::Group;
+use tare_lab::meters::groups::Group;
 use tare_lab::places::agent_file;
 
 /// CPU flags that tell of virtual and confidential machines.

@@ -1,6 +1,7 @@
 //! The near end of the stream: an agent is asked many things at a time, each with a limit of its
 //! own, and heard.
 
+pub mod clock;
 pub mod protocol;
 pub mod serve;
 
@@ -16,13 +17,13 @@ use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_model::plain;
 
-use crate::clock::Offset;
-use crate::commands;
+use crate::agent::clock::Offset;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::requests::{Ask, Request};
+use crate::executor::running::{Running, Start};
 use crate::halt::{Halt, OnEnd};
-use crate::requests::{Ask, Request};
-use crate::running::{Running, Start};
+use crate::machine::commands;
 use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
 
 /// A conversation with an agent. Dropped, it ends, and with it all that the agent started.

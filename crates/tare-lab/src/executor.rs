@@ -1,6 +1,19 @@
 //! Starts servers, meters them, probes them and makes load, where it is: in this process, or in an
 //! agent at the end of a byte stream. It holds any number of servers, meters and loads, each by its
 //! number; what is asked of one does not wait for another.
+//!
+//! In go the [`requests`], out come their replies. A process that it starts is [`local`] (a server)
+//! on top of `running` (any process); its output goes through `drain` and [`log_file`], its
+//! requests are read by [`count`], and `ending` and `orphans` see to its end.
+
+pub mod count;
+pub(crate) mod drain;
+pub(crate) mod ending;
+pub mod local;
+pub mod log_file;
+pub(crate) mod orphans;
+pub mod requests;
+pub(crate) mod running;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,15 +34,15 @@ use tare_load::session::{Sampling, Session};
 use tare_load::{LaneId, LoadPlan, NoObserver, Observer, Progress, Stretch};
 use tare_model::samples::{NUMBER_MAX, Probe, Series};
 
-use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::event::Event;
-use crate::groups::Group;
+use crate::executor::local::{HostContext, LocalServer};
 use crate::journal::Entries;
-use crate::launch_spec::LaunchSpec;
-use crate::local::{HostContext, LocalServer};
-use crate::meter::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
-use crate::{count, log_file, orphans, peers};
+use crate::launch::spec::LaunchSpec;
+use crate::machine::cgroup::Cgroup;
+use crate::meters::groups::Group;
+use crate::meters::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
+use crate::network::peers;
 
 /// Numbers of what an executor holds.
 macro_rules! ids {

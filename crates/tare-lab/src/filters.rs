@@ -16,8 +16,8 @@ use tare_io::owned::{own_folder, own_program};
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use crate::error::LabError;
-use crate::launch_spec::CompanionSpec;
-use crate::programs;
+use crate::launch::spec::CompanionSpec;
+use crate::machine::programs;
 
 /// Whether this machine can run it.
 pub fn check_machine(kind: FilterKind) -> Result<(), LabError> {

@@ -4,7 +4,11 @@
 //!
 //! A journal decides what root kills and removes. It is therefore only believed where it is a
 //! regular file of this user that nobody else could have written (`tare_io::owned`), and it holds
-//! data, never a command line: a [resource](crate::resources) knows how it is removed.
+//! data, never a command line: a [resource](crate::journal::resources) knows how it is removed.
+
+pub mod ours;
+pub mod resources;
+pub mod temporary;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,9 +24,9 @@ use tare_io::owned::{self, Folder, Lock, OwnedError};
 use tare_io::process::Watched;
 
 use crate::error::LabError;
-use crate::ours::PREFIX;
-use crate::processes::{ProcessIdentity, Stat};
-use crate::resources::{Cgroup, Processes, Resource};
+use crate::journal::ours::PREFIX;
+use crate::journal::resources::{Cgroup, Processes, Resource};
+use crate::machine::processes::{ProcessIdentity, Stat};
 
 /// The first line of a journal: where its process numbers mean something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +126,7 @@ impl Header {
         // As `ip netns` keeps them.
         let kept = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
         let mut kept = kept.filter_map(|entry| std::fs::metadata(entry.path()).ok());
-        crate::processes::all().iter().any(is_it)
+        crate::machine::processes::all().iter().any(is_it)
             || *kind == Namespace::Net && kept.any(|file| Some(file.ino()) == number)
     }
 }

@@ -1,4 +1,14 @@
 //! The lab: a folder, a control group and the places of each variant, and a journal of all.
+//!
+//! In goes a `LabPlan`; out come launches and loads. Each variant has a `slot`, with the places it
+//! needs (`instance`), each asked at its [`site`]; a [`server`] is a handle on a process there, and
+//! a [`load`] one on the clients of a variant.
+
+pub(crate) mod instance;
+pub mod load;
+pub mod server;
+pub mod site;
+pub(crate) mod slot;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,30 +27,30 @@ use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 
-use crate::cgroup::Cgroup;
-use crate::context::{LaunchContext, Ports};
 use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
 use crate::halt::Halt;
-use crate::instance::PlaceInstance;
 use crate::journal::Journal;
+use crate::journal::ours::PREFIX;
+use crate::journal::temporary;
+use crate::lab::instance::PlaceInstance;
+use crate::lab::load::Load;
+use crate::lab::server::{Server, Starting};
+use crate::lab::site::Site;
+use crate::lab::slot::{ClientSeat, Here, HopContext, SocketGroups, VariantSlot};
+use crate::launch::context::{LaunchContext, Ports};
 use crate::launch::{LaunchNeeds, Launched};
 use crate::layers::{self, ClientAddresses};
-use crate::load::{self, Load};
 use crate::machine;
-use crate::meter::{Quiet, Reading};
-use crate::metering::{self, Metering};
-use crate::ours::PREFIX;
+use crate::machine::cgroup::Cgroup;
+use crate::machine::processes::{self, Stat};
+use crate::meters::metering::{self, Metering};
+use crate::meters::{Quiet, Reading};
 use crate::places::kubernetes::ground::Clusters;
 use crate::places::network::{Network, PLACES_MAX};
 use crate::places::{self, LabResources, PlaceContext};
-use crate::processes::{self, Stat};
-use crate::server::{Server, Starting};
 use crate::servers;
-use crate::site::Site;
-use crate::slot::{ClientSeat, Here, HopContext, SocketGroups, VariantSlot};
-use crate::temporary;
 use crate::world::{Placement, World};
 
 /// Starts of a place that takes long to start, over the first rounds.
@@ -187,7 +197,7 @@ fn identity(pid: u32) -> (u32, u64) {
 
 impl Lab {
     pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
-        crate::commands::install_stop_flag(plan.halt.flag());
+        crate::machine::commands::install_stop_flag(plan.halt.flag());
         let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
             LabError::Environment(format!("cannot adopt what servers leave: {error}"))

@@ -1,4 +1,15 @@
-//! One launch of one server: how it is spoken to wherever it runs.
+//! One launch of one variant: its server and its layers' processes, spoken to wherever they run.
+//!
+//! In go a variant's settings and what the place knows ([`context`]); out comes a `Launched`: an
+//! address, hops (`hop`, [`companion`], and sidecars that a mesh `injected`) and their end. What
+//! a process is started with is a value, [`spec`]; [`certificates`] are made once a process.
+
+pub mod certificates;
+pub mod companion;
+pub mod context;
+pub(crate) mod hop;
+pub(crate) mod injected;
+pub mod spec;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,11 +24,11 @@ use tare_model::layers::{LayerSpec, Stand};
 use tare_model::samples::{LaunchPart, Proof, Sent};
 
 use crate::error::LabError;
-use crate::hop::{Hop, Shows, Upstream};
-use crate::launch_spec::LaunchSpec;
+use crate::lab::server::Server;
+use crate::launch::hop::{Hop, Shows, Upstream};
+use crate::launch::spec::LaunchSpec;
 use crate::layers::{self, LayerProof, ProofContext};
-use crate::metering::{MeterSource, Metering};
-use crate::server::Server;
+use crate::meters::metering::{MeterSource, Metering};
 use crate::world::{Asker, Expected, Launch};
 
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);

@@ -22,13 +22,13 @@ pub use tare_model::layers::Stand;
 use tare_model::layers::{LayerFacts, LayerSpec};
 use tare_model::samples::{Proof, Sent};
 
-use crate::context::LaunchContext;
 use crate::error::LabError;
-use crate::hop::{Hop, Shows, Upstream};
-use crate::intercept::Namespace;
+use crate::lab::server::Server;
 use crate::launch::Launched;
-use crate::launch_spec::{CompanionSpec, LaunchSpec};
-use crate::server::Server;
+use crate::launch::context::LaunchContext;
+use crate::launch::hop::{Hop, Shows, Upstream};
+use crate::launch::spec::{CompanionSpec, LaunchSpec};
+use crate::network::intercept::Namespace;
 use crate::world::Asker;
 
 pub trait LayerKind {

@@ -1,4 +1,11 @@
-//! The machine: what it is, and what it does while a round runs.
+//! The machine: what it is, and what it does while a round runs. Beside it what is asked of any
+//! machine: control groups ([`cgroup`]), processes ([`processes`]), installed programs
+//! ([`programs`]) and short commands of theirs ([`commands`]).
+
+pub mod cgroup;
+pub mod commands;
+pub mod processes;
+pub mod programs;
 
 use std::fs;
 
@@ -9,7 +16,7 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_model::samples::MachineUse;
 
-use crate::processes::TICKS_PER_S;
+use crate::machine::processes::TICKS_PER_S;
 
 /// What the machine is, kept with every run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -37,17 +37,17 @@ use tare_model::places::{
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
-use crate::cgroup::Cgroup;
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::running::Start;
 use crate::halt::Halt;
-use crate::injected::Injected;
-use crate::intercept::Namespace;
 use crate::journal::{Entries, Journal};
 use crate::launch::Entry;
+use crate::launch::injected::Injected;
 use crate::layers::{ClientAddresses, LayerProof};
-use crate::metering::MeterSource;
-use crate::running::Start;
+use crate::machine::cgroup::Cgroup;
+use crate::meters::metering::MeterSource;
+use crate::network::intercept::Namespace;
 use kubernetes::ground::Clusters;
 use network::Network;
 

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 
 use tare_model::servers::ServerSpec;
 
-use crate::context::LaunchContext;
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
+use crate::launch::context::LaunchContext;
+use crate::launch::spec::LaunchSpec;
 use crate::layers::{self, Inserted};
 
 /// How one kind of server is started.

@@ -15,7 +15,7 @@ use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::LaneLife;
 use crate::machine;
-use crate::meter::{Quiet, Reading};
+use crate::meters::{Quiet, Reading};
 
 /// Servers of all variants, and the clients that load them.
 pub trait World {

@@ -12,15 +12,15 @@ use std::sync::mpsc::channel;
 
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Endpoint, ReactorKind};
-use tare_lab::executor::{Executor, ExecutorPlan, Target as Metered};
-use tare_lab::launch_spec::LaunchSpec;
-use tare_lab::load::Load;
-use tare_lab::meter::Quiet;
-use tare_lab::requests::{
+use tare_lab::executor::requests::{
     AskToStop, Attach, HowItEnded, IsAlive, Lines, Logged, Page, Processes, Quiesce, Read,
     ReadClocks, ReadFootprint, Request, Sample, Start, Stop,
 };
-use tare_lab::site::Site;
+use tare_lab::executor::{Executor, ExecutorPlan, Target as Metered};
+use tare_lab::lab::load::Load;
+use tare_lab::lab::site::Site;
+use tare_lab::launch::spec::LaunchSpec;
+use tare_lab::meters::Quiet;
 use tare_lab::world::MakeLoad as _;
 use tare_lab::{Halt, HaltReason, LabError};
 use tare_load::measured::Measured;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // In a test a panic is the message.
 
 use tare_lab::launch::Launched;
-use tare_lab::processes;
+use tare_lab::machine::processes;
 use tare_lab::world::Meter as _;
 use tare_model::servers::{CaddySpec, HaproxySpec, HttpdSpec, NginxSpec, ServerSpec};
 

@@ -4,8 +4,9 @@
 
 use std::net::SocketAddr;
 
+use tare_lab::machine::processes;
 use tare_lab::world::World as _;
-use tare_lab::{Event, LabError, processes};
+use tare_lab::{Event, LabError};
 use tare_model::plan::VariantId;
 
 use bench::{Bench, command};

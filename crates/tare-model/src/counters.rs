@@ -1,6 +1,6 @@
 //! What meters count about running processes. Counters are an array that is added, subtracted,
 //! stored and sent by one function each: a new one is a line here, and its source in
-//! `tare-lab/src/probes/`.
+//! `tare-lab/src/meters/probes/`.
 
 use std::collections::BTreeMap;
 use std::ops::Index;

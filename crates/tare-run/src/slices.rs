@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tare_io::DurationNs;
-use tare_lab::meter::Quiet;
+use tare_lab::meters::Quiet;
 use tare_lab::world::{Launch as _, Used, World};
 use tare_load::LaneId;
 use tare_model::found::Found;

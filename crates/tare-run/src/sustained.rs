@@ -2,7 +2,7 @@
 //! servers take to warm up, and whether they cost the same as in slices (`tare_stats::sustained`).
 
 use tare_io::DurationNs;
-use tare_lab::meter::Reading;
+use tare_lab::meters::Reading;
 use tare_lab::world::{Launch as _, World};
 use tare_load::Stretch;
 use tare_load::measured::Measured;

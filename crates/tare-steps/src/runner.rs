@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant, Random, owned};
-use tare_lab::cgroup::Cgroup;
 use tare_lab::error::LabError;
 use tare_lab::journal::Journal;
+use tare_lab::journal::resources::{ResetScript, Resource};
+use tare_lab::journal::temporary;
 use tare_lab::machine;
-use tare_lab::resources::{ResetScript, Resource};
-use tare_lab::temporary;
+use tare_lab::machine::cgroup::Cgroup;
 use tare_model::plain;
 use tare_model::steps::{Procedure, Repetition, Reset, Step, Timed};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use tare_io::DurationNs;
-use tare_lab::commands::{self, Outcome};
+use tare_lab::machine::commands::{self, Outcome};
 use tare_model::plain;
 
 /// Where commands run, and what they know.

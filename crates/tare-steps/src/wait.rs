@@ -8,7 +8,7 @@ use serde_json::Value;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_kube::{Cluster, Kind, Which};
-use tare_lab::count::fetch_as;
+use tare_lab::executor::count::fetch_as;
 use tare_model::steps::{ObjectKind, Wait};
 use tare_model::url::Url;
 

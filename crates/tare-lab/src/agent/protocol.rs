@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::ServerId;
-use crate::requests::Request;
+use crate::executor::requests::Request;
 
 /// Raised when a message changes.
 pub const PROTOCOL: u32 = 4;
@@ -140,7 +140,7 @@ pub struct Hello {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requests::ReadClocks;
+    use crate::executor::requests::ReadClocks;
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),
-            (b"{\"tare\":3,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":3,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
-            (b"{\"tare\":3,\"id\":7}", "missing field"),
+            (b"{\"tare\":4,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":4,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
+            (b"{\"tare\":4,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

@@ -10,10 +10,10 @@ use super::REQUEST_BYTES_MAX;
 use super::protocol::{FromAgent, Hello, Message, PROTOCOL, ToAgent, Word};
 use crate::error::LabError;
 use crate::event::Event;
+use crate::executor::requests::Request;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
-use crate::groups::Group;
 use crate::journal::Journal;
-use crate::requests::Request;
+use crate::meters::groups::Group;
 
 pub type From = Box<dyn Read + Send>;
 pub type To = Box<dyn Write + Send>;

@@ -1,8 +1,8 @@
 use std::sync::mpsc::channel;
 
 use super::*;
+use crate::executor::requests::Lines;
 use crate::halt::HaltReason;
-use crate::requests::Lines;
 
 /// An agent that greets as ours do, and then does what this script says.
 fn agent(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {

@@ -8,7 +8,7 @@ use tare_model::filters::FilterSpec;
 use super::shared::SharedMemory;
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::resources;
+use crate::journal::resources;
 
 /// Makes shared memory, and notes that in the journal before.
 pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, LabError> {

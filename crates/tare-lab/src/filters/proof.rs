@@ -12,8 +12,8 @@ use super::environment;
 use super::memory::FilterMemory;
 use super::status::{FilterCounts, FilterStatus};
 use crate::error::LabError;
+use crate::lab::server::Server;
 use crate::layers::{LayerProof, ProofContext};
-use crate::server::Server;
 
 /// One launch's filter, between its start and its end.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use tare_io::process::{lock, unlock};
 use tare_model::filters::PREFIX_MAX;
 
 use crate::error::LabError;
-use crate::ours::PREFIX;
-use crate::processes::Stat;
+use crate::journal::ours::PREFIX;
+use crate::machine::processes::Stat;
 
 const MAGIC: u64 = 0x3165_7261_742d_6673;
 const OWNER_AT: u64 = 8;

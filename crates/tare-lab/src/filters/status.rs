@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 
-use crate::server::Server;
+use crate::lab::server::Server;
 
 /// Where the page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use tare_io::time::monotonic_now;
 use tare_tidy::skips::not_run;
 
 use super::*;
-use crate::{processes, resources};
+use crate::journal::resources;
+use crate::machine::processes;
 
 fn made_folder(path: PathBuf) -> Resource {
     resources::Folder(path).into()
@@ -156,10 +157,13 @@ fn a_group_whose_leader_has_ended_is_ended_in_its_session_only() {
     let (mut child, birth) = process("sleep 1000 & echo");
     child.wait().unwrap();
     assert_eq!(
-        crate::ending::end_group(&ProcessIdentity { session: birth.session + 1, ..birth }),
+        crate::executor::ending::end_group(&ProcessIdentity {
+            session: birth.session + 1,
+            ..birth
+        }),
         0
     );
-    assert_eq!(crate::ending::end_group(&birth), 1);
+    assert_eq!(crate::executor::ending::end_group(&birth), 1);
 }
 
 /// Its number may be a stranger's by now; the control group knows who is ours.
@@ -173,7 +177,7 @@ fn beside_a_control_group_a_group_without_its_leader_is_left_to_that() {
     state.left_behind(&[made_cgroup(made), made_processes(birth)]);
     let cleaned = clean(&state.0);
     assert!(cleaned.removed.is_empty(), "{cleaned:?}");
-    assert_eq!(crate::ending::end_group(&birth), 1, "it lived");
+    assert_eq!(crate::executor::ending::end_group(&birth), 1, "it lived");
 }
 
 /// As an ordinary user, or where groups can only be read: their names were written first.
@@ -186,7 +190,7 @@ fn where_a_control_group_could_not_be_made_its_processes_are_ended_by_session() 
     state.left_behind(&[made_cgroup(never), made_processes(birth)]);
     let cleaned = clean(&state.0);
     assert_eq!((cleaned.removed.len(), cleaned.complaints.len()), (1, 0), "{cleaned:?}");
-    assert_eq!(crate::ending::end_group(&birth), 0, "it was ended");
+    assert_eq!(crate::executor::ending::end_group(&birth), 0, "it was ended");
 }
 
 #[test]
@@ -204,7 +208,7 @@ fn after_a_restart_no_process_is_looked_for() {
     state.written(&(lines.join("\n") + "\n"));
     assert_eq!(clean(&state.0).removed.len(), 1);
     assert!(!folder.exists() && child.try_wait().unwrap().is_none());
-    crate::ending::end_group(&birth);
+    crate::executor::ending::end_group(&birth);
     child.wait().unwrap();
 }
 
@@ -260,7 +264,7 @@ fn files_that_others_could_have_written_are_refused() {
     assert!(Command::new("mkfifo").arg(&kept).status().unwrap().success());
     refused("is not a regular file");
     assert!(child.try_wait().unwrap().is_none());
-    crate::ending::end_group(&birth);
+    crate::executor::ending::end_group(&birth);
     child.wait().unwrap();
 }
 
@@ -362,7 +366,7 @@ fn a_folder_that_is_no_control_group_is_not_emptied_as_one() {
     let cleaned = clean(&state.0);
     assert!(cleaned.complaints[0].contains("is not a control group"), "{cleaned:?}");
     assert!(child.try_wait().unwrap().is_none());
-    crate::ending::end_group(&birth);
+    crate::executor::ending::end_group(&birth);
     child.wait().unwrap();
 }
 

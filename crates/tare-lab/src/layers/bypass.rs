@@ -8,10 +8,10 @@ use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext, Stand};
 use crate::error::LabError;
-use crate::hop::Hop;
+use crate::lab::server::Server;
 use crate::launch::Launched;
+use crate::launch::hop::Hop;
 use crate::places::need_root;
-use crate::server::Server;
 
 impl LayerKind for BypassSpec {
     fn describe(&self) -> Result<String, LabError> {

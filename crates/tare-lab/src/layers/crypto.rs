@@ -5,12 +5,12 @@ use tare_model::layers::{CryptoSpec, LayerFacts, Mask};
 use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext};
-use crate::commands::run;
 use crate::error::LabError;
-use crate::hop::Hop;
+use crate::lab::server::Server;
 use crate::launch::Launched;
-use crate::processes;
-use crate::server::Server;
+use crate::launch::hop::Hop;
+use crate::machine::commands::run;
+use crate::machine::processes;
 
 /// Two words of bits, the second (after a colon) of CPUID's leaf 7.
 const VARIABLE: &str = "OPENSSL_ia32cap";

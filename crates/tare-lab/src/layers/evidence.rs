@@ -10,12 +10,12 @@ use tare_model::samples::{Proof, Sent};
 
 use super::proxies::{Passed, TlsTerms, program};
 use super::{LayerProof, Stand};
-use crate::certificates;
 use crate::error::LabError;
-use crate::hop::{Hop, Statistics};
-use crate::intercept::{Namespace, SIDECAR};
-use crate::server::Server;
-use crate::tls_probe;
+use crate::lab::server::Server;
+use crate::launch::certificates;
+use crate::launch::hop::{Hop, Statistics};
+use crate::network::intercept::{Namespace, SIDECAR};
+use crate::network::tls_probe;
 
 /// What a layer's processes should be seen to do.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::{Inserted, LayerKind, LayerProof, ProofContext};
-use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
 use crate::filters;
 use crate::filters::proof::FilterProof;
 use crate::filters::status::{FilterStatus, PAGE};
-use crate::hop::Hop;
 use crate::launch::Launched;
+use crate::launch::context::{LaunchContext, utf8};
+use crate::launch::hop::Hop;
 
 impl LayerKind for FilterSpec {
     fn describe(&self) -> Result<String, LabError> {

@@ -8,12 +8,12 @@ use tare_model::samples::{Proof, Sent};
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsTerms, envoy, path};
 use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, where_it_runs};
-use crate::certificates;
-use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
-use crate::hop::{Hop, Statistics, Upstream};
+use crate::lab::server::Server;
 use crate::launch::Launched;
-use crate::server::Server;
+use crate::launch::certificates;
+use crate::launch::context::{LaunchContext, counted};
+use crate::launch::hop::{Hop, Statistics, Upstream};
 
 fn terms(spec: &GatewaySpec) -> TlsTerms {
     TlsTerms {

@@ -10,9 +10,9 @@ use super::evidence::{Counting, Expected, HopsProof};
 use super::proxies::{Passed, TlsTerms};
 use super::{LayerKind, LayerProof, PodParts, PodSeat, ProofContext, Stand};
 use crate::error::LabError;
-use crate::hop::Hop;
-use crate::injected::{self, Injected};
 use crate::launch::Launched;
+use crate::launch::hop::Hop;
+use crate::launch::injected::{self, Injected};
 
 /// Where a server's sidecar takes connections, and what stands for the servers that each knows:
 /// it also speaks with its control plane.

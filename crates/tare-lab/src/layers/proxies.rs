@@ -13,12 +13,12 @@ use tare_io::DurationNs;
 use tare_model::layers::{KeyKind, KeyProvider, ProxyProgram, TlsVersion};
 
 use super::{HopPlan, Seat};
-use crate::certificates;
-use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::hop::{Shows, Statistics, Upstream};
-use crate::launch_spec::LaunchSpec;
-use crate::programs;
+use crate::launch::certificates;
+use crate::launch::context::{LaunchContext, utf8};
+use crate::launch::hop::{Shows, Statistics, Upstream};
+use crate::launch::spec::LaunchSpec;
+use crate::machine::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 

@@ -9,11 +9,11 @@ use tare_model::layers::{LayerFacts, ProxySpec, Side, Tls, TlsVersion};
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsTerms, path};
 use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand, where_it_runs};
-use crate::context::{LaunchContext, counted};
 use crate::error::LabError;
-use crate::hop::{Hop, Upstream};
-use crate::intercept;
 use crate::launch::Launched;
+use crate::launch::context::{LaunchContext, counted};
+use crate::launch::hop::{Hop, Upstream};
+use crate::network::intercept;
 
 /// Ports of sidecars, as Istio's.
 const LEAVING_PORT: u16 = 15_001;

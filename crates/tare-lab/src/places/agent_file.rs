@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_io::owned::own_folder;
 
 use crate::error::LabError;
-use crate::programs;
+use crate::machine::programs;
 
 /// The static program `tare-agent`: as `$TARE_AGENT` says, else beside tare or above it.
 pub fn find() -> Result<PathBuf, LabError> {

@@ -14,10 +14,10 @@ use super::{
     runtime,
 };
 use crate::agent::Agent;
-use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::programs;
-use crate::resources;
+use crate::journal::resources;
+use crate::machine::commands::{self, must, run};
+use crate::machine::programs;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
 const TIMEOUT: DurationNs = DurationNs::from_secs(30);

@@ -8,11 +8,11 @@ use tare_io::DurationNs;
 use tare_io::owned::{self, Folder, Lock};
 use tare_io::time::monotonic_now;
 
-use crate::commands::{is_stopped, must, run};
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::programs;
-use crate::temporary;
+use crate::journal::temporary;
+use crate::machine::commands::{is_stopped, must, run};
+use crate::machine::programs;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::error::LabError;
-use crate::intercept::Namespace;
-use crate::programs;
+use crate::machine::programs;
+use crate::network::intercept::Namespace;
 
 impl PlaceKind for NetnsSpec {
     fn check_machine(&self) -> Result<String, LabError> {

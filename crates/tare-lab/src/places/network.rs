@@ -9,10 +9,10 @@ use std::path::Path;
 
 use tare_io::DurationNs;
 
-use crate::commands::{must, run};
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::resources::{BlockedRange, Link, NetworkNamespace};
+use crate::journal::resources::{BlockedRange, Link, NetworkNamespace};
+use crate::machine::commands::{must, run};
 
 #[derive(Debug)]
 pub struct Network {
@@ -252,7 +252,7 @@ pub const PLACES_MAX: usize = 250;
 /// This process, for good: numbers of processes are used again.
 fn owner() -> [u8; 3] {
     let pid = std::process::id();
-    let started = crate::processes::Stat::of(pid).map_or(0, |stat| stat.started_ticks);
+    let started = crate::machine::processes::Stat::of(pid).map_or(0, |stat| stat.started_ticks);
     let random = tare_io::Random::stream(started, "owner", u64::from(pid)).next_u64();
     let [a, b, c, ..] = random.to_le_bytes();
     [a, b, c]

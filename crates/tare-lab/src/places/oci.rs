@@ -17,11 +17,11 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
-use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::intercept::Namespace;
-use crate::programs;
-use crate::resources;
+use crate::journal::resources;
+use crate::machine::commands::{self, must, run};
+use crate::machine::programs;
+use crate::network::intercept::Namespace;
 
 /// What servers need of root, and no more: to give up root, to end their workers, low ports.
 pub const CAPABILITIES: [&str; 5] =

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
 
-use crate::commands::run;
 use crate::error::LabError;
-use crate::programs;
+use crate::machine::commands::run;
+use crate::machine::programs;
 
 /// Where its files go.
 pub struct Root<'a>(pub &'a Path);

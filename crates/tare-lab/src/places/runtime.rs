@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::programs;
+use crate::machine::programs;
 
 /// Whether control groups of both versions are mounted.
 pub fn has_both_cgroups() -> bool {

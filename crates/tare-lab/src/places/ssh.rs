@@ -9,13 +9,13 @@ use tare_model::plain;
 use tare_model::samples::Proof;
 
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
+use crate::agent::clock::Offset;
 use crate::agent::{Agent, TIMEOUT};
-use crate::clock::Offset;
-use crate::commands::{self, must, run};
 use crate::error::LabError;
-use crate::programs;
-use crate::requests::ReadClocks;
-use crate::resources::SshFolder;
+use crate::executor::requests::ReadClocks;
+use crate::journal::resources::SshFolder;
+use crate::machine::commands::{self, must, run};
+use crate::machine::programs;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const COMMAND_TIMEOUT: DurationNs = DurationNs::from_secs(60);

@@ -17,10 +17,10 @@ use super::qemu::Machine;
 use super::root::Root;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, cpio, proof};
 use crate::agent::Agent;
-use crate::commands;
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::programs;
+use crate::machine::commands;
+use crate::machine::programs;
 
 /// A guest by the hardware speaks in a second or two.
 const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);

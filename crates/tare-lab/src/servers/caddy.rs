@@ -6,11 +6,11 @@ use tare_io::DurationNs;
 use tare_model::servers::CaddySpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
-use crate::launch_spec::CountSource;
-use crate::launch_spec::LaunchSpec;
-use crate::programs;
+use crate::launch::context::{LaunchContext, counted, page, utf8};
+use crate::launch::spec::CountSource;
+use crate::launch::spec::LaunchSpec;
+use crate::machine::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 

@@ -6,11 +6,11 @@ use tare_io::DurationNs;
 use tare_model::servers::CommandSpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch_spec::CountSource;
-use crate::launch_spec::LaunchSpec;
-use crate::programs;
+use crate::launch::context::{LaunchContext, utf8};
+use crate::launch::spec::CountSource;
+use crate::launch::spec::LaunchSpec;
+use crate::machine::programs;
 
 impl ServerKind for CommandSpec {
     fn describe(&self) -> Result<String, LabError> {

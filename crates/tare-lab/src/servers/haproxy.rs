@@ -6,11 +6,11 @@ use tare_io::DurationNs;
 use tare_model::servers::HaproxySpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
-use crate::launch_spec::{CountPage, CountSource};
-use crate::programs;
+use crate::launch::context::{LaunchContext, counted, page, utf8};
+use crate::launch::spec::LaunchSpec;
+use crate::launch::spec::{CountPage, CountSource};
+use crate::machine::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 /// A reply's head has room for this.

@@ -6,11 +6,11 @@ use tare_io::DurationNs;
 use tare_model::servers::HttpdSpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, page, utf8};
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
-use crate::launch_spec::{CountPage, CountSource};
-use crate::programs;
+use crate::launch::context::{LaunchContext, page, utf8};
+use crate::launch::spec::LaunchSpec;
+use crate::launch::spec::{CountPage, CountSource};
+use crate::machine::programs;
 
 const NAMES: [&str; 2] = ["apache2", "httpd"];
 /// Where distributions keep its modules.

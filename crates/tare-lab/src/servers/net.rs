@@ -7,9 +7,9 @@ use tare_io::owned::own_program;
 use tare_model::servers::NetSpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::launch_spec::{LaunchSpec, OWN_PROGRAM};
+use crate::launch::context::{LaunchContext, utf8};
+use crate::launch::spec::{LaunchSpec, OWN_PROGRAM};
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
 

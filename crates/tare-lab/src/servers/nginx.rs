@@ -7,12 +7,12 @@ use tare_io::DurationNs;
 use tare_model::servers::NginxSpec;
 
 use super::ServerKind;
-use crate::context::{LaunchContext, counted, page, utf8};
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
-use crate::launch_spec::{CountPage, CountSource};
+use crate::launch::context::{LaunchContext, counted, page, utf8};
+use crate::launch::spec::LaunchSpec;
+use crate::launch::spec::{CountPage, CountSource};
 use crate::layers::{self, Inserted};
-use crate::programs;
+use crate::machine::programs;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 

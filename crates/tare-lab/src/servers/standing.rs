@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use tare_model::servers::StandingSpec;
 
 use super::ServerKind;
-use crate::context::LaunchContext;
 use crate::error::LabError;
-use crate::launch_spec::LaunchSpec;
+use crate::launch::context::LaunchContext;
+use crate::launch::spec::LaunchSpec;
 
 const SHELL: &str = "/bin/sh";
 

@@ -11,7 +11,7 @@ use tare_lab::Halt;
 use tare_lab::agent::protocol::Hello;
 use tare_lab::agent::serve::{Served, serve};
 use tare_lab::agent::{Agent, VERSION};
-use tare_lab::site::Site;
+use tare_lab::lab::site::Site;
 
 pub struct There {
     pub site: Site,

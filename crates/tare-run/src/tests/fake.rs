@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tare_io::{DurationNs, Endpoint, Instant};
 use tare_lab::executor::LaneLife;
 use tare_lab::machine;
-use tare_lab::meter::{Quiet, Reading, until_quiet};
+use tare_lab::meters::{Quiet, Reading, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
 use tare_lab::{Event, Halt, LabError};
 use tare_load::measured::Measured;

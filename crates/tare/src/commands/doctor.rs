@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use tare_io::uring::UringReactor;
 use tare_io::{DurationNs, process, system};
-use tare_lab::cgroup::Cgroup;
 use tare_lab::journal::Journal;
+use tare_lab::machine::cgroup::Cgroup;
+use tare_lab::machine::programs;
 use tare_lab::machine::{Machine, local_ports, steal_share};
-use tare_lab::programs;
 use tare_model::Metric;
 use tare_model::load::LoadSpec;
 use tare_model::plain;
@@ -183,7 +183,7 @@ fn programs_found() -> Vec<Line> {
     let line = |(names, flag, what): &(&[&str], &str, &str)| {
         let text = match programs::find(names) {
             Some(path) => {
-                let version = tare_lab::commands::version(&path, flag).unwrap_or_default();
+                let version = tare_lab::machine::commands::version(&path, flag).unwrap_or_default();
                 // Some print a bare number.
                 match version.starts_with(|c: char| c.is_ascii_digit()) {
                     true => format!("{} {version}", names[0]),

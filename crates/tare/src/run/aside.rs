@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tare_io::time::monotonic_now;
+use tare_lab::Halt;
 use tare_lab::journal::Journal;
-use tare_lab::{Halt, temporary};
+use tare_lab::journal::temporary;
 use tare_model::plan::Plan;
 use tare_results::facts;
 use tare_run::Start;

@@ -277,7 +277,7 @@ fn a_daemon_does_not_outlive_its_run() {
     let marker = format!("{}", 100_000 + std::process::id());
     let other = format!("b=setsid -f sleep {marker}; {}", good.split_once('=').unwrap().1);
     desk.tare(&["compare", "-q", &good, "--launch", &other, "--rounds", "2"]).measured();
-    for pid in tare_lab::processes::all() {
+    for pid in tare_lab::machine::processes::all() {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&command).contains(&marker), "process {pid} was left");
     }

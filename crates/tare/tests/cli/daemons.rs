@@ -23,7 +23,7 @@ fn left(marker: &str) -> Vec<u32> {
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         command.contains(marker) && !command.contains("compare")
     };
-    tare_lab::processes::all().into_iter().filter(is_it).collect()
+    tare_lab::machine::processes::all().into_iter().filter(is_it).collect()
 }
 
 const CAUSE: &str = "if it went into the background, start it in the foreground";

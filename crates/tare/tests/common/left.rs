@@ -18,7 +18,7 @@ pub fn left_by(pids: &[u32]) -> Vec<String> {
     }
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     found.extend(mounts.lines().filter(|line| ours(line)).map(str::to_owned));
-    for pid in tare_lab::processes::all() {
+    for pid in tare_lab::machine::processes::all() {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         if ours(&command) {

@@ -28,7 +28,7 @@ fn of_cluster(words: &[&str]) -> Vec<u32> {
             && !command.starts_with("/bin/bash")
             && !command.starts_with("/usr/bin/env")
     };
-    tare_lab::processes::all().into_iter().filter(has).collect()
+    tare_lab::machine::processes::all().into_iter().filter(has).collect()
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_stream_that_is_cut_ends_the_run_in_one_line() {
     let desk = Desk::new("kube-cut");
     let namespace = Namespace::new("cut");
     let (child, _) = under_way(&desk, &namespace.0);
-    let children = tare_lab::processes::tree(child.id());
+    let children = tare_lab::machine::processes::tree(child.id());
     let carries = |pid: &&u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&words).contains("kubernetes\0exec")

@@ -102,7 +102,7 @@ fn second_client(tare: u32) -> Option<u32> {
         namespace.is_ok_and(|namespace| namespace.ino() == wanted)
             && String::from_utf8_lossy(&command).contains("tare-agent")
     };
-    tare_lab::processes::all().into_iter().find(is_in)
+    tare_lab::machine::processes::all().into_iter().find(is_in)
 }
 
 /// Kills the second client after the first round; how tare ended, and what it said.

@@ -20,7 +20,7 @@ fn left_by(pid: u32, marker: &str, temporary: &Temporary) -> Vec<String> {
     let mut found = temporary.left();
     found.extend(named(Path::new("/sys/fs/cgroup/cpuacct")));
     found.extend(named(Path::new("/sys/fs/cgroup")));
-    for pid in tare_lab::processes::all() {
+    for pid in tare_lab::machine::processes::all() {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&command).contains(marker) {
             found.push(format!("process {pid}"));

@@ -277,7 +277,7 @@ fn a_runtime_that_is_not_what_was_asked_is_void() {
         return;
     }
     let desk = Desk::new("impostor");
-    let runc = tare_lab::programs::find(&["runc"]).unwrap();
+    let runc = tare_lab::machine::programs::find(&["runc"]).unwrap();
     let script = format!(
         "#!/bin/sh\nfor a in \"$@\"; do shift; case \"$a\" in --platform=*) ;; *) set -- \"$@\" \
          \"$a\";; esac; done\nexec {} \"$@\"\n",
@@ -298,7 +298,7 @@ fn a_runtime_may_be_late_to_know_its_container_but_not_silent() {
         return;
     }
     let desk = Desk::new("late-runtime");
-    let crun = tare_lab::programs::find(&["crun"]).unwrap();
+    let crun = tare_lab::machine::programs::find(&["crun"]).unwrap();
     // As crun is where it is held up before it has written its state: `late` the first time only.
     let runtime = |name: &str, asked_before: &str| {
         let folder = desk.folder.file(name);

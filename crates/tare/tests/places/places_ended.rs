@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use tare_io::process::{Watched, signal};
 use tare_io::{DurationNs, Random};
 use tare_lab::agent::protocol::{PROTOCOL, ToAgent, Word};
-use tare_lab::launch_spec::LaunchSpec;
-use tare_lab::requests::Start;
+use tare_lab::executor::requests::Start;
+use tare_lab::launch::spec::LaunchSpec;
 use tare_report::run::RunReport;
 
 use crate::left::left_by;
@@ -231,7 +231,7 @@ fn an_agent_follows_only_its_stream() {
     let message = ToAgent { tare: PROTOCOL, id: 1, word: Word::Ask(start.into()) };
     writeln!(stdin, "{}", serde_json::to_string(&message).unwrap()).unwrap();
     let running = || {
-        tare_lab::processes::all().into_iter().any(|pid| {
+        tare_lab::machine::processes::all().into_iter().any(|pid| {
             let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&command) == format!("/bin/sleep\0{marker}\0")
         })

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tare_io::process::signal;
-use tare_lab::processes;
+use tare_lab::machine::processes;
 use tare_report::load::LoadReport;
 
 use crate::left::{left_by, proven};

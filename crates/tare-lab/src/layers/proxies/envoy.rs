@@ -9,11 +9,11 @@ use tare_model::layers::{KeyProvider, TlsVersion};
 use tare_model::plain;
 
 use super::{Job, JobTls, Passed, Program};
-use crate::certificates::{Certified, SERVER_NAME};
-use crate::commands::{self, Outcome};
-use crate::context::{LaunchContext, utf8};
 use crate::error::LabError;
-use crate::hop::{Shows, Statistics};
+use crate::launch::certificates::{Certified, SERVER_NAME};
+use crate::launch::context::{LaunchContext, utf8};
+use crate::launch::hop::{Shows, Statistics};
+use crate::machine::commands::{self, Outcome};
 
 pub struct Envoy;
 

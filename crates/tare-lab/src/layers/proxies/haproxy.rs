@@ -1,10 +1,10 @@
 //! HAProxy.
 
 use super::{Job, Passed, Program, TlsTerms};
-use crate::certificates::SERVER_NAME;
-use crate::context::LaunchContext;
-use crate::count;
-use crate::hop::Statistics;
+use crate::executor::count;
+use crate::launch::certificates::SERVER_NAME;
+use crate::launch::context::LaunchContext;
+use crate::launch::hop::Statistics;
 
 pub struct Haproxy;
 

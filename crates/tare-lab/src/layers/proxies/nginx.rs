@@ -1,11 +1,11 @@
 //! nginx: `proxy_pass` over kept connections.
 
 use super::{Job, Passed, Program, TlsTerms};
-use crate::certificates::SERVER_NAME;
-use crate::context::LaunchContext;
-use crate::count;
-use crate::hop::Statistics;
-use crate::intercept;
+use crate::executor::count;
+use crate::launch::certificates::SERVER_NAME;
+use crate::launch::context::LaunchContext;
+use crate::launch::hop::Statistics;
+use crate::network::intercept;
 
 pub struct Nginx;
 

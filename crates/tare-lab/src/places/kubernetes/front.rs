@@ -16,11 +16,11 @@ use super::ground::{FRONT_OF, Ground, kube, service_address};
 use super::node_meter::NodeMeter;
 use super::path::SERVICE_PORT;
 use super::reach::LOOK;
-use crate::commands;
 use crate::error::LabError;
-use crate::injected;
 use crate::journal::Journal;
-use crate::ours::OURS;
+use crate::journal::ours::OURS;
+use crate::launch::injected;
+use crate::machine::commands;
 
 /// Where an Ingress' controller takes plain HTTP.
 const HTTP_PORT: u16 = 80;

@@ -13,8 +13,8 @@ use tare_model::plain;
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::journal::Journal;
-use crate::ours::OURS;
-use crate::resources::ClusterObject;
+use crate::journal::ours::OURS;
+use crate::journal::resources::ClusterObject;
 
 /// Which of a run's places an object belongs to.
 pub const PLACE: &str = "tare/place";

@@ -14,12 +14,12 @@ use super::reach::{copy_agent, exec, wait};
 use crate::agent::Agent;
 use crate::error::LabError;
 use crate::executor::Target;
-use crate::groups::GROUPS;
 use crate::journal::Journal;
+use crate::journal::ours::OURS;
+use crate::lab::site::Site;
 use crate::layers::PodParts;
-use crate::metering::MeterSource;
-use crate::ours::OURS;
-use crate::site::Site;
+use crate::meters::groups::GROUPS;
+use crate::meters::metering::MeterSource;
 use tare_model::places::KubernetesSpec;
 
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);

@@ -13,11 +13,11 @@ use super::fate::not_ready;
 use super::front::{Front, FrontPod, Passed};
 use super::ground::{Ground, PLACE, kube};
 use crate::error::LabError;
-use crate::intercept::SIDECAR;
 use crate::journal::Journal;
+use crate::journal::ours::OURS;
+use crate::lab::server::Server;
 use crate::layers::{ClientAddresses, LayerProof};
-use crate::ours::OURS;
-use crate::server::Server;
+use crate::network::intercept::SIDECAR;
 
 /// How clients enter, once the pod stands.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use tare_model::places::{KubernetesSpec, Via};
 use super::ground::{CLIENTS_OF, PLACE};
 use super::image::AGENT_IN_IMAGE;
 use crate::error::LabError;
+use crate::journal::ours::OURS;
 use crate::layers::PodParts;
-use crate::ours::OURS;
 
 /// The pod can write there, also where its root is read-only, whoever it runs as.
 pub const FOLDER: &str = "/tare";

@@ -13,8 +13,8 @@ use tare_model::plain;
 use super::fate::{self, Standing};
 use super::ground::Ground;
 use super::pod::AGENT;
-use crate::commands::{self, must};
 use crate::error::LabError;
+use crate::machine::commands::{self, must};
 use crate::places::agent_file;
 
 /// An agent greets within this once its pod runs.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ground::PLACE;
 use super::node_meter::NodeMeter;
-use crate::ours::OURS;
+use crate::journal::ours::OURS;
 
 /// As Istio calls it.
 const NAME: &str = "istio-proxy";

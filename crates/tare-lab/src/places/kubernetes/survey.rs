@@ -10,7 +10,7 @@ use super::ground::{FRONT_OF, PLACE, connect, is_unknown, kube, ours_selector};
 use super::oci_kernel;
 use super::rights::RIGHTS;
 use crate::error::LabError;
-use crate::ours::OURS;
+use crate::journal::ours::OURS;
 
 /// A line each: what it is about, and what was found.
 pub fn survey(context: &str) -> Result<Vec<(&'static str, String)>, LabError> {
@@ -210,7 +210,7 @@ fn path(object: &Value) -> String {
 fn remove(cluster: &Cluster, kind: Kind, object: &Value) -> Result<bool, LabError> {
     let metadata = &object["metadata"];
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
-    if !crate::ours::is_ours(name) || metadata["labels"][OURS.0] != OURS.1 {
+    if !crate::journal::ours::is_ours(name) || metadata["labels"][OURS.0] != OURS.1 {
         return Ok(false);
     }
     cluster.delete(kind, namespace, name, metadata["uid"].as_str()).map_err(kube)

@@ -1,0 +1,59 @@
+//! Ending processes for sure, and none but those that tare started.
+
+use tare_io::DurationNs;
+use tare_io::process::Watched;
+
+use crate::machine::processes::{self, ProcessIdentity, Stat};
+
+/// Attempts to end processes that may be starting others meanwhile.
+pub const ATTEMPTS: u32 = 50;
+/// A process that was killed is gone within this; a zombie of ours is not there to wait for.
+const KILLED_WITHIN: DurationNs = DurationNs::from_ms(200);
+
+/// Kills one process, if `is_ours` says of what it is *now* that it is to be ended. The process is
+/// held by a descriptor first, so that its number cannot become another's in between.
+pub fn kill(pid: u32, is_ours: impl Fn(&Stat) -> bool) {
+    let Ok(watched) = Watched::new(pid) else { return };
+    if Stat::of(pid).is_some_and(|stat| is_ours(&stat)) {
+        let _ = watched.signal(libc::SIGKILL);
+        watched.ends_within(KILLED_WITHIN);
+    }
+}
+
+/// As long as a group has members its number is not given away; one whose leader has ended is told
+/// from a later one of that number by its session and age.
+fn is_member(leader: &ProcessIdentity, stat: &Stat) -> bool {
+    stat.group == leader.pid
+        && stat.session == leader.session
+        && stat.started_ticks >= leader.started_ticks
+        && !stat.zombie
+}
+
+/// The processes of the group that this process leads, or led.
+pub fn members(leader: &ProcessIdentity) -> Vec<u32> {
+    if leader.pid < 2 || Stat::of(leader.pid).is_some_and(|stat| !leader.is_of(&stat)) {
+        return Vec::new();
+    }
+    let of_group = |pid: &u32| Stat::of(*pid).is_some_and(|stat| is_member(leader, &stat));
+    processes::all().into_iter().filter(of_group).collect()
+}
+
+/// Ends the group that this process leads; how many processes it had.
+pub fn end_group(leader: &ProcessIdentity) -> usize {
+    let found = members(leader);
+    let mut left = found.clone();
+    for _ in 0..ATTEMPTS {
+        if left.is_empty() {
+            break;
+        }
+        // All at once: one that is listed may start another meanwhile.
+        if let Ok(watched) = Watched::new(leader.pid)
+            && Stat::of(leader.pid).is_some_and(|stat| leader.is_of(&stat))
+        {
+            let _ = watched.signal_group(leader.pid, libc::SIGKILL);
+        }
+        left.iter().for_each(|pid| kill(*pid, |stat| is_member(leader, stat)));
+        left = members(leader);
+    }
+    found.len()
+}

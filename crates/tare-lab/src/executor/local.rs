@@ -1,0 +1,409 @@
+//! A server in this very place: started in its own process group and control group, its output
+//! drained, stopped for sure.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tare_io::owned;
+use tare_io::process::Watched;
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+
+use crate::error::LabError;
+use crate::event::Event;
+use crate::executor::log_file::LogFile;
+use crate::executor::running::{Running, Start};
+use crate::journal::Entries;
+use crate::launch::companion::Companion;
+use crate::launch::spec::{LaunchSpec, OWN_PROGRAM};
+use crate::machine::cgroup::Cgroup;
+use crate::machine::commands;
+use crate::network::listening;
+
+/// Where and how a process is started.
+#[derive(Clone, Debug)]
+pub struct HostContext {
+    pub who: String,
+    pub cpus: Vec<usize>,
+    pub cgroup: Option<Cgroup>,
+    /// Where what is started is written down; left out by agents whose place ends everything.
+    pub journal: Option<Entries>,
+    pub events: Sender<Event>,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct LocalServer {
+    launch_spec: LaunchSpec,
+    started: Instant,
+    who: String,
+    /// `None` where it stands already: what was started was a command that started it afresh.
+    running: Option<Running>,
+    cgroup: Option<Cgroup>,
+    /// Its end is asked for, or no surprise any more.
+    stopping: Arc<AtomicBool>,
+    logs: Mutex<Vec<LogFile>>,
+    /// Ends after the server.
+    companion: Option<Companion>,
+}
+
+/// How a server ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HowEnded {
+    /// Its exit status or signal, and what that hints at.
+    pub how: String,
+    pub output: Vec<String>,
+    pub is_missing_program: bool,
+}
+
+impl HowEnded {
+    /// As it follows what ended: "(exit status: 1), its last output:" and a line each.
+    pub fn told(&self, more: &str) -> String {
+        let Self { how, output, .. } = self;
+        match output.as_slice() {
+            [] => format!(" ({how}{more}); it wrote no output"),
+            [line] => format!(" ({how}{more}); its output: {line}"),
+            lines => format!(" ({how}{more}); its last output:\n    {}", lines.join("\n    ")),
+        }
+    }
+}
+
+/// Waits for the end of a server on a thread of its own.
+#[derive(Debug)]
+pub struct EndWatch {
+    watched: Watched,
+    stopping: Arc<AtomicBool>,
+}
+
+impl EndWatch {
+    /// Calls this once the server has ended, if nobody asked for it.
+    pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), LabError> {
+        let wait = move || {
+            while !self.watched.ends_within(WATCHED_FOR) {}
+            if !self.stopping.load(Ordering::Relaxed) {
+                on_end();
+            }
+        };
+        let thread = std::thread::Builder::new().name("end-watch".into()).spawn(wait);
+        thread.map(drop).map_err(|e| LabError::Environment(format!("cannot start a thread: {e}")))
+    }
+}
+
+/// A wait of that thread; it then waits again.
+const WATCHED_FOR: DurationNs = DurationNs::from_secs(3600);
+
+/// How long a server may take to end when asked; then it is killed.
+const GRACE: DurationNs = DurationNs::from_secs(3);
+const KILLED_WITHIN: DurationNs = DurationNs::from_secs(2);
+/// Between attempts to connect to a server that is starting.
+const READY_CHECK: DurationNs = DurationNs::from_us(500);
+/// The same of one that stands elsewhere.
+const STANDING_CHECK: Duration = Duration::from_millis(20);
+
+impl LocalServer {
+    pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, LabError> {
+        if !launch_spec.stands && is_taken(launch_spec.address) {
+            return Err(LabError::Environment(format!(
+                "{}: something already answers on {}; stop it, or give the server another port",
+                host.who, launch_spec.address
+            )));
+        }
+        launch_spec.write_files()?;
+        let started = monotonic_now();
+        let companion = launch_spec
+            .companion
+            .as_ref()
+            .map(|companion| Companion::start(companion, &launch_spec.folder, host));
+        let companion = companion.transpose()?;
+        let argv = own_program(&launch_spec.argv)?;
+        if launch_spec.stands {
+            relaunch(&host.who, &argv, launch_spec.ready_within())?;
+        }
+        let start = Start {
+            who: &host.who,
+            argv: &argv,
+            env: &launch_spec.env,
+            cpus: &host.cpus,
+            journal: host.journal.as_ref(),
+            entrances: &host.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default(),
+            events: &host.events,
+            talks: false,
+        };
+        let running = (!launch_spec.stands).then(|| Running::start(&start)).transpose()?;
+        let cgroup = host.cgroup.clone();
+        let who = host.who.clone();
+        let logs =
+            Mutex::new(launch_spec.log_files.iter().map(|path| LogFile::new(path)).collect());
+        Ok(Self {
+            launch_spec,
+            started,
+            who,
+            running,
+            cgroup,
+            stopping: Arc::default(),
+            logs,
+            companion,
+        })
+    }
+
+    /// What tells when it ends; `None` where tare does not see it.
+    pub fn watch(&self) -> Result<Option<EndWatch>, LabError> {
+        let Some(pid) = self.pid() else { return Ok(None) };
+        let watched = Watched::new(pid)
+            .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+        Ok(Some(EndWatch { watched, stopping: self.stopping.clone() }))
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Its first process.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(Running::id)
+    }
+
+    pub fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
+    /// Whoever outlived the first process.
+    fn kill_stragglers(&mut self) {
+        let is_stopping = self.is_stopping();
+        let Some(running) = &mut self.running else { return };
+        let stragglers = |running: &Running| match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => running.members(),
+        };
+        for _ in 0..10 {
+            let left = stragglers(running);
+            if left.is_empty() {
+                break;
+            }
+            let watched = left.iter().filter_map(|pid| Some((*pid, Watched::new(*pid).ok()?)));
+            let watched: Vec<(u32, Watched)> = watched.collect();
+            // Workers end by themselves once their master has gone.
+            let patience = DurationNs::from_ms(if is_stopping { 100 } else { 0 });
+            let alive = outlive(&watched, patience);
+            let members = stragglers(running);
+            for (_, watched) in alive.iter().filter(|(pid, _)| members.contains(pid)) {
+                let _ = watched.signal(libc::SIGKILL);
+            }
+            outlive(&watched, KILLED_WITHIN);
+        }
+        running.forget_if_gone();
+    }
+}
+
+/// Starts a server afresh that stands already: tare leaves it standing, and does not see it.
+fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), LabError> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let outcome = commands::run(&argv, limit);
+    match outcome.worked {
+        true => Ok(()),
+        false => {
+            let text = format!("{who}: relaunch did not work: {}", outcome.said);
+            Err(LabError::Environment(text))
+        }
+    }
+}
+
+/// Those that live on after so long, which all of them have together.
+fn outlive(all: &[(u32, Watched)], patience: DurationNs) -> Vec<&(u32, Watched)> {
+    let until = monotonic_now() + patience;
+    let lives = |watched: &Watched| !watched.ends_within(until.since(monotonic_now()));
+    all.iter().filter(|(_, watched)| lives(watched)).collect()
+}
+
+/// Where root does not look, a program may be.
+fn passed_over() -> String {
+    let folders = owned::passed_over().iter().filter(|(folder, _)| folder.is_dir());
+    let folders: Vec<String> = folders.map(|(folder, _)| folder.display().to_string()).collect();
+    match folders.is_empty() {
+        true => String::new(),
+        false => format!(
+            " root passes over folders of PATH that others can write to: {}; name the program \
+             with its path",
+            folders.join(", ")
+        ),
+    }
+}
+
+/// The words with this program's own path, where they ask for it.
+fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
+    let mut argv = argv.to_vec();
+    if let Some(first) = argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
+        let own = owned::own_program().into_os_string().into_string();
+        *first =
+            own.map_err(|path| LabError::Environment(format!("no path to itself: {path:?}")))?;
+    }
+    Ok(argv)
+}
+
+impl LocalServer {
+    /// Waits until something accepts connections at its address. Returns at once when `stop` is
+    /// set.
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        let limit = self.started + self.launch_spec.ready_within();
+        loop {
+            if answers(self.launch_spec.address) {
+                return Ok(());
+            }
+            // A server that ended is an error even where everything is to end for that.
+            self.not_yet(limit)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits briefly for it to become ready; an error once it is dead, or too late.
+    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+        let ended = match &self.running {
+            Some(running) => running.ends_within(READY_CHECK),
+            None => {
+                std::thread::park_timeout(STANDING_CHECK);
+                false
+            }
+        };
+        if ended {
+            // Before its number can be another's.
+            self.running.iter().for_each(|running| running.signal(libc::SIGKILL));
+            let how = self.how_it_ended();
+            self.kill_stragglers();
+            let how = how.unwrap_or_default();
+            let text =
+                format!("{}: the server ended before it was ready{}", self.who, how.told(""));
+            // What a shell did not find is missing here; anything else is the server's own doing.
+            return Err(match how.is_missing_program {
+                true => LabError::Environment(text),
+                false => LabError::Target(text),
+            });
+        }
+        if monotonic_now() > limit {
+            let (most, waited) =
+                (self.launch_spec.ready_within(), monotonic_now().since(self.started));
+            let within = match waited < most {
+                true => format!("after {:.1} s", waited.as_secs_f64()),
+                false => format!("within {most} (--ready-within)"),
+            };
+            let place = self.where_it_listens();
+            let words = match (&self.running, place.is_empty()) {
+                (Some(running), true) => running.last_words(),
+                _ => String::new(),
+            };
+            return Err(LabError::Environment(format!(
+                "{}: no good reply from {} {within}{place}{words}",
+                self.who, self.launch_spec.address,
+            )));
+        }
+        Ok(())
+    }
+
+    /// Says so where it listens on another port than it should.
+    fn where_it_listens(&self) -> String {
+        let Some(running) = &self.running else { return String::new() };
+        let members = match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => running.members(),
+        };
+        let (ports, own) = (listening::ports_of(&members), self.launch_spec.address.port());
+        if ports.is_empty() || ports.contains(&own) {
+            return String::new();
+        }
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        format!(
+            "; it listens on port {}, not {own}: use {{port}} in its command",
+            ports.join(" and ")
+        )
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| !running.ends_within(DurationNs::ZERO))
+    }
+
+    /// How it ended, in words that help.
+    pub fn how_it_ended(&mut self) -> Option<HowEnded> {
+        let running = self.running.as_mut()?;
+        let status = running.status()?.to_string();
+        running.end_drains();
+        let hint = match status.as_str() {
+            "exit status: 0" => "; if it went into the background, start it in the foreground \
+                                 (nginx: -g 'daemon off;')"
+                .to_owned(),
+            "exit status: 127" => format!("; is the program installed?{}", passed_over()),
+            _ => String::new(),
+        };
+        Some(HowEnded {
+            is_missing_program: status == "exit status: 127",
+            how: status + &hint,
+            output: self.running.as_ref()?.last_output(),
+        })
+    }
+
+    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    pub fn logged(&self) -> (u64, u64) {
+        let Some(running) = &self.running else { return (0, 0) };
+        let lines = running.written.lines.load(Ordering::Relaxed);
+        let bytes = running.written.bytes.load(Ordering::Relaxed);
+        let mut logs = self.logs.lock().unwrap_or_else(|e| e.into_inner());
+        logs.iter_mut()
+            .map(LogFile::count)
+            .fold((lines, bytes), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    }
+
+    /// Asks it to end; [`LocalServer::stop`] then waits. Servers that are stopped together are asked
+    /// together.
+    pub fn ask_to_stop(&mut self) {
+        if !self.stopping.swap(true, Ordering::Relaxed) {
+            self.running.iter().for_each(|running| running.signal(libc::SIGTERM));
+        }
+    }
+
+    /// Ends it and all its processes.
+    pub fn stop(&mut self) {
+        self.ask_to_stop();
+        if let Some(running) = self.running.as_ref().filter(|r| !r.ends_within(GRACE)) {
+            running.signal(libc::SIGKILL);
+        }
+        self.kill_stragglers();
+        // By now it is dead, or beyond anybody's reach.
+        if let Some(running) = self.running.as_mut().filter(|r| r.ends_within(KILLED_WITHIN)) {
+            running.status();
+            running.end_drains();
+        }
+        self.companion = None;
+    }
+}
+
+impl Drop for LocalServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A predecessor's socket may outlive it for a moment: io_uring lets go of it after the process.
+const FREE_WITHIN: DurationNs = DurationNs::from_ms(1000);
+const FREE_CHECK: Duration = Duration::from_millis(10);
+
+fn is_taken(address: SocketAddr) -> bool {
+    let limit = monotonic_now() + FREE_WITHIN;
+    while answers(address) {
+        if monotonic_now() > limit {
+            return true;
+        }
+        std::thread::park_timeout(FREE_CHECK);
+    }
+    false
+}
+
+/// Whether somebody accepts connections there. A port that nobody has may answer too: a connection
+/// from it to itself, which TCP allows.
+pub fn answers(address: SocketAddr) -> bool {
+    // On loopback a refusal comes at once.
+    TcpStream::connect_timeout(&address, Duration::from_millis(200))
+        .is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
+}

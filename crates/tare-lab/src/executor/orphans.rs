@@ -1,0 +1,28 @@
+//! What servers left to themselves, and became this process's own.
+
+use tare_io::DurationNs;
+use tare_io::process::{Watched, reap};
+
+use crate::machine::processes;
+
+/// Ends all children of this process: those of a process that has no others than servers.
+pub fn end_children() {
+    // Children of those that end become this process's own.
+    for _ in 0..GENERATIONS {
+        let children = processes::children(std::process::id());
+        if children.is_empty() {
+            return;
+        }
+        for pid in children {
+            if let Ok(watched) = Watched::new(pid) {
+                let _ = watched.signal(libc::SIGKILL);
+                watched.ends_within(KILLED_WITHIN);
+            }
+            reap(pid);
+        }
+    }
+}
+
+const GENERATIONS: u32 = 50;
+
+const KILLED_WITHIN: DurationNs = DurationNs::from_secs(1);

@@ -1,0 +1,56 @@
+//! What an OCI runtime keeps of a container.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tare_io::owned;
+
+use super::removal::{Removal, Removed, TIMEOUT};
+use crate::journal::ours::is_ours;
+use crate::machine::commands::{Outcome, run};
+use crate::machine::programs;
+use crate::places::runtime;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OciContainer {
+    /// As it is named in the experiment.
+    pub runtime: String,
+    pub state: PathBuf,
+    pub id: String,
+}
+
+impl Removal for OciContainer {
+    fn remove(&self) -> Removed {
+        let Self { runtime, state, id } = self;
+        // Its state goes with the folder it is in; what counts is that nothing runs.
+        if !is_ours(id) || !state.join(id).exists() && !has_state(state) {
+            return Ok(None);
+        }
+        let cannot = |why: String| format!("cannot remove container {id}: {why}");
+        let state = &owned::check(state).map_err(|error| cannot(error.to_string()))?;
+        let program = programs::named(runtime).map_err(cannot)?;
+        let root = state.display().to_string();
+        let argv = runtime::command_line(&program, &["--root", &root, "delete", "--force", id]);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        match run(&argv, TIMEOUT) {
+            Outcome { worked: true, .. } => Ok(Some(format!("container {id}"))),
+            // Runtimes differ in how they say that there is none.
+            Outcome { said, .. } => {
+                let argv = runtime::command_line(&program, &["--root", &root, "state", id]);
+                let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+                match run(&argv, TIMEOUT).worked {
+                    true => Err(format!("cannot remove container {id}: {said}")),
+                    false => Ok(None),
+                }
+            }
+        }
+    }
+
+    fn ends_with_the_boot(&self) -> bool {
+        false
+    }
+}
+
+fn has_state(state: &Path) -> bool {
+    std::fs::read_dir(state).is_ok_and(|mut entries| entries.next().is_some())
+}

@@ -1,0 +1,22 @@
+//! The process group that this process leads.
+
+use serde::{Deserialize, Serialize};
+
+use super::removal::{Removal, Removed};
+use crate::executor::ending;
+use crate::machine::processes::ProcessIdentity;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes(pub ProcessIdentity);
+
+impl Removal for Processes {
+    fn remove(&self) -> Removed {
+        let leader = &self.0;
+        let ended = ending::end_group(leader);
+        Ok((ended > 0).then(|| format!("{ended} processes of group {}", leader.pid)))
+    }
+
+    fn ends_with_the_boot(&self) -> bool {
+        true
+    }
+}

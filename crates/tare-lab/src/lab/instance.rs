@@ -1,0 +1,250 @@
+//! A place while a run lasts: started when it is first needed, started afresh when that is due.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tare_io::DurationNs;
+use tare_model::samples::Proof;
+
+use crate::agent::Agent;
+use crate::error::LabError;
+use crate::event::Event;
+use crate::executor::Target;
+use crate::lab::server::Starting;
+use crate::lab::site::Site;
+use crate::launch::injected::Injected;
+use crate::machine::cgroup::Cgroup;
+use crate::machine::processes;
+use crate::meters::Meter;
+use crate::meters::metering::MeterSource;
+use crate::places::{LabResources, Place, PlaceContext, Restarts};
+
+/// The first rounds of a run, over which a slow place is started afresh as often as was asked: many
+/// runs have no more.
+const FIRST_ROUNDS: u32 = 6;
+
+#[derive(Debug)]
+pub struct PlaceInstance {
+    pub place: Box<dyn Place>,
+    cgroup: Option<Cgroup>,
+    agent: Option<Arc<Agent>>,
+    proof: Option<Proof>,
+    /// The round in which it was last started, and how often it was.
+    started_in: u32,
+    pub starts: u32,
+    /// As often as a slow one is started over the first rounds.
+    launches: u32,
+    /// Who it is in the run's log.
+    log: (String, Sender<Event>),
+}
+
+impl PlaceInstance {
+    pub fn new(
+        place: Box<dyn Place>,
+        cgroup: Option<Cgroup>,
+        launches: u32,
+        context: &PlaceContext,
+    ) -> Self {
+        let log = (context.who.clone(), context.events.clone());
+        let (agent, proof, started_in, starts) = (None, None, 0, 0);
+        Self { place, cgroup, agent, proof, started_in, starts, launches, log }
+    }
+
+    /// Begins to start it (afresh) where that is due.
+    pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+        if self.is_up(round, resources) {
+            return Ok(());
+        }
+        self.end_old();
+        self.place.begin(resources)
+    }
+
+    /// Ends it, if it is up: what comes next is a start from nothing.
+    pub fn make_way(&mut self) {
+        if self.agent.is_some() {
+            self.end_old();
+        }
+    }
+
+    fn is_up(&self, round: u32, resources: &LabResources<'_>) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.is_alive())
+            && !self.is_due(round)
+            && self.place.fits(resources.clusters)
+    }
+
+    fn end_old(&mut self) {
+        if let Some(why) = self.agent.as_ref().and_then(|agent| agent.gone(DurationNs::ZERO)) {
+            self.note(format!("{why}; it is started afresh"));
+        }
+        self.down();
+    }
+
+    /// Its agent, started (afresh) where that is due.
+    pub fn up(
+        &mut self,
+        round: u32,
+        resources: &mut LabResources<'_>,
+    ) -> Result<Arc<Agent>, LabError> {
+        if let Some(agent) = self.agent.as_ref().filter(|_| self.is_up(round, resources)) {
+            return Ok(agent.clone());
+        }
+        self.end_old();
+        let agent = Arc::new(self.place.start(resources)?);
+        self.proof = Some(self.place.prove(&agent));
+        self.agent = Some(agent.clone());
+        self.started_in = round;
+        self.starts += 1;
+        Ok(agent)
+    }
+
+    fn note(&self, text: String) {
+        let (who, events) = &self.log;
+        let unix_ms = tare_io::time::wall_unix_ms();
+        let _ = events.send(Event { unix_ms, who: who.clone(), text });
+    }
+
+    fn is_due(&self, round: u32) -> bool {
+        if round == self.started_in {
+            return false;
+        }
+        let age = round.saturating_sub(self.started_in);
+        match self.place.restarts() {
+            Restarts::Never => false,
+            Restarts::EachRound => age > 0,
+            // Then ever more rarely: a long run is not to be spent on starting machines.
+            Restarts::AFewTimes if self.starts >= self.launches => {
+                round >= 2 * self.started_in.max(FIRST_ROUNDS / 2)
+            }
+            Restarts::AFewTimes => age >= FIRST_ROUNDS.div_ceil(self.launches.max(1)),
+        }
+    }
+
+    pub fn down(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.end();
+            self.place.stop();
+        }
+    }
+
+    /// How a server or hop is started in it, whose agent that is.
+    pub fn starting<'a>(
+        &self,
+        agent: &Arc<Agent>,
+        who: &'a str,
+        cpus: &[usize],
+        here: &Site,
+    ) -> Starting<'a> {
+        let metered_here = self.cgroup.clone().filter(|_| self.place.is_metered_from_here());
+        let from_here = metered_here.map(|cgroup| {
+            let target = Target::Group { cgroup, leader: agent.pid().unwrap_or_default() };
+            MeterSource { site: here.clone(), target }
+        });
+        Starting {
+            site: Site::There(agent.clone()),
+            who,
+            cpus: if self.place.has_our_cpus() { cpus.to_vec() } else { Vec::new() },
+            cgroup: None,
+            metered: from_here.or_else(|| self.place.metered_by()),
+        }
+    }
+
+    /// CPU time of all that ran in it; unknown on other machines.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Meter::new(Some(self.cgroup.as_ref()?), 0).cpu_ns()
+    }
+
+    /// Those on this machine that belong to it.
+    pub fn processes(&self) -> Vec<u32> {
+        let tree = self.agent.iter().filter_map(|agent| agent.pid());
+        let tree = tree.flat_map(processes::tree);
+        tree.chain(self.cgroup.iter().flat_map(Cgroup::processes)).collect()
+    }
+
+    /// Whether it may have processes on this machine that cannot be told from others'.
+    pub fn has_helpers_unseen(&self) -> bool {
+        self.place.has_helpers() && (self.cgroup.is_none() || !self.place.is_metered_from_here())
+    }
+
+    pub fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
+    /// Where load is made in it, while it is up.
+    pub fn site(&self) -> Option<Site> {
+        self.agent.clone().map(Site::There)
+    }
+
+    /// What a mesh put into it.
+    pub fn injected(&self) -> Option<Injected> {
+        self.place.injected(self.agent.as_ref()?)
+    }
+
+    pub fn agent(&self) -> Option<&Arc<Agent>> {
+        self.agent.as_ref()
+    }
+}
+
+impl Drop for PlaceInstance {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    /// Never started: only its rule is asked.
+    #[derive(Debug)]
+    struct Paper(Restarts);
+
+    impl Place for Paper {
+        fn start(&mut self, _ground: &mut LabResources<'_>) -> Result<Agent, LabError> {
+            Err(LabError::Environment("made of paper".into()))
+        }
+        fn prove(&self, _agent: &Agent) -> Proof {
+            Proof::default()
+        }
+        fn address(&self) -> IpAddr {
+            Ipv4Addr::LOCALHOST.into()
+        }
+        fn restarts(&self) -> Restarts {
+            self.0
+        }
+    }
+
+    fn starts(restarts: Restarts, launches: u32) -> Vec<u32> {
+        let log = (String::new(), std::sync::mpsc::channel().0);
+        let place = Box::new(Paper(restarts));
+        let mut instance = PlaceInstance {
+            place,
+            cgroup: None,
+            agent: None,
+            proof: None,
+            started_in: 0,
+            starts: 0,
+            launches,
+            log,
+        };
+        let mut rounds = vec![0];
+        instance.starts = 1;
+        for round in 0..130 {
+            if instance.is_due(round) {
+                rounds.push(round);
+                instance.started_in = round;
+                instance.starts += 1;
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn slow_places_are_restarted_a_few_times_and_then_rarely() {
+        assert_eq!(starts(Restarts::AFewTimes, 3), [0, 2, 4, 8, 16, 32, 64, 128]);
+        assert_eq!(starts(Restarts::AFewTimes, 1), [0, 6, 12, 24, 48, 96]);
+        assert_eq!(starts(Restarts::Never, 3), [0]);
+        assert_eq!(starts(Restarts::EachRound, 3).len(), 130);
+    }
+}

@@ -1,0 +1,244 @@
+//! Load from wherever a variant's clients are: this process, or agents. Several clients divide a
+//! load, begin each slice at one instant, and what they saw is merged.
+
+use tare_io::DurationNs;
+use tare_io::Instant;
+use tare_io::time::monotonic_now;
+use tare_load::measured::Measured;
+use tare_load::{LaneId, LoadPlan, Stretch};
+use tare_model::plain;
+use tare_model::samples::{NUMBER_MAX, Probe};
+
+use crate::agent::TIMEOUT;
+use crate::error::LabError;
+use crate::executor::requests::{self, Close, Intervals, Open, Slice};
+use crate::executor::{INTERVALS_MAX, LaneLife, LoadId, Opened};
+use crate::lab::site::{Site, ask_all, ask_each};
+use crate::meters::Reading;
+use crate::meters::metering::{Metering, sample};
+use crate::world::{MadeBy, MakeLoad};
+
+/// Load on one variant.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Its clients, and what each has opened.
+    clients: Vec<(Site, LoadId)>,
+    timeout: DurationNs,
+    /// Requests that probes sent since this was last looked at.
+    sent: u64,
+    /// What opening its connections was like.
+    opening: Option<Measured>,
+}
+
+/// Each client opens one lane.
+const LANE: LaneId = LaneId(0);
+/// Beyond the slice itself: its drain, and the way there and back.
+const GRACE: DurationNs = DurationNs::from_secs(20);
+/// From the word to the instant, beside twice the way to the slowest.
+const LEAD: DurationNs = DurationNs::from_ms(2);
+/// A slice of which a client began later than this part of it is made again …
+const LATE_SHARE: u64 = 10;
+/// … so often, for a client may be held up now and then.
+const TRIES: u32 = 5;
+const WHY_CHARS_MAX: usize = 500;
+
+impl MakeLoad for Load {
+    type Clients = Vec<Site>;
+
+    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<MadeBy, LabError> {
+        self.give_up();
+        self.timeout = plan.engine.timeout;
+        let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
+        clients.iter().try_for_each(Site::set_clock)?;
+        let asked =
+            clients.iter().zip(parts).map(|(site, part)| (site, Open { lanes: vec![part] }));
+        let replies = ask_each(asked, TIMEOUT);
+        // Where one fails the others are open, and must be closed.
+        let of_site = |(site, reply): (&Site, &Result<Opened, LabError>)| {
+            reply.as_ref().ok().map(|opened| (site.clone(), opened.load))
+        };
+        self.clients = clients.iter().zip(&replies).filter_map(of_site).collect();
+        let opened: Result<Vec<Opened>, LabError> = replies.into_iter().collect();
+        let opened = opened.inspect_err(|_| self.give_up())?;
+        self.opening = Measured::alongside(opened.iter().map(|one| one.opening.clone()).collect());
+        let first = opened.into_iter().next();
+        Ok(MadeBy {
+            reactor: first.as_ref().map_or_else(String::new, |opened| opened.reactor.clone()),
+            note: first.and_then(|opened| opened.note),
+            polls: plan.engine.wait.polls && clients.len() == 1,
+            clients: clients.len(),
+            clock_error: self.clock_error(),
+        })
+    }
+
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError> {
+        match &self.clients[..] {
+            [alone] => self.slice_by(alone, stretch),
+            _ => self.slice_alongside(stretch),
+        }
+    }
+
+    fn close(&mut self) -> Result<LaneLife, LabError> {
+        let asked = self.clients.iter().map(|(site, load)| (site, Close { load: *load }));
+        let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
+        self.clients.clear();
+        Ok(LaneLife::of(lives.iter().flatten()))
+    }
+
+    fn ask(
+        &mut self,
+        clients: &Vec<Site>,
+        plan: &LoadPlan,
+    ) -> Result<Result<Probe, String>, LabError> {
+        let Some(site) = clients.first() else {
+            return Err(LabError::Bug("nobody to ask".into()));
+        };
+        let probed = site.ask(requests::Probe { plan: Box::new(plan.clone()) })?;
+        self.sent += probed.sent.min(NUMBER_MAX);
+        let why = |why: String| match site {
+            Site::Here(_) => why,
+            Site::There(_) => plain::short(&why, WHY_CHARS_MAX),
+        };
+        Ok(probed.probe.map(Probe::bounded).map_err(why))
+    }
+
+    fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+}
+
+impl Load {
+    /// What opening its connections was like; `None` before they were.
+    pub fn opening(&self) -> Option<&Measured> {
+        self.opening.as_ref()
+    }
+
+    /// The intervals of the last slice, where it handed them over: those of each client, and each
+    /// begins when it did since the first of its client's.
+    pub fn intervals(&self) -> Result<Vec<Measured>, LabError> {
+        let mut all: Vec<Measured> = Vec::new();
+        for (site, load) in &self.clients {
+            let first = all.len();
+            loop {
+                let from = all.len() - first;
+                let more = site.ask(Intervals { load: *load, from })?;
+                if more.is_empty() || from > INTERVALS_MAX {
+                    break;
+                }
+                all.extend(more);
+            }
+            let began = all.get(first).map_or(Instant::ZERO, |interval| interval.began);
+            for interval in &mut all[first..] {
+                interval.began = Instant::ZERO + interval.began.since(began);
+            }
+        }
+        Ok(all)
+    }
+
+    /// An agent keeps what nobody closes.
+    fn give_up(&mut self) {
+        for (site, load) in self.clients.drain(..) {
+            let _ = site.ask(Close { load });
+        }
+    }
+
+    fn slice_by(
+        &self,
+        (site, load): &(Site, LoadId),
+        stretch: Stretch,
+    ) -> Result<Measured, LabError> {
+        let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
+        let start_at = stretch.start_at.map(|at| site.clock().there(at));
+        let stretch = Stretch { start_at, ..stretch };
+        site.ask_within(Slice { load: *load, lane: LANE, stretch }, limit)
+    }
+
+    fn clock_error(&self) -> DurationNs {
+        let errors = self.clients.iter().map(|(site, _)| site.clock().error());
+        errors.max().unwrap_or_default()
+    }
+
+    /// The same slice by several clients, who begin it at one instant.
+    fn slice_alongside(&self, stretch: Stretch) -> Result<Measured, LabError> {
+        let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
+        let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
+        let clients = &self.clients;
+        let mut late = DurationNs::ZERO;
+        // What slices that do not count cost the server is part of what it used meanwhile.
+        let mut answered = 0;
+        for _ in 0..TRIES {
+            let trips = clients.iter().map(|(site, _)| site.clock().trip);
+            let trip = trips.max().unwrap_or_default();
+            let begin = stretch.start_at.unwrap_or_else(|| monotonic_now() + trip + trip + LEAD);
+            let asked = clients.iter().map(|(site, load)| {
+                let start_at = Some(site.clock().there(begin));
+                let stretch = Stretch { start_at, ..stretch };
+                (site, Slice { load: *load, lane: LANE, stretch })
+            });
+            let parts: Vec<Measured> = ask_all(asked, limit)?;
+            // When each began, by this process's clock.
+            let began = parts.iter().zip(clients);
+            let began = began.map(|(part, (site, _))| site.clock().here(part.began));
+            let began: Vec<Instant> = began.collect();
+            let (first, last) = (began.iter().min(), began.iter().max());
+            let skew_ns = last.zip(first).map_or(0, |(last, first)| last.since(*first).as_ns());
+            late = last.map_or(DurationNs::ZERO, |last| last.since(begin));
+            let nobody = || LabError::Bug("a load by nobody".into());
+            let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
+            all.counts.answered += answered;
+            // Without a ramp it is no slice, but tells what a ramp costs, or warms a server up: that
+            // need not be at the same instants.
+            if late > late_max && stretch.ramp > DurationNs::ZERO {
+                answered = all.counts.answered;
+                continue;
+            }
+            if let Some(together) = &mut all.counts.together {
+                together.skews_ns = vec![skew_ns.min(NUMBER_MAX)];
+                together.clock_ns = self.clock_error().as_ns();
+                for (client, began) in together.clients.iter_mut().zip(&began) {
+                    client.late_ns = began.since(begin).as_ns().min(NUMBER_MAX);
+                }
+            }
+            return Ok(all);
+        }
+        Err(LabError::Environment(format!(
+            "one of {} clients began {TRIES} slices in a row too late, the last by {} µs: a slice \
+             of {} allows {late_max} (slices.window: longer slices; or fewer clients)",
+            clients.len(),
+            late.as_ns() / 1000,
+            stretch.window
+        )))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Makes the same stretch of each load at the same time, and reads these meters
+/// meanwhile, at the end of each interval.
+pub fn at_once(
+    loads: &mut [&mut Load],
+    stretch: Stretch,
+    meters: &[Option<&Metering>],
+) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+    let trips = loads.iter().flat_map(|load| &load.clients).map(|(site, _)| site.clock().trip);
+    let trip = trips.max().unwrap_or_default();
+    let start = monotonic_now() + trip + trip + LEAD;
+    let stretch = Stretch { start_at: Some(start), ..stretch };
+    // One more, so that the last interval is between two of them, however late it ends.
+    let intervals = stretch.window.as_ns().div_ceil(stretch.interval.as_ns().max(1));
+    let times = u32::try_from(intervals + 2).unwrap_or(u32::MAX);
+    std::thread::scope(|scope| {
+        let readings = scope.spawn(|| sample(meters, start, stretch.interval, times));
+        let loads = loads.iter_mut().map(|load| scope.spawn(move || load.slice(stretch)));
+        let loads: Vec<_> = loads.collect();
+        let lost = || LabError::Bug("a load thread panicked".into());
+        let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| Err(lost())));
+        let measured: Result<Vec<Measured>, LabError> = measured.collect();
+        let readings = readings.join().unwrap_or_else(|_| Err(lost()))?;
+        Ok(measured?.into_iter().zip(readings).collect())
+    })
+}

@@ -1,0 +1,223 @@
+//! A server or a layer's process that runs, wherever that is: a handle on who holds it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use tare_io::time::monotonic_now;
+use tare_io::{DurationNs, Instant};
+use tare_model::plain;
+
+use crate::agent::TIMEOUT;
+use crate::error::LabError;
+use crate::executor::requests::{
+    Ask, AskToStop, AwaitListening, AwaitReady, HowItEnded, IsAlive, Lines, Logged, Page, Peers,
+    Start, Stop,
+};
+use crate::executor::{ServerId, Target};
+use crate::lab::site::Site;
+use crate::launch::injected::Injected;
+use crate::launch::spec::{CountSource, LaunchSpec};
+use crate::machine::cgroup::Cgroup;
+use crate::meters::metering::MeterSource;
+
+/// Dropped, it ends.
+#[derive(Debug)]
+pub struct Server {
+    who: String,
+    /// Who is asked about it.
+    site: Site,
+    process: Process,
+    /// Who reads what it uses.
+    metered: MeterSource,
+    port: u16,
+    ready_within: DurationNs,
+    /// Who was connected when it was last metered, where that can be asked.
+    peers: Mutex<BTreeMap<IpAddr, u64>>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Started(ServerId),
+    /// Ended, with what it had logged.
+    Ended((u64, u64)),
+    /// A cluster starts and ends it.
+    Injected(Box<Injected>),
+}
+
+/// How a server is started.
+#[derive(Debug)]
+pub struct Starting<'a> {
+    pub site: Site,
+    pub who: &'a str,
+    pub cpus: Vec<usize>,
+    /// Which it is started in.
+    pub cgroup: Option<Cgroup>,
+    /// Who meters it, where that is not who holds it.
+    pub metered: Option<MeterSource>,
+}
+
+/// Beyond what it is allowed, an answer about it may take so long.
+const GRACE: DurationNs = DurationNs::from_secs(10);
+/// The last lines of a server elsewhere, with how it ended.
+const WORDS_CHARS_MAX: usize = 4000;
+
+impl Server {
+    pub fn start(starting: Starting<'_>, launch_spec: LaunchSpec) -> Result<Self, LabError> {
+        let Starting { site, who, cpus, cgroup, metered } = starting;
+        let (ready_within, port) = (launch_spec.ready_within(), launch_spec.address.port());
+        let launch_spec = Box::new(launch_spec);
+        let request = Start { who: who.to_owned(), launch_spec, cpus, cgroup };
+        let started = site.ask_within(request, ready_within + TIMEOUT);
+        let id = started.map_err(|error| error.named(who))?;
+        let itself = || MeterSource { site: site.clone(), target: Target::Server(id) };
+        Ok(Self {
+            who: who.to_owned(),
+            metered: metered.unwrap_or_else(itself),
+            site,
+            process: Process::Started(id),
+            port,
+            ready_within,
+            peers: Mutex::default(),
+        })
+    }
+
+    pub fn injected(injected: Injected) -> Self {
+        Self {
+            who: injected.who.clone(),
+            site: injected.beside.clone(),
+            metered: injected.metered.clone(),
+            process: Process::Injected(Box::new(injected)),
+            port: 0,
+            ready_within: DurationNs::ZERO,
+            peers: Mutex::default(),
+        }
+    }
+
+    fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, LabError> {
+        self.site.ask_within(request, timeout + GRACE).map_err(|error| error.named(&self.who))
+    }
+
+    /// Waits until something accepts connections at its address. Returns at once when `stop` is
+    /// set.
+    pub fn wait_until_listening(&self, stop: &AtomicBool) -> Result<(), LabError> {
+        match &self.process {
+            Process::Started(server) => {
+                self.ask(AwaitListening { server: *server }, self.ready_within)
+            }
+            Process::Injected(injected) => injected.wait_until_known(stop),
+            Process::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Waits a little for the server to become ready; an error once it is dead, or too late.
+    pub fn not_yet(&self, limit: Instant) -> Result<(), LabError> {
+        let Process::Started(server) = self.process else { return Ok(()) };
+        self.ask(AwaitReady { server, late: monotonic_now() > limit }, TIMEOUT)
+    }
+
+    pub fn is_alive(&self) -> bool {
+        let there = self.site.agent().is_none_or(|agent| agent.is_alive());
+        there
+            && match self.process {
+                Process::Started(server) => self.ask(IsAlive { server }, TIMEOUT).unwrap_or(false),
+                Process::Injected(_) => true,
+                Process::Ended(_) => false,
+            }
+    }
+
+    /// How it ended, in words that help; `None` where only its place knows.
+    pub fn how_it_ended(&self) -> Option<String> {
+        let Process::Started(server) = self.process else { return None };
+        let told = self.ask(HowItEnded { server }, TIMEOUT).ok()??;
+        Some(match self.site {
+            Site::Here(_) => told,
+            Site::There(_) => {
+                let cut: String = told.chars().take(WORDS_CHARS_MAX).collect();
+                plain::lines(&cut).into_owned()
+            }
+        })
+    }
+
+    /// Why the place it runs in is no more; `None` where it still is after so long.
+    pub fn place_gone(&self, timeout: DurationNs) -> Option<LabError> {
+        self.site.gone(timeout).map(|error| error.named(&self.who))
+    }
+
+    /// Who meters it. To be asked when the server has given a reply: its processes are then all
+    /// there.
+    pub fn meter(&self) -> &MeterSource {
+        // Connections are open when it is made anew, after warm-up.
+        if self.site.agent().is_some()
+            && matches!(self.process, Process::Started(_))
+            && let Ok(peers) = self.ask(Peers { port: self.port }, TIMEOUT)
+            && !peers.is_empty()
+        {
+            *self.peers.lock().unwrap_or_else(|e| e.into_inner()) = peers;
+        }
+        &self.metered
+    }
+
+    /// Who is asked about it.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Lines and bytes that it wrote: to its standard streams, and to its log files.
+    pub fn logged(&self) -> (u64, u64) {
+        match &self.process {
+            Process::Started(server) => {
+                self.ask(Logged { server: *server }, TIMEOUT).unwrap_or_default()
+            }
+            Process::Ended(logged) => *logged,
+            Process::Injected(injected) => injected.logged(),
+        }
+    }
+
+    /// A page over plain HTTP, asked where the server runs.
+    pub fn page(&self, address: SocketAddr, path: &str) -> Option<String> {
+        self.ask(Page { address, path: path.to_owned() }, TIMEOUT).ok()?
+    }
+
+    /// Lines of a file, where the server runs.
+    pub fn lines(&self, path: &Path) -> Option<u64> {
+        self.ask(Lines { path: path.to_owned() }, TIMEOUT).ok()?
+    }
+
+    /// Its own count of requests now, asked where it runs.
+    pub fn count(&self, source: &CountSource) -> Option<u64> {
+        match source {
+            CountSource::Page { address, path, page } => page.parse(&self.page(*address, path)?),
+            CountSource::AccessLog(path) => self.lines(path),
+        }
+    }
+
+    /// Who is connected to it, as far as was seen when it was metered.
+    pub fn peers(&self) -> BTreeMap<IpAddr, u64> {
+        self.peers.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Asks it to end; [`Server::stop`] then waits. Servers that are stopped together are asked
+    /// together.
+    pub fn ask_to_stop(&mut self) {
+        if let Process::Started(server) = self.process {
+            let _ = self.ask(AskToStop { server }, TIMEOUT);
+        }
+    }
+
+    /// Ends it and all its processes.
+    pub fn stop(&mut self) {
+        if let Process::Started(server) = self.process {
+            let logged = self.ask(Stop { server }, TIMEOUT).unwrap_or_default();
+            self.process = Process::Ended(logged);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,315 @@
+//! One variant's part of the lab: its places, and its layers' processes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tare_bypass::Bypass;
+use tare_io::process;
+
+use crate::error::LabError;
+use crate::journal::Journal;
+use crate::lab::Deployment;
+use crate::lab::instance::PlaceInstance;
+use crate::lab::server::{Server, Starting};
+use crate::lab::site::Site;
+use crate::launch::context::{LaunchContext, Ports};
+use crate::launch::hop::{Hop, Upstream};
+use crate::launch::injected;
+use crate::launch::spec::LaunchSpec;
+use crate::launch::{LaunchNeeds, Launched};
+use crate::layers::{self, ClientAddresses, HopPlan, Seat, Stand};
+use crate::machine::cgroup::Cgroup;
+use crate::network::intercept::{Direction, Namespace};
+use crate::places::LabResources;
+use crate::places::network::Network;
+
+/// One variant's part of the lab.
+#[derive(Debug)]
+pub struct VariantSlot {
+    pub placed: Deployment,
+    /// The server's control group, or its place's.
+    pub cgroup: Option<Cgroup>,
+    pub needs: Arc<LaunchNeeds>,
+    /// What its layers' processes are started with.
+    pub hops: Vec<HopContext>,
+    /// Where its servers keep their files, here or in their place.
+    pub folder: PathBuf,
+    pub ports: Ports,
+    pub server: Option<PlaceInstance>,
+    /// In the order in which the variant names them.
+    pub clients: Vec<ClientSeat>,
+    pub client_addresses: ClientAddresses,
+    pub bypass: Option<Arc<Bypass>>,
+}
+
+/// Where one client of a variant makes its load.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a variant has a handful of them")]
+pub enum ClientSeat {
+    /// In this process.
+    Here,
+    /// In the server's own place.
+    BesideServer,
+    In(PlaceInstance),
+}
+
+impl ClientSeat {
+    pub fn instance(&self) -> Option<&PlaceInstance> {
+        match self {
+            Self::In(instance) => Some(instance),
+            Self::Here | Self::BesideServer => None,
+        }
+    }
+
+    pub fn instance_mut(&mut self) -> Option<&mut PlaceInstance> {
+        match self {
+            Self::In(instance) => Some(instance),
+            Self::Here | Self::BesideServer => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct HopContext {
+    pub name: String,
+    /// Where it runs, in words.
+    pub place: String,
+    pub layer: usize,
+    pub stand: Stand,
+    pub who: String,
+    pub cgroup: Option<Cgroup>,
+    pub folder: PathBuf,
+    /// The place that it has of its own.
+    pub instance: Option<PlaceInstance>,
+}
+
+/// This machine, for what is in no place of its own.
+#[derive(Debug)]
+pub struct Here<'a> {
+    pub site: &'a Site,
+    pub network: Option<&'a Network>,
+}
+
+impl Here<'_> {
+    /// Its address on tare's network, where places reach it.
+    pub fn on_network(&self) -> IpAddr {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.network.map_or(localhost, Network::own_address)
+    }
+}
+
+impl VariantSlot {
+    /// The places of its server, of its clients and of its hops, as far as they have places of their
+    /// own.
+    pub fn instances(&self) -> impl Iterator<Item = &PlaceInstance> {
+        let hops = self.hops.iter().filter_map(|hop| hop.instance.as_ref());
+        self.server.iter().chain(self.clients.iter().filter_map(ClientSeat::instance)).chain(hops)
+    }
+
+    /// Those of them that make up what the variant takes.
+    pub fn instances_of_parts(&mut self) -> impl Iterator<Item = &mut PlaceInstance> {
+        let hops = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
+        self.server.iter_mut().chain(hops)
+    }
+
+    /// What the hops of its one client stand beside.
+    fn client(&self) -> Option<&PlaceInstance> {
+        self.clients.first().and_then(ClientSeat::instance)
+    }
+
+    /// Starts the places that hops have of their own, as far as that is due.
+    pub fn start_hop_places(
+        &mut self,
+        round: u32,
+        resources: &mut LabResources<'_>,
+    ) -> Result<(), LabError> {
+        let mut instances = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
+        instances.try_for_each(|instance| instance.up(round, resources).map(drop))
+    }
+
+    /// Starts hops from the server's side on: each stands before what is there.
+    pub fn start_hops(
+        &self,
+        launched: &mut Launched,
+        here: &Here<'_>,
+        connections: u32,
+    ) -> Result<(), LabError> {
+        launched.bypass = self.bypass.clone();
+        for (at, hop) in self.hops.iter().enumerate().rev() {
+            let hop = match layers::kind(&self.placed.layers[hop.layer]).is_injected() {
+                true => self.injected(hop, launched)?,
+                false => self.started(at, launched.entrance(), here, connections)?,
+            };
+            launched.add_hop(hop);
+        }
+        Ok(())
+    }
+
+    fn started(
+        &self,
+        at: usize,
+        to: Upstream,
+        here: &Here<'_>,
+        connections: u32,
+    ) -> Result<Hop, LabError> {
+        let hop = &self.hops[at];
+        let layer = &self.placed.layers[hop.layer];
+        let namespace = self.namespace(hop.stand)?;
+        let instance = hop.instance.as_ref();
+        let agent = instance.and_then(PlaceInstance::agent);
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let ip = match (&namespace, instance) {
+            (Some(namespace), _) => namespace.address,
+            (None, Some(instance)) => instance.place.address(),
+            (None, None) if self.placed.is_asked_from_elsewhere(at) => here.on_network(),
+            (None, None) => localhost,
+        };
+        let folder = instance.and_then(|instance| instance.place.folder());
+        let context = LaunchContext {
+            folder: folder.as_deref().unwrap_or(&hop.folder),
+            our_programs: true,
+            ip,
+            ports: if instance.is_some() { Ports::InTurn } else { Ports::Kernel },
+            port: instance.and_then(|instance| instance.place.port()),
+            root: agent.map_or_else(process::is_root, |agent| agent.hello.uid == 0),
+            files: Default::default(),
+            connections,
+            fixed: None,
+            layers: &[],
+            layers_taken: Default::default(),
+        };
+        let seat = Seat { stand: hop.stand, namespace: namespace.as_ref() };
+        let plan = layers::kind(layer).hop(&context, &seat, to)?;
+        let HopPlan { mut launch_spec, intercepts, shows, makes_tls } = plan;
+        launch_spec.env.extend(layers::env(&self.placed.layers));
+        let cpus = &self.needs.server_cpus;
+        let starting = match instance.zip(agent) {
+            Some((instance, agent)) => instance.starting(agent, &hop.who, cpus, here.site),
+            None => Starting {
+                site: here.site.clone(),
+                who: &hop.who,
+                cpus: cpus.clone(),
+                cgroup: hop.cgroup.clone(),
+                metered: None,
+            },
+        };
+        let server = Server::start(starting, launch_spec.clone())?;
+        if let Some((port, namespace)) = intercepts.zip(namespace.as_ref()) {
+            let direction = match hop.stand {
+                Stand::BesideClient => Direction::Leaving,
+                Stand::BesideServer | Stand::Between => Direction::Coming,
+            };
+            namespace.intercept(direction, to.address, port, &hop.folder)?;
+        }
+        Ok(Hop {
+            name: hop.name.clone(),
+            place: hop.place.clone(),
+            place_starts: instance.map_or(0, |instance| instance.starts),
+            layer: hop.layer,
+            stand: hop.stand,
+            namespace,
+            injected: None,
+            intercepts: intercepts.is_some(),
+            to: to.address,
+            makes_tls,
+            shows,
+            launch_spec,
+            server,
+        })
+    }
+
+    /// What the cluster put into a pod of this variant.
+    fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, LabError> {
+        let (side, instance) = match hop.stand {
+            Stand::BesideClient => ("its client's pod", self.client()),
+            Stand::BesideServer | Stand::Between => ("its pod", self.server.as_ref()),
+        };
+        let found = instance.and_then(PlaceInstance::injected);
+        let layer = &self.placed.layers[hop.layer];
+        let mut injected = found.ok_or_else(|| {
+            LabError::Environment(format!(
+                "{}: {side} has no sidecar, though it asked for one: is there a mesh in this \
+                 cluster, and does it inject here?",
+                layer.facts().name()
+            ))
+        })?;
+        if hop.stand == Stand::BesideClient {
+            injected.leads_to = Some(launched.launch_spec.address);
+        }
+        Ok(Hop {
+            name: hop.name.clone(),
+            place: hop.place.clone(),
+            place_starts: 0,
+            layer: hop.layer,
+            stand: hop.stand,
+            namespace: None,
+            intercepts: true,
+            to: launched.launch_spec.address,
+            makes_tls: false,
+            shows: None,
+            launch_spec: LaunchSpec {
+                pages: Some(injected::ADMIN),
+                ..launched.launch_spec.clone()
+            },
+            server: Server::injected(injected.clone()),
+            injected: Some(injected),
+        })
+    }
+
+    /// Where a process stands that is beside client or server.
+    fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, LabError> {
+        let (side, instance) = match stand {
+            Stand::Between => return Ok(None),
+            Stand::BesideClient => ("client", self.client()),
+            Stand::BesideServer => ("server", self.server.as_ref()),
+        };
+        let namespace = instance.and_then(|instance| instance.place.namespace());
+        namespace.map(Some).ok_or_else(|| {
+            LabError::Usage(format!(
+                "{}: the place of its {side} keeps its network to itself (a kernel of its own): \
+                 sidecars need netns, runc or crun",
+                self.placed.name
+            ))
+        })
+    }
+
+    pub fn has_hop_beside_client(&self) -> bool {
+        self.hops.iter().any(|hop| hop.stand == Stand::BesideClient)
+    }
+}
+
+/// The control groups in which the sockets of one variant's processes are born, where its layers
+/// want to know.
+#[derive(Debug)]
+pub struct SocketGroups {
+    wanted: bool,
+    groups: Vec<PathBuf>,
+}
+
+impl SocketGroups {
+    pub fn of(placed: &Deployment) -> Self {
+        let wanted = placed.layers.iter().any(|layer| layers::kind(layer).bypasses());
+        Self { wanted, groups: Vec::new() }
+    }
+
+    pub fn add(&mut self, cgroup: &mut Option<Cgroup>, journal: &Journal) -> Result<(), LabError> {
+        if !self.wanted {
+            return Ok(());
+        }
+        let cgroup = cgroup.as_mut().ok_or_else(|| {
+            LabError::Environment("a bypass needs control groups, which cannot be made".into())
+        })?;
+        self.groups.push(cgroup.socket_group(journal)?);
+        Ok(())
+    }
+
+    /// Watches all of them, for as long as what this gives is kept.
+    pub fn attach(&self) -> Result<Option<Arc<Bypass>>, LabError> {
+        if !self.wanted {
+            return Ok(None);
+        }
+        let attached = Bypass::attach(&self.groups).map(Arc::new);
+        attached.map(Some).map_err(|why| LabError::Environment(format!("bypass: {why}")))
+    }
+}

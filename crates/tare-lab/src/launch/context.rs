@@ -1,0 +1,177 @@
+//! What the launch of a server, or of a layer, may know of the place it is made for; and what they
+//! all need: addresses, files, a certificate.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use tare_io::DurationNs;
+use tare_model::layers::LayerSpec;
+
+use crate::error::LabError;
+use crate::launch::certificates::{self, Certified};
+use crate::launch::spec::{LaunchSpec, PlacedFile};
+
+/// What a server's launch may know of the place it is made for.
+#[derive(Debug)]
+pub struct LaunchContext<'a> {
+    /// The server's own, as it is called where it runs; empty at its first launch.
+    pub folder: &'a Path,
+    /// What it listens on.
+    pub ip: IpAddr,
+    /// Which ports are free there.
+    pub ports: Ports,
+    /// On which port, where the place says so.
+    pub port: Option<u16>,
+    /// Whether this machine's programs are what runs there; else a place has its own.
+    pub our_programs: bool,
+    /// Whether it runs as root there.
+    pub root: bool,
+    /// Files of the launch so far.
+    pub files: RefCell<Vec<PlacedFile>>,
+    /// Connections that load will open.
+    pub connections: u32,
+    /// Where the URL says that it listens; `None` where tare chooses.
+    pub fixed: Option<SocketAddr>,
+    /// What is put in the path of its requests, and whether the server asked for it.
+    pub layers: &'a [LayerSpec],
+    pub layers_taken: Cell<bool>,
+}
+
+impl LaunchContext<'_> {
+    pub(crate) fn address(&self) -> Result<SocketAddr, LabError> {
+        match self.fixed {
+            Some(fixed) => Ok(fixed),
+            None if self.port.is_some() => {
+                Ok(SocketAddr::new(self.ip, self.port.unwrap_or_default()))
+            }
+            None => Ok(SocketAddr::new(self.ip, self.ports.next(self.ip)?)),
+        }
+    }
+
+    /// Where only tare asks, for pages about the server itself.
+    pub(crate) fn status_address(&self) -> Result<SocketAddr, LabError> {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Ok(SocketAddr::new(ip, self.ports.next(ip)?))
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &[u8]) -> PathBuf {
+        let path = self.folder.join(name);
+        self.files.borrow_mut().push(PlacedFile::new(path.clone(), text));
+        path
+    }
+
+    /// A certificate for localhost and its key, the same for all servers of this process.
+    pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), LabError> {
+        let Certified { cert, key, .. } = certificates::of_server()?;
+        let key = self.write_secret("key.pem", key.as_bytes());
+        Ok((self.write("cert.pem", cert.as_bytes()), key))
+    }
+
+    /// The same in one file.
+    pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, LabError> {
+        let Certified { cert, key, .. } = certificates::of_server()?;
+        Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
+    }
+
+    pub(crate) fn write_secret(&self, name: &str, text: &[u8]) -> PathBuf {
+        let path = self.folder.join(name);
+        self.files.borrow_mut().push(PlacedFile::secret(path.clone(), text));
+        path
+    }
+
+    /// What all launches have; the files are those written so far.
+    pub(crate) fn launch_spec(
+        &self,
+        argv: Vec<String>,
+        address: SocketAddr,
+        ready_within: DurationNs,
+    ) -> LaunchSpec {
+        LaunchSpec {
+            argv,
+            env: Vec::new(),
+            folder: self.folder.to_owned(),
+            files: self.files.take(),
+            address,
+            tls: false,
+            count: None,
+            pages: None,
+            companion: None,
+            log_files: Vec::new(),
+            ready_within_ms: ready_within.as_ns() / 1_000_000,
+            stands: false,
+        }
+    }
+}
+
+/// How a place gives out ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// The kernel says which are free.
+    Kernel,
+    /// Nobody of this machine is there: numbers in turn, so that none is used again soon.
+    InTurn,
+}
+
+/// Below those that clients get.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+impl Ports {
+    pub(crate) fn next(self, ip: IpAddr) -> Result<u16, LabError> {
+        // One row for all places: two may be on one machine elsewhere.
+        static GIVEN: AtomicU16 = AtomicU16::new(0);
+        match self {
+            Self::Kernel => free_port(ip),
+            Self::InTurn => {
+                let n = u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
+                // Runs of several tares may be there too.
+                let spread = std::process::id().wrapping_mul(97);
+                let count = u32::from(PORTS.end - PORTS.start);
+                Ok(PORTS.start + (n.wrapping_add(spread) % count) as u16)
+            }
+        }
+    }
+}
+
+/// A port that nobody has at the moment, and that was not given out a moment ago: its server may
+/// not have taken it yet.
+fn free_port(ip: IpAddr) -> Result<u16, LabError> {
+    static GIVEN_OUT: Mutex<VecDeque<u16>> = Mutex::new(VecDeque::new());
+    let mut given_out = GIVEN_OUT.lock().unwrap_or_else(|e| e.into_inner());
+    for _ in 0..GIVEN_OUT_MAX {
+        let address = TcpListener::bind((ip, 0))
+            .and_then(|listener| listener.local_addr())
+            .map_err(|error| LabError::Environment(format!("no free port: {error}")))?;
+        if !given_out.contains(&address.port()) {
+            given_out.push_back(address.port());
+            if given_out.len() > GIVEN_OUT_MAX {
+                given_out.pop_front();
+            }
+            return Ok(address.port());
+        }
+    }
+    Err(LabError::Environment("no free port: all were given out a moment ago".into()))
+}
+
+/// More than one round of any experiment needs.
+const GIVEN_OUT_MAX: usize = 100;
+
+pub(crate) fn utf8(path: &Path) -> Result<&str, LabError> {
+    path.to_str().ok_or_else(|| {
+        LabError::Environment(format!("{} is not UTF-8, which servers need", path.display()))
+    })
+}
+
+/// A static page of so many bytes.
+pub(crate) fn page(bytes: u32) -> Vec<u8> {
+    let line = b"tare weighs what a layer costs. ";
+    line.iter().copied().cycle().take(bytes as usize).collect()
+}
+
+/// `1 thread`, `2 threads`.
+pub(crate) fn counted(n: u32, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,115 @@
+//! A sidecar that a mesh put into a pod: the cluster starts and ends it. It is metered on its node,
+//! and asked by the agent that stands beside it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tare_io::DurationNs;
+use tare_io::time::monotonic_now;
+
+use crate::error::LabError;
+use crate::executor::requests::Page;
+use crate::lab::site::Site;
+use crate::meters::metering::MeterSource;
+
+/// As Istio's: inside of the pod alone.
+pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_000);
+/// Whoever asks whether it is ready asks there: kubelets have no certificate.
+const STATUS_PORT: u16 = 15_021;
+const STATUS_PATH: &str = "/healthz/ready";
+/// Where its counts are for Prometheus.
+pub const STATISTICS_PORT: u16 = 15_090;
+pub const STATISTICS_PATH: &str = "/stats/prometheus";
+/// Which Istio leaves out unless it is asked.
+const STATISTICS: [&str; 7] = [
+    "upstream_rq_total",
+    "upstream_cx_total",
+    "downstream_cx_total",
+    "ssl.handshake",
+    "ssl.session_reused",
+    "ssl.no_certificate",
+    LOGGED,
+];
+/// Lines that it gave to be written into its logs.
+const LOGGED: &str = "filesystem.write_buffered";
+const KNOWS_WITHIN: DurationNs = DurationNs::from_secs(30);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a pod's configuration of its proxy says of what is to be counted.
+pub fn statistics() -> Value {
+    json!({"inclusionSuffixes": STATISTICS})
+}
+
+#[derive(Clone)]
+pub struct Injected {
+    /// Whose it is, in words.
+    pub who: String,
+    pub image: String,
+    pub metered: MeterSource,
+    /// In the same pod.
+    pub beside: Site,
+    /// In a pod that no mesh has put anything into.
+    pub stranger: Site,
+    /// A server that it must have heard of before there can be load.
+    pub leads_to: Option<SocketAddr>,
+}
+
+impl Injected {
+    pub fn asks(&self, path: &str) -> Option<String> {
+        page(&self.beside, ADMIN, path)
+    }
+
+    /// Whether a request in plain text is served there, of one who has no sidecar. That the way is
+    /// open shows by a page that sidecars have for everybody.
+    pub fn serves_strangers(&self, server: SocketAddr) -> Result<bool, String> {
+        if page(&self.stranger, server, "/").is_some() {
+            return Ok(true);
+        }
+        let open = SocketAddr::new(server.ip(), STATUS_PORT);
+        match page(&self.stranger, open, STATUS_PATH) {
+            Some(_) => Ok(false),
+            None => Err(format!("from another pod of tare's nothing at {open} answers")),
+        }
+    }
+
+    fn knows(&self, server: SocketAddr) -> bool {
+        let line = format!("::{server}::health_flags::healthy");
+        self.asks("/clusters").is_some_and(|page| page.contains(&line))
+    }
+
+    /// Waits until it knows of the server that it leads to.
+    pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), LabError> {
+        let Some(server) = self.leads_to else { return Ok(()) };
+        let limit = monotonic_now() + KNOWS_WITHIN;
+        while !self.knows(server) && !stop.load(Ordering::Relaxed) {
+            if monotonic_now() > limit {
+                return Err(LabError::Environment(format!(
+                    "{}: after {KNOWS_WITHIN} it does not know of the server at {server}",
+                    self.who
+                )));
+            }
+            std::thread::park_timeout(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Lines that it wrote since it began; how long they are, it does not tell.
+    pub fn logged(&self) -> (u64, u64) {
+        let page = self.asks(&format!("/stats?filter={LOGGED}")).unwrap_or_default();
+        let line = page.lines().find_map(|line| line.strip_prefix(LOGGED)?.strip_prefix(": "));
+        (line.and_then(|number| number.trim().parse().ok()).unwrap_or(0), 0)
+    }
+}
+
+pub fn page(site: &Site, address: SocketAddr, path: &str) -> Option<String> {
+    site.ask(Page { address, path: path.to_owned() }).ok()?
+}
+
+impl fmt::Debug for Injected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Injected").field("who", &self.who).finish_non_exhaustive()
+    }
+}

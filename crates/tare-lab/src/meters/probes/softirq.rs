@@ -1,0 +1,141 @@
+//! What the kernel does for arriving packets and other interrupts in no process's time. Kernels that
+//! account for interrupts by themselves (`CONFIG_IRQ_TIME_ACCOUNTING`) take them out of the time of
+//! whomever they interrupt, and count the threads of soft interrupts (ksoftirqd) with them. Other
+//! kernels leave interrupts in the time of whomever they interrupt, and only those threads are apart;
+//! what interrupts an idle CPU is counted nowhere there.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use tare_io::system::cpus_of;
+use tare_model::counters::{Counter, Counters};
+
+use crate::machine::processes::TICKS_PER_S;
+use crate::meters::probe::{Probe, Seen, open, read_schedstat};
+
+#[derive(Debug)]
+pub enum Softirq {
+    /// The kernel's threads, one a CPU.
+    Threads(Vec<File>),
+    /// All of it, by these CPUs' lines of /proc/stat, which come first: so many bytes hold them.
+    Apart { stat: File, cpus: Vec<usize>, length: usize },
+}
+
+impl Softirq {
+    /// On the CPUs that this process may use; `None` where the kernel's threads are not to be seen,
+    /// as in a container.
+    pub fn attach(pid: u32) -> Option<Self> {
+        static THREADS: OnceLock<Vec<(usize, PathBuf)>> = OnceLock::new();
+        static ARE_APART: OnceLock<bool> = OnceLock::new();
+        let cpus = cpus_of(pid);
+        if *ARE_APART.get_or_init(|| kernel_config().is_some_and(|c| are_apart(&c))) {
+            let (stat, length) = (open(Path::new("/proc/stat"))?, 256 * (cpus.iter().max()? + 2));
+            return Some(Self::Apart { stat, cpus, length });
+        }
+        let threads = THREADS.get_or_init(|| threads(Path::new("/proc")));
+        let of_cpus = threads.iter().filter(|(cpu, _)| cpus.contains(cpu));
+        let threads: Vec<File> = of_cpus.filter_map(|(_, path)| open(path)).collect();
+        (!threads.is_empty()).then_some(Self::Threads(threads))
+    }
+
+    fn ns(&self) -> Option<u64> {
+        match self {
+            Self::Threads(files) => files.iter().map(|f| Some(read_schedstat(f)?.cpu_ns)).sum(),
+            Self::Apart { stat, cpus, length } => {
+                let mut buffer = vec![0; *length];
+                let n = stat.read_at(&mut buffer, 0).ok()?;
+                let text = String::from_utf8_lossy(&buffer[..n]);
+                Some(ticks(&text, cpus) * (1_000_000_000 / TICKS_PER_S))
+            }
+        }
+    }
+}
+
+impl Probe for Softirq {
+    fn read(&self, _seen: &Seen<'_>) -> Counters {
+        Counters::default().with(Counter::Softirq, self.ns())
+    }
+}
+
+/// Ticks of interrupts of both kinds on these CPUs.
+fn ticks(stat: &str, cpus: &[usize]) -> u64 {
+    let of_line = |line: &str| {
+        let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+        let cpu: usize = fields.next()?.parse().ok()?;
+        // user nice system idle iowait irq softirq
+        let both = fields.skip(5).take(2).filter_map(|field| field.parse::<u64>().ok());
+        cpus.contains(&cpu).then(|| both.sum::<u64>())
+    };
+    stat.lines().filter_map(of_line).sum()
+}
+
+/// The kernel's threads for soft interrupts by their CPU: where each one's time is. Whoever is not a
+/// child of the kernel's own first thread only bears the name.
+fn threads(proc: &Path) -> Vec<(usize, PathBuf)> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let of_entry = |entry: fs::DirEntry| {
+        let folder = entry.path();
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        let (name, rest) = stat.split_once(" (ksoftirqd/")?.1.split_once(") ")?;
+        let is_kernels = rest.split_whitespace().nth(1) == Some("2");
+        is_kernels.then_some((name.parse().ok()?, folder.join("schedstat")))
+    };
+    entries.filter_map(of_entry).collect()
+}
+
+/// How this kernel was built, where that is told.
+fn kernel_config() -> Option<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    fs::read_to_string(format!("/boot/config-{}", release.trim())).ok().or_else(|| {
+        let mut text = String::new();
+        let file = File::open("/proc/config.gz").ok()?;
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).ok()?;
+        Some(text)
+    })
+}
+
+fn are_apart(config: &str) -> bool {
+    config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kernels_own_threads_are_read() {
+        let folder = std::env::temp_dir().join(format!("tare-softirq-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let process = |pid: &str, stat: &str| {
+            fs::create_dir(folder.join(pid)).unwrap();
+            fs::write(folder.join(pid).join("stat"), stat).unwrap();
+        };
+        process("15", "15 (ksoftirqd/0) S 2 0 0 0 -1");
+        process("22", "22 (ksoftirqd/1) S 2 0 0 0 -1");
+        process("900", "900 (ksoftirqd/1) S 1 900 900 0 -1");
+        process("901", "901 (nginx) S 2 900 900 0 -1");
+        let mut found = threads(&folder);
+        found.sort_unstable();
+        fs::remove_dir_all(&folder).unwrap();
+        let at = |pid: &str| folder.join(pid).join("schedstat");
+        assert_eq!(found, [(0, at("15")), (1, at("22"))]);
+    }
+
+    #[test]
+    fn interrupts_are_those_of_the_servers_cpus() {
+        let stat = "cpu  9 9 9 9 9 30 40 0 0 0\ncpu0 1 1 1 1 1 10 20 5 0 0\n\
+                    cpu1 1 1 1 1 1 3 4 5 0 0\ncpu10 1 1 1 1 1 100 100 5 0 0\nintr 5 6 7\n";
+        assert_eq!((ticks(stat, &[1]), ticks(stat, &[0, 1]), ticks(stat, &[2])), (7, 37, 0));
+    }
+
+    #[test]
+    fn a_kernel_says_whether_interrupts_are_apart() {
+        assert!(are_apart("CONFIG_X=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n"));
+        assert!(!are_apart(
+            "# CONFIG_IRQ_TIME_ACCOUNTING is not set\nCONFIG_HAVE_IRQ_TIME_ACCOUNTING=y\n"
+        ));
+    }
+}
