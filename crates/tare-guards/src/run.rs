@@ -8,7 +8,7 @@ use tare_model::plan::PlanParts;
 use tare_model::samples::{CountMatch, Launch, Series};
 use tare_model::variant::Variant;
 use tare_stats::estimate::mean;
-use tare_stats::shape::{trend, two_modes};
+use tare_stats::shape::{ROUNDS_MIN, ROUNDS_MIN_ALONE, trend, two_modes};
 use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
@@ -426,7 +426,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         let third = comparison.rounds.len() / 3;
         let end = comparison.rounds.len() - third;
         let moved = mean(&comparison.rounds[end..]) - mean(&comparison.rounds[..third]);
-        if let Some(z) = trend(&comparison.rounds).filter(|_| moved.abs() > tolerance) {
+        if let Some(z) = trend(&comparison.rounds, ROUNDS_MIN).filter(|_| moved.abs() > tolerance) {
             let way = if z > 0.0 { "rises" } else { "falls" };
             let text = format!(
                 "its ratio of {word} {way} from round to round: it has not settled, and the \
@@ -461,7 +461,8 @@ fn drift(evidence: &Evidence<'_>) -> Vec<RunGuard> {
             rounds.filter_map(|digest| digest.variants[0].log_ratio(own.metric)).collect();
         let third = logs.len() / 3;
         let by = mean(&logs[logs.len() - third..]) - mean(&logs[..third]);
-        let z = trend(&logs).filter(|_| by.abs() > evidence.question.tolerance)?;
+        let z =
+            trend(&logs, ROUNDS_MIN_ALONE).filter(|_| by.abs() > evidence.question.tolerance)?;
         let way = if z > 0.0 { "rises" } else { "falls" };
         let text = format!(
             "its {} {way} from round to round: the server has not settled, or the machine's speed \

@@ -201,9 +201,13 @@ impl Load {
         }
     }
 
-    /// Whether each HTTP request has a connection of its own.
+    /// Whether each request has a connection of its own.
     pub fn has_new_connections(&self) -> bool {
-        self.http().is_some_and(|http| http.new_connections)
+        match &self.workload {
+            Workload::Http(http) => http.new_connections,
+            Workload::Net(net) => net.test == NetTest::TcpCrr,
+            Workload::Calls(_) => false,
+        }
     }
 
     /// Requests per second, in an open loop.

@@ -45,7 +45,7 @@ pub struct PlanParts<L = Load> {
     pub cell: BTreeMap<String, String>,
 }
 
-/// As files and flags give it: also its load may contradict itself.
+/// As files and flags give it: its load, too, may contradict itself.
 pub type Draft = PlanParts<LoadSpec>;
 
 /// Parts that fit together: variants with names of their own, one of them the baseline,

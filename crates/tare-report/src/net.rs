@@ -60,7 +60,7 @@ pub struct NetCell {
     pub latency_ns_p99: Option<u64>,
     pub latency_ns_p99_9: Option<u64>,
     pub latency_ns_max: Option<u64>,
-    /// In the windows.
+    /// Messages that came, and datagrams that were lost.
     pub sent: u64,
     pub lost: u64,
     pub disordered: u64,
@@ -81,7 +81,7 @@ impl NetReport {
 }
 
 impl NetCell {
-    /// What a run of one variant, on an endpoint, found; `None` where it had no round.
+    /// What a run of one variant, on an endpoint, found; `None` of another load.
     pub fn of(document: &RunDocument, failed: Option<String>) -> Option<Self> {
         let load = &document.facts.plan.load;
         let Workload::Net(Net { test, message_bytes, reply_bytes, sockets }) = &load.workload
@@ -90,9 +90,6 @@ impl NetCell {
         };
         let only = document.report.variants.first()?;
         let (counts, rounds) = (document.counts(0), document.report.run.rounds);
-        if rounds == 0 {
-            return None;
-        }
         let latency = document.latency(0, Series::Headline);
         let quantile = |q: f64| latency.as_ref()?.quantile(q);
         // A single round has no interval.
@@ -126,10 +123,7 @@ impl NetCell {
                 .as_ref()
                 .filter(|all| all.count() > 0)
                 .map(Distribution::max_ns),
-            sent: match test.is_stream() {
-                true => counts.answered + counts.lost,
-                false => counts.started,
-            },
+            sent: counts.good + counts.lost,
             lost: counts.lost,
             disordered: counts.disordered,
             retransmits: counts.retransmits,
@@ -301,8 +295,12 @@ fn ending(report: &NetReport) -> String {
     words.extend(match report.runs[..] {
         [] => None,
         [only] => Some(format!("stored as run {only}")),
-        [first, .., last] => {
-            Some(format!("stored as runs {first} to {last} (tare report {first})"))
+        [first, .., last] if last - first + 1 == report.runs.len() as i64 => {
+            Some(format!("stored as a sweep: tare report {first}-{last}"))
+        }
+        _ => {
+            let all: Vec<String> = report.runs.iter().map(i64::to_string).collect();
+            Some(format!("stored as runs {}", all.join(", ")))
         }
     });
     let mut text = words.join("; ");

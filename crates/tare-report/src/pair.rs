@@ -112,6 +112,10 @@ impl PairDocument {
             ours.iter().filter(|name| Some(*name) != baseline.as_ref()).cloned().collect();
         let others = theirs.iter().filter(|name| Some(*name) != baseline.as_ref());
         judged.extend(others.filter(|name| !ours.contains(name)).cloned());
+        // A variant that was measured alone is judged itself.
+        if judged.is_empty() {
+            judged.clone_from(&ours);
+        }
         Ok(Self {
             schema: SCHEMA.into(),
             judged,

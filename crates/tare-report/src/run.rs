@@ -240,6 +240,25 @@ impl RunReport {
         self.comparisons.iter().filter(move |c| c.asked && c.variant == variant)
     }
 
+    /// Whether there is one variant, which is compared with nothing.
+    pub fn is_single(&self) -> bool {
+        self.plan.parts.variants.len() == 1
+    }
+
+    /// The metrics that were to be resolved.
+    pub fn asked(&self) -> Vec<Metric> {
+        if self.is_single() {
+            return self.plan.parts.stop.metrics.clone();
+        }
+        let mut found = Vec::new();
+        for comparison in self.comparisons.iter().filter(|comparison| comparison.asked) {
+            if !found.contains(&comparison.metric) {
+                found.push(comparison.metric);
+            }
+        }
+        found
+    }
+
     /// The gravest guard that forbids a verdict on this variant.
     pub fn why_void(&self, variant: &str) -> Option<&RunGuard> {
         let baseline = self.baseline().map(|variant| variant.name.as_str());

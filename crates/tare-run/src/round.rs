@@ -139,7 +139,9 @@ impl<L: World> Runner<'_, L> {
                 let lane = up.lane_mut(*cell);
                 let probe = lane.probe.take();
                 let load = std::mem::take(&mut lane.load);
-                round.launches.push(Launch { probe, cpu_ns: lane.cpu_ns, load, ..launch.clone() });
+                let (cpu_ns, closed_by_server) = (lane.cpu_ns, lane.closed_by_server);
+                let own = Launch { probe, cpu_ns, closed_by_server, load, ..launch.clone() };
+                round.launches.push(own);
             }
         }
         self.stop_all(up)?;
@@ -268,9 +270,10 @@ impl<L: World> Runner<'_, L> {
         match lives {
             Ok(mut lives) => {
                 for (life, up) in lives.iter_mut().zip(up) {
-                    let LanePlan { load, beside, .. } = up.lane_mut(cell);
+                    let LanePlan { load, beside, closed_by_server, .. } = up.lane_mut(cell);
                     load.favoured = Favoured::of(&life.replies);
                     life.add(beside);
+                    *closed_by_server = life.closed_by_server;
                 }
                 (lives, measured)
             }

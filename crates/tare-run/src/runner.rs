@@ -69,11 +69,13 @@ impl<'a, L: World> Runner<'a, L> {
         let plans: Vec<&'a Plan> = cells.iter().map(|cell| cell.plan).collect();
         let design: Box<dyn Design + 'a> = match plans.as_slice() {
             [plan] => {
-                Box::new(ComparisonDesign::new(plan, &Rulebook, 0).deciding(&services.limits))
+                let design = ComparisonDesign::new(plan, &Rulebook, 0).deciding(&services.limits);
+                Box::new(design.allowing_void(services.allows_void))
             }
             _ => {
                 let plans = plans.into_iter().map(|plan| -> &PlanParts { plan });
-                Box::new(SweepDesign::new(plans, &Rulebook, &services.limits))
+                let (limits, allows_void) = (&services.limits, services.allows_void);
+                Box::new(SweepDesign::new(plans, &Rulebook, limits, allows_void))
             }
         };
         Self::by_design(design, cells, lab, services)

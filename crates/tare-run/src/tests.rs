@@ -618,7 +618,7 @@ fn void_variants_are_measured_where_that_is_allowed() {
     servers[1].body = "another";
     let world = FakeWorld::new(servers);
     world.allows_void.set(true);
-    assert_eq!(run(&world, &[short(3)], Start::default()), [Stopped::Void]);
+    assert_eq!(run(&world, &[short(5)], Start::default()), [Stopped::Rounds], "to the end");
 }
 
 #[test]

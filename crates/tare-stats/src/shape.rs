@@ -2,8 +2,10 @@
 
 use crate::estimate::{mean, variance};
 
-/// Fewer rounds show no shape.
-const ROUNDS_MIN: usize = 20;
+/// Fewer rounds show no shape of a ratio.
+pub const ROUNDS_MIN: usize = 20;
+/// From so many on a value that rises in each is beyond chance.
+pub const ROUNDS_MIN_ALONE: usize = 8;
 /// Standard scores of Mann and Kendall's statistic beyond which a trend is no accident: 1 in 400
 /// runs without one shows it.
 const TREND_Z: f64 = 3.0;
@@ -14,10 +16,10 @@ const MODES_APART: f64 = 5.0;
 const MODE_SHARE_MIN: f64 = 0.15;
 
 /// Whether values rise (or fall: negative) with their order: Mann and Kendall's standard score,
-/// where it is beyond chance.
-pub fn trend(values: &[f64]) -> Option<f64> {
+/// where it is beyond chance and there are at least so many.
+pub fn trend(values: &[f64], least: usize) -> Option<f64> {
     let n = values.len();
-    if n < ROUNDS_MIN {
+    if n < least {
         return None;
     }
     let mut score = 0.0;
@@ -84,7 +86,7 @@ mod tests {
         for _ in 0..1000 {
             let n = 20 + random.below(60);
             let values: Vec<f64> = (0..n).map(|_| normal(&mut random)).collect();
-            trends += u32::from(trend(&values).is_some());
+            trends += u32::from(trend(&values, ROUNDS_MIN).is_some());
             modes += u32::from(two_modes(&values).is_some());
         }
         assert!(trends <= 8 && modes <= 8, "{trends} trends and {modes} modes in 1000");
@@ -95,9 +97,9 @@ mod tests {
         let mut random = Random::stream(6, "shape", 0);
         let rising: Vec<f64> =
             (0..40).map(|at| f64::from(at) * 0.1 + normal(&mut random)).collect();
-        assert!(trend(&rising).unwrap() > 3.0);
+        assert!(trend(&rising, ROUNDS_MIN).unwrap() > 3.0);
         let falling: Vec<f64> = rising.iter().map(|value| -value).collect();
-        assert!(trend(&falling).unwrap() < -3.0);
+        assert!(trend(&falling, ROUNDS_MIN).unwrap() < -3.0);
         let mixed: Vec<f64> =
             (0..40).map(|at| f64::from(at % 4 / 3) * 10.0 + normal(&mut random)).collect();
         let modes = two_modes(&mixed).unwrap();

@@ -92,7 +92,7 @@ pub struct LoadSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Idle>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<std::vec::Vec<usize>>,
+    pub cpus: Option<Vec<usize>>,
     #[serde(with = "text::reactor", skip_serializing_if = "Option::is_none")]
     pub reactor: Option<ReactorKind>,
 }
@@ -101,7 +101,7 @@ pub const CONNECTIONS: u32 = 10;
 const CONNECTIONS_MAX: u32 = 1_000_000;
 const THREADS_MAX: u32 = 1024;
 /// No loopback carries more.
-const RATE_MAX: f64 = 1e8;
+const RATE_MAX: f64 = 1e7;
 pub const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 const LOST_AFTER: DurationNs = DurationNs::from_secs(1);
 pub const EXPECT_STATUS: &str = "2xx";
@@ -134,6 +134,10 @@ impl LoadSpec {
             (Keys::Http, "body", self.body.is_some()),
             (Keys::Http, "body_file", self.body_file.is_some()),
             (Keys::Http, "expect_status", has_expect_status),
+            (Keys::Http, "sni", self.sni.is_some()),
+            (Keys::Http, "tls_version", self.tls_version.is_some()),
+            (Keys::Http, "ciphers", !self.ciphers.is_empty()),
+            (Keys::Http, "tls_resume", self.tls_resume),
             (Keys::Net, "message_bytes", self.message_bytes.is_some()),
             (Keys::Net, "reply_bytes", self.reply_bytes.is_some()),
             (Keys::Net, "nodelay", self.nodelay.is_some()),
@@ -155,6 +159,9 @@ impl LoadSpec {
         }
         match (self.test, self.call) {
             (Some(test), _) => self.net(test).map_err(|why| why.of(test.name())),
+            (None, Some(_)) if self.new_connections => {
+                Err("new_connections goes with HTTP, not with load.call".into())
+            }
             (None, Some(call)) => Ok(Workload::Calls(call)),
             (None, None) => self.http(),
         }

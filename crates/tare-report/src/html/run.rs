@@ -11,7 +11,7 @@ use super::page::{self, Page, details, table};
 use super::{about, percentiles, rounds, timeline};
 use crate::run::document::RunDocument;
 use crate::run::trust::{Found, evidence, trust, warnings};
-use crate::run::words::{answers, asked, columns, table as measured};
+use crate::run::words::{answers, columns, table as measured};
 use crate::run::{Comparison, RunReport};
 
 pub fn render(document: &RunDocument) -> String {
@@ -23,7 +23,7 @@ pub fn render(document: &RunDocument) -> String {
     page.guards("May these numbers be compared?", &guards);
     page.section("The numbers", &table("Measured", &measured(report)));
     page.section("Latency", &percentiles::figure(document));
-    let asked = asked(report);
+    let asked = report.asked();
     let dots: String = asked.iter().map(|metric| rounds::figure(document, *metric)).collect();
     page.section("Rounds", &dots);
     page.section("What each does and takes", &bars_of(report));
@@ -50,7 +50,7 @@ pub(super) fn forests(report: &RunReport) -> String {
             tolerance,
         })
     };
-    let asked = asked(report);
+    let asked = report.asked();
     let first: String = asked.iter().map(|metric| of(*metric, Some(tolerance))).collect();
     let others = Metric::ALL.into_iter().filter(|metric| !asked.contains(metric));
     let others: String = others.map(|metric| of(metric, None)).collect();

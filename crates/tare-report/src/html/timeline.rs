@@ -3,7 +3,6 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use tare_model::Metric;
 
 use super::page;
 use super::plot::{
@@ -32,9 +31,7 @@ struct Strip<'a> {
 }
 
 pub fn figure(document: &RunDocument) -> String {
-    let asked: Vec<Metric> =
-        document.report.comparisons.iter().filter(|c| c.asked).map(|c| c.metric).collect();
-    let metric = metric_of(&asked);
+    let metric = metric_of(&document.report.asked());
     let strips = strips(document);
     if strips.iter().all(|strip| strip.marks.is_empty()) {
         return String::new();

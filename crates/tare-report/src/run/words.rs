@@ -4,6 +4,7 @@ use tare_guards::Code;
 use tare_model::Metric;
 use tare_model::metric::{Phrase, Unit};
 use tare_stats::stopping::Goal;
+use tare_stats::verdict::ROUNDS_MIN;
 use tare_stats::{Estimate, Verdict};
 
 use crate::run::exposure::{exposed, placed};
@@ -40,7 +41,10 @@ pub struct Table {
 }
 
 pub fn table(report: &RunReport) -> Table {
-    let asked: Vec<Metric> = asked(report);
+    let mut asked = report.asked();
+    if report.is_single() {
+        asked.clear();
+    }
     let columns = table_columns(report);
     let mut header = vec![String::new()];
     header.extend(columns.iter().map(Column::title));
@@ -77,7 +81,7 @@ pub fn table(report: &RunReport) -> Table {
 /// What is shown of each variant.
 pub(crate) fn columns(report: &RunReport) -> Vec<Metric> {
     let has = |metric: Metric| report.variants.iter().any(|v| v.metric(metric).is_some());
-    let asked = asked(report);
+    let asked = report.asked();
     let mut columns = COLUMNS.to_vec();
     columns.extend(asked.iter().filter(|metric| !COLUMNS.contains(metric)));
     columns.retain(|metric| has(*metric) && tells(*metric, &asked));
@@ -178,7 +182,7 @@ pub fn spare(report: &RunReport) -> Vec<String> {
     all.extend(SPARE.map(str::to_owned));
     let last = [Metric::IdleCpu, Metric::LayersRss].map(|metric| metric.row().title.to_owned());
     all.extend(last);
-    let asked: Vec<&str> = asked(report).into_iter().map(|metric| metric.row().title).collect();
+    let asked: Vec<&str> = report.asked().into_iter().map(|metric| metric.row().title).collect();
     all.retain(|title| !asked.contains(&title.as_str()));
     all
 }
@@ -199,17 +203,6 @@ fn tells(metric: Metric, asked: &[Metric]) -> bool {
 fn is_predicted(report: &RunReport, metric: Metric) -> bool {
     let mut all = report.comparisons.iter().filter(|c| c.asked && c.metric == metric);
     all.any(|comparison| comparison.predicted_percent.is_some())
-}
-
-/// The metrics that were to be resolved.
-pub(crate) fn asked(report: &RunReport) -> Vec<Metric> {
-    let mut found = Vec::new();
-    for comparison in report.comparisons.iter().filter(|c| c.asked) {
-        if !found.contains(&comparison.metric) {
-            found.push(comparison.metric);
-        }
-    }
-    found
 }
 
 fn verdict_cells(comparison: &Comparison) -> [String; 2] {
@@ -401,7 +394,7 @@ const TOGETHER: usize = 4;
 pub fn answers(report: &RunReport) -> Vec<Answer> {
     let own = || report.comparisons.iter().filter(|comparison| comparison.asked);
     let mut all: Vec<Answer> = match own().count() >= TOGETHER {
-        true => asked(report).into_iter().flat_map(|metric| together(report, metric)).collect(),
+        true => report.asked().into_iter().flat_map(|metric| together(report, metric)).collect(),
         false => own().map(|comparison| alone(report, comparison)).collect(),
     };
     // Where a run ended with its gates, what they say is the answer, and not that a verdict was not
@@ -409,7 +402,7 @@ pub fn answers(report: &RunReport) -> Vec<Answer> {
     if !report.gates.is_empty() && report.run.stopped_by == "gates" {
         all.retain(|answer| answer.verdict != Some(Verdict::Unresolved));
     }
-    if let [only] = &report.variants[..] {
+    if let ([only], true) = (&report.variants[..], report.is_single()) {
         all.extend(values(report, only));
     }
     let others = report.variants.iter().filter(|variant| !variant.baseline);
@@ -438,26 +431,35 @@ fn values(report: &RunReport, only: &Variant) -> Vec<Answer> {
         let text = format!("{name} is void: {}", why_no_verdict(report, name));
         return vec![Answer { verdict: Some(Verdict::Void), text }];
     }
-    let goal = Goal::of(&report.plan.parts);
+    let (goal, stop) = (Goal::of(&report.plan.parts), &report.plan.parts.stop);
     let told = |metric: &Metric| {
-        let value = only.metric(*metric)?;
+        let unresolved = |text| Answer { verdict: Some(Verdict::Unresolved), text };
+        let Some(value) = only.metric(*metric) else {
+            return unresolved(format!("{name}: {} was not measured", metric.word()));
+        };
         let [point, lower, upper] =
             [value.point, value.lower, value.upper].map(|value| number(*metric, value));
         let what = match (metric.row().unit, metric.row().title) {
             (Unit::Rate, title) => format!("{point} {title}"),
             (_, title) => format!("{title} {point}"),
         };
+        if value.n < ROUNDS_MIN {
+            let rounds = counted(value.n.into(), "round", "rounds");
+            return unresolved(format!("{name}: {what}; {rounds} are too few for an interval"));
+        }
         let text = format!("{name}: {what} ({lower} to {upper})");
-        Some(match goal.knows(value) {
-            true => Answer::of(text),
-            false => {
-                let wanted = digits(goal.precision * 100.0);
-                let text = format!("{text}; it was asked for to ± {wanted} %");
-                Answer { verdict: Some(Verdict::Unresolved), text }
-            }
-        })
+        // Where rounds end it, no precision was asked for.
+        if goal.knows(value) || stop.rounds.is_some() {
+            return Answer::of(text);
+        }
+        unresolved(format!("{text}; not known to ± {} %", shortest(goal.precision * 100.0)))
     };
-    report.plan.parts.stop.metrics.iter().filter_map(told).collect()
+    stop.metrics.iter().map(told).collect()
+}
+
+/// As a person writes it: `2`, `0.5`, `0.001`.
+fn shortest(percent: f64) -> String {
+    format!("{}", (percent * 1e6).round() / 1e6)
 }
 
 fn baseline_of(report: &RunReport) -> &str {
@@ -504,7 +506,7 @@ fn together(report: &RunReport, metric: Metric) -> Vec<Answer> {
 /// What comparisons of one verdict have in common.
 fn shared(report: &RunReport, metric: Metric, verdict: Verdict) -> String {
     let baseline = baseline_of(report);
-    let is_one_of_some = asked(report).len() > 1;
+    let is_one_of_some = report.asked().len() > 1;
     let of_metric = if is_one_of_some { format!(" in {}", noun(metric)) } else { String::new() };
     match verdict {
         Verdict::Slower | Verdict::Faster => {

@@ -165,7 +165,7 @@ fn what(sweep: &Sweep) -> String {
 
 /// The first metric that was to be resolved.
 pub(crate) fn headline(report: &RunReport) -> Option<Metric> {
-    report.comparisons.iter().find(|comparison| comparison.asked).map(|c| c.metric)
+    report.asked().first().copied()
 }
 
 fn value_text(report: &RunReport, name: &str, by_rate: bool) -> String {

@@ -34,6 +34,8 @@ pub trait Rules {
 pub struct ComparisonDesign<'a> {
     plan: &'a PlanParts,
     rules: &'a dyn Rules,
+    /// Guards that forbid every verdict do not end it.
+    allows_void: bool,
     /// What it is to decide, instead of knowing everything as precisely as asked.
     limits: Vec<Limit>,
     /// Its number among the run's cells.
@@ -65,6 +67,7 @@ impl<'a> ComparisonDesign<'a> {
         Self {
             plan,
             rules,
+            allows_void: false,
             limits: Vec::new(),
             cell,
             taken: 0,
@@ -80,6 +83,12 @@ impl<'a> ComparisonDesign<'a> {
     #[must_use]
     pub fn deciding(self, limits: &[Limit]) -> Self {
         Self { limits: limits.to_vec(), ..self }
+    }
+
+    /// Goes on where guards forbid every verdict.
+    #[must_use]
+    pub fn allowing_void(self, allows_void: bool) -> Self {
+        Self { allows_void, ..self }
     }
 
     /// Takes in rounds that are new.
@@ -179,7 +188,7 @@ impl<'a> ComparisonDesign<'a> {
 
     fn verdict_on_going_on(&mut self, all: &[RoundDigest]) -> Option<Ended> {
         let rounds = all.len() as u32;
-        if rounds == ROUNDS_MIN && self.rules.forbid_all(self.plan, all) {
+        if rounds == ROUNDS_MIN && !self.allows_void && self.rules.forbid_all(self.plan, all) {
             return Some(Ended::Void);
         }
         if self.plan.stop.rounds.is_some_and(|most| rounds >= most) {

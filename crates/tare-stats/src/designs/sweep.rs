@@ -17,10 +17,13 @@ impl<'a> SweepDesign<'a> {
         plans: impl Iterator<Item = &'a PlanParts>,
         rules: &'a dyn Rules,
         limits: &[Limit],
+        allows_void: bool,
     ) -> Self {
-        let cells = plans
-            .enumerate()
-            .map(|(at, plan)| ComparisonDesign::new(plan, rules, at).deciding(limits));
+        let cell = |(at, plan)| {
+            let design = ComparisonDesign::new(plan, rules, at).deciding(limits);
+            design.allowing_void(allows_void)
+        };
+        let cells = plans.enumerate().map(cell);
         Self { cells: cells.collect() }
     }
 }

@@ -175,10 +175,6 @@ impl OutputArgs {
     pub fn options<L>(&self, plan: &PlanParts<L>) -> Result<RunOptions, Failure> {
         let others = plan.variants.iter().filter(|variant| !variant.baseline);
         let names: Vec<&str> = others.map(|variant| variant.name.as_str()).collect();
-        if names.is_empty() && !self.fail_if.is_empty() {
-            let text = "--fail-if is about a difference: give a second variant to compare with";
-            return Err(Failure::Usage(text.into()));
-        }
         self.fail_if.iter().try_for_each(|gate| gate.check_names(&names))?;
         self.options_unchecked()
     }

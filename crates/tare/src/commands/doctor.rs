@@ -73,7 +73,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
             ("nginx", programs::find(&["nginx"]).map(|_| ServerSpec::Nginx(NginxSpec::default()))),
         ] {
             let text = match server {
-                Some(server) => noise(name, &server, args.time, &folder.0, &stop)?,
+                Some(server) => noise(name, &server, args.time, &folder.path, &stop)?,
                 None => format!("{name} is not installed: its noise is not measured"),
             };
             say(format!("{:<12} {text}\n", "noise"))?;

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
-use crate::net::measure::{Rounds, measure, plans};
+use crate::net::measure::{Found, Rounds, measure, plans};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
 use crate::run::places::store_path;
@@ -144,11 +144,14 @@ pub fn run(args: &Net) -> Result<(), Failure> {
         });
         return Err(Failure::flag("--duration", &args.duration.to_string(), allowed));
     }
+    if args.duration > LONGEST {
+        return Err(Failure::flag("--duration", &args.duration.to_string(), "write 24h or less"));
+    }
     let seed = args.seed.unwrap_or_else(random_seed);
     let rounds = Rounds { rounds: args.rounds, window, seed };
     let store = store_path(args.store.as_ref())?;
     let plans = plans(host, address, cells, rounds)?;
-    let (cells, runs) = measure(&plans, &store, &stop)?;
+    let Found { cells, runs, written } = measure(&plans, &store, &stop)?;
     let interrupted = interrupt::was_interrupted();
     let endpoint = address.to_string();
     let report = NetReport { schema: SCHEMA.into(), endpoint, seed, runs, interrupted, cells };
@@ -159,6 +162,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     if let Some(json) = &mut json {
         json.write_json(&report.json())?;
     }
+    written?;
     if interrupted {
         return Err(Failure::Interrupted);
     }
@@ -173,6 +177,7 @@ pub fn run(args: &Net) -> Result<(), Failure> {
 }
 
 const SHORTEST: DurationNs = DurationNs::from_ms(10);
+const LONGEST: DurationNs = DurationNs::from_secs(86_400);
 
 /// Each test with each size.
 fn cells(args: &Net) -> Result<Vec<Load>, Failure> {

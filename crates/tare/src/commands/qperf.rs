@@ -131,7 +131,7 @@ fn run_test(
     let rounds = Rounds { rounds: 1, window: with.time.unwrap_or(TIME), seed: random_seed() };
     let aside = Temporary::new()?;
     let plans = plans(&address.to_string(), address, vec![load], rounds)?;
-    let (cells, _) = measure(&plans, &aside.store(), stop)?;
+    let cells = measure(&plans, &aside.store(), stop)?.cells;
     if interrupt::was_interrupted() {
         return Err(Failure::Interrupted);
     }

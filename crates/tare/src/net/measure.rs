@@ -31,9 +31,10 @@ pub struct Rounds {
 const WARM_UP_SHARE: u64 = 10;
 const WARM_UP_MIN: DurationNs = DurationNs::from_ms(2);
 const WARM_UP_MAX: DurationNs = DurationNs::from_ms(100);
-/// A run ends with its rounds; a cell that hangs ends with this many times their length.
+/// A run that hangs is ended after this many times its planned length.
 const PATIENCE: u64 = 4;
 const PATIENCE_MIN: DurationNs = DurationNs::from_secs(30);
+const PATIENCE_MAX: DurationNs = DurationNs::from_secs(366 * 86_400);
 
 /// A run for each load on the endpoint.
 pub fn plans(
@@ -42,8 +43,9 @@ pub fn plans(
     cells: Vec<Load>,
     rounds: Rounds,
 ) -> Result<Vec<Plan>, Failure> {
-    let slices_ns = rounds.window.as_ns() * u64::from(rounds.rounds) * cells.len() as u64;
-    let max_time = DurationNs::from_ns(slices_ns * PATIENCE) + PATIENCE_MIN;
+    let slices = u64::from(rounds.rounds).saturating_mul(cells.len() as u64);
+    let slices_ns = rounds.window.as_ns().saturating_mul(slices).saturating_mul(PATIENCE);
+    let max_time = DurationNs::from_ns(slices_ns.min(PATIENCE_MAX.as_ns())) + PATIENCE_MIN;
     let cycles = rounds.window.as_ns().div_ceil(SLICE_LENGTHS.end().as_ns());
     let window = DurationNs::from_ns(rounds.window.as_ns() / cycles);
     let warm_up = DurationNs::from_ns(rounds.window.as_ns() / WARM_UP_SHARE);
@@ -54,7 +56,7 @@ pub fn plans(
         };
         let cell = [("test", test.to_owned()), ("message_bytes", bytes.clone())];
         Ok(Plan::try_from(PlanParts {
-            name: format!("net {name}: {test}, {bytes} B"),
+            name: format!("net {name} (test {test}) (message_bytes {bytes})"),
             seed: rounds.seed,
             stop: Stop {
                 precision: PRECISION,
@@ -86,15 +88,17 @@ pub fn plans(
     cells.into_iter().map(plan).collect()
 }
 
-/// Measures them, and keeps the runs in this store. What each found, in order, and their numbers;
-/// one that failed leaves the others.
-pub fn measure(
-    plans: &[Plan],
-    store: &Path,
-    stop: &Arc<AtomicBool>,
-) -> Result<(Vec<NetCell>, Vec<i64>), Failure> {
+/// What was found: a cell a plan, in order, and the runs' numbers.
+pub struct Found {
+    pub cells: Vec<NetCell>,
+    pub runs: Vec<i64>,
+    /// Whether all of it is in the store.
+    pub written: Result<(), Failure>,
+}
+
+/// Measures them, and keeps the runs in this store; one that fails leaves the others.
+pub fn measure(plans: &[Plan], store: &Path, stop: &Arc<AtomicBool>) -> Result<Found, Failure> {
     let Measured { documents, stopped, written } = measure_aside(plans, store, stop)?;
-    written?;
     let failed = |stopped: &Stopped| match stopped {
         Stopped::Failed(failure) => Some(failure.to_string()),
         _ => None,
@@ -102,14 +106,14 @@ pub fn measure(
     let found = documents.iter().zip(&stopped);
     let cells: Vec<NetCell> =
         found.filter_map(|(document, stopped)| NetCell::of(document, failed(stopped))).collect();
-    let failure = stopped.iter().find_map(|stopped| match stopped {
-        Stopped::Failed(failure) => Some(failure.clone()),
-        _ => None,
-    });
-    match failure {
-        _ if !cells.is_empty() => {}
-        Some(failure) => return Err(failure.into()),
-        None => return Err(Failure::Interrupted),
+    if cells.iter().all(|cell| cell.rounds == 0) {
+        written?;
+        return Err(match stopped.into_iter().next() {
+            Some(Stopped::Failed(failure)) => failure.into(),
+            Some(Stopped::Interrupted) | None => Failure::Interrupted,
+            Some(_) => Failure::Unresolved("no round was finished in time".into()),
+        });
     }
-    Ok((cells, documents.iter().map(|document| document.report.run.id).collect()))
+    let runs = documents.iter().map(|document| document.report.run.id).collect();
+    Ok(Found { cells, runs, written })
 }

@@ -11,10 +11,10 @@ use tare_lab::journal::temporary;
 use tare_model::plan::Plan;
 use tare_results::facts;
 use tare_run::Start;
-use tare_store::{RunRow, Store};
+use tare_store::RunRow;
 
 use super::RunOptions;
-use super::begin::begin;
+use super::begin::{begin, open_with_room};
 use super::live::LiveTable;
 use super::measure::{Begun, Measured, measure};
 use super::places::journal_folder;
@@ -27,7 +27,7 @@ pub fn measure_aside(
     store: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
-    let mut store = Store::open(store)?;
+    let mut store = open_with_room(store)?;
     let rows: Result<Vec<RunRow>, Failure> =
         plans.iter().map(|plan| begin(plan, &mut store)).collect();
     let rows = rows?;
@@ -48,22 +48,25 @@ pub fn measure_aside(
 }
 
 /// A folder that is gone at the end, in whatever way that comes.
-pub struct Temporary(pub PathBuf, Journal);
+pub struct Temporary {
+    pub path: PathBuf,
+    journal: Journal,
+}
 
 impl Temporary {
     pub fn new() -> Result<Self, Failure> {
         let journal = Journal::create(&journal_folder()?)?;
         let path = temporary::folder(&journal)?;
-        Ok(Self(path, journal))
+        Ok(Self { path, journal })
     }
 
     pub fn store(&self) -> PathBuf {
-        self.0.join("runs.db")
+        self.path.join("runs.db")
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        self.1.remove_all();
+        self.journal.remove_all();
     }
 }

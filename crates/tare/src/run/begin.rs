@@ -1,5 +1,6 @@
 //! Runs begin: new ones, and those that go on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -88,12 +89,17 @@ pub fn begin(plan: &Plan, store: &mut Store) -> Result<RunRow, Failure> {
 }
 
 pub(super) fn open_store(options: &RunOptions) -> Result<Store, Failure> {
-    let store = Store::open(&options.store)?;
-    let free = tare_io::process::free_bytes(&options.store).unwrap_or(u64::MAX);
+    open_with_room(&options.store)
+}
+
+/// The store, on a disk that has room for a run.
+pub(super) fn open_with_room(path: &Path) -> Result<Store, Failure> {
+    let store = Store::open(path)?;
+    let free = tare_io::process::free_bytes(path).unwrap_or(u64::MAX);
     if free < FREE_BYTES_MIN {
         return Err(Failure::Environment(format!(
             "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
-            options.store.display(),
+            path.display(),
             tare_report::units::bytes(free as f64),
             tare_report::units::bytes(FREE_BYTES_MIN as f64),
         )));

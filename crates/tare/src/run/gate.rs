@@ -89,6 +89,10 @@ impl Gate {
     /// A gate about a variant that there is not, or about the baseline, would never fail.
     /// `others` are the variants that are compared with the baseline.
     pub fn check_names(&self, others: &[&str]) -> Result<(), Failure> {
+        if others.is_empty() {
+            let text = "--fail-if is about a difference: give a second variant to compare with";
+            return Err(Failure::Usage(text.into()));
+        }
         match self {
             Self::Overhead { variant: Some(name), .. } if !others.contains(&name.as_str()) => {
                 let others = others.join(", ");
@@ -209,7 +213,7 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
     let asked = report.comparisons.iter().filter(|c| c.asked);
     let void = asked.filter(|comparison| comparison.verdict == Verdict::Void);
     let mut names: Vec<&str> = void.map(|comparison| comparison.variant.as_str()).collect();
-    if let [only] = &report.variants[..] {
+    if let ([only], true) = (&report.variants[..], report.is_single()) {
         names.extend(report.why_void(&only.name).map(|_| only.name.as_str()));
     }
     names.dedup();

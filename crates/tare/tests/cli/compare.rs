@@ -118,6 +118,21 @@ fn a_server_alone_is_measured_and_compared_with_nothing() {
     assert!(text.contains("a: p50 ") && text.contains("replies good"), "{text}");
     let html = desk.tare(&["report", "last", "--html", "-"]).success().stdout;
     assert!(html.contains("a: p50 "), "{html}");
+    desk.tare(&["report", "last", "--fail-if", "p50 > 3%"]).fails(2, "give a second variant");
+    let own = env!("CARGO_BIN_EXE_tare");
+    let toml = format!(
+        "name = \"s\"\n[stop]\nrounds = 3\n[slices]\nwindow = \"5ms\"\ncycles = 2\n\
+         [sweep]\nconnections = [1, 2]\n[server.t]\n\
+         command = \"exec {own} target --listen 127.0.0.1:{{port}}\"\n\
+         [[variant]]\nname = \"only\"\nserver = \"t\"\n"
+    );
+    let path = desk.file("sweep.toml", &toml);
+    let text = desk.tare(&["run", str(&path), "-q"]).success().stdout;
+    let rows = text.lines().filter(|line| line.starts_with("  connections "));
+    assert_eq!(rows.filter(|row| row.contains(" ± ")).count(), 2, "{text}");
+    let missing = [&["compare", alone.as_str(), "-q", "--metric", "call"][..], &BRIEF].concat();
+    let text = desk.tare(&missing).success().stdout;
+    assert!(text.contains("was not measured"), "{text}");
     // With a status that is not good it has no value.
     let [bad, _] = launches("--error-rate 0.5 --status 503", "");
     let all = [&["compare", bad.as_str(), "-q"][..], &BRIEF].concat();

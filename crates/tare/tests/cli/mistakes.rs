@@ -32,7 +32,7 @@ fn the_users_words() {
         ),
         (
             &["load", "localhost:1", "--rate", "0"],
-            "rate = 0: write a number above 0, up to 100000000",
+            "rate = 0: write a number above 0, up to 10000000",
         ),
         (
             &["load", "localhost:1", "--stages", "1s"],

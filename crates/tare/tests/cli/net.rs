@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use tare_report::sweep::cells::Sweep;
+use tare_target::endpoint::{EndpointPlan, Loss};
 
 use crate::endpoints::{PAIR, TESTS, check_counts, endpoint, net, plan, stranger};
 use crate::runs::Desk;
@@ -26,7 +27,7 @@ fn mistakes_are_told_in_one_line() {
     fails(&[&address, "-d", "10ms"], 2, "--duration 10ms: with 10 rounds, write 100ms or more");
     fails(&["127.0.0.1:0"], 2, "is not where an endpoint can be");
     fails(&["http://localhost/"], 2, "is not where an endpoint can be");
-    fails(&["127.0.0.1:1"], 4, "127.0.0.1:1: no reply from 127.0.0.1:1: connection refused");
+    fails(&["127.0.0.1:1"], 4, "127.0.0.1:1: connection refused");
     fails(&["--serve", "--listen", &address], 3, "Address already in use");
     fails(&["--serve", &address], 2, "cannot be used with");
     fails(&["--serve", "--loss", "2"], 2, "write a share, 0 to 1");
@@ -40,6 +41,23 @@ fn every_test_carries_whole_messages_and_checks_what_comes() {
     let report = net(&address, &args);
     assert_eq!(report.cells.len(), TESTS.len());
     report.cells.iter().for_each(check_counts);
+}
+
+#[test]
+fn datagrams_that_are_lost_end_no_test() {
+    let loss = Loss { share: 0.3, seed: 3 };
+    let (_endpoint, address) = endpoint(EndpointPlan { loss, ..plan() });
+    let args =
+        ["tcp_rr", "udp_rr", "udp_stream", "--timeout", "5ms", "--rounds", "3", "-d", "90ms"];
+    for cell in net(&address, &args).cells {
+        assert!(cell.messages > 0 && cell.rounds == 3, "{cell:?}");
+        assert!(cell.lost == 0 || cell.lost_share() < 1.0, "{cell:?}");
+    }
+    let (_endpoint, address) =
+        endpoint(EndpointPlan { loss: Loss { share: 1.0, seed: 3 }, ..plan() });
+    let ran = tare(&[&["net", &address][..], &args].concat());
+    assert_eq!(ran.code, Some(4), "{}", ran.story());
+    assert!(ran.stdout.contains("failed: udp_rr 1 B"), "{}", ran.story());
 }
 
 /// Somebody else who listens, and says nothing, or something.
