@@ -8,7 +8,7 @@ use tare_model::plan::PlanParts;
 use tare_model::samples::{CountMatch, Launch, Series};
 use tare_model::variant::Variant;
 use tare_stats::estimate::mean;
-use tare_stats::shape::{ROUNDS_MIN, ROUNDS_MIN_ALONE, trend, two_modes};
+use tare_stats::shape::{ROUNDS_MIN, ROUNDS_MIN_SINGLE, trend, two_modes};
 use tare_stats::stopping::max_time_needed;
 use tare_stats::{RoundDigest, Verdict};
 
@@ -455,14 +455,14 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
 
 /// Of a variant that is compared with nothing, whose value moves with the machine's speed.
 fn drift(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let moved = evidence.analysis.alone.iter().flat_map(|own| {
+    let moved = evidence.analysis.single.iter().flat_map(|own| {
         let rounds = evidence.digests.iter();
         let logs: Vec<f64> =
             rounds.filter_map(|digest| digest.variants[0].log_ratio(own.metric)).collect();
         let third = logs.len() / 3;
         let by = mean(&logs[logs.len() - third..]) - mean(&logs[..third]);
         let z =
-            trend(&logs, ROUNDS_MIN_ALONE).filter(|_| by.abs() > evidence.question.tolerance)?;
+            trend(&logs, ROUNDS_MIN_SINGLE).filter(|_| by.abs() > evidence.question.tolerance)?;
         let way = if z > 0.0 { "rises" } else { "falls" };
         let text = format!(
             "its {} {way} from round to round: the server has not settled, or the machine's speed \
@@ -492,7 +492,7 @@ fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guard(Code::Pauses, Severity::Warn, Some(evidence.name(comparison.variant)), text)
     });
-    let alone = evidence.analysis.alone.iter().filter(|own| own.pauses).flat_map(|own| {
+    let of_single = evidence.analysis.single.iter().filter(|own| own.pauses).flat_map(|own| {
         let total = own.of_totals.unwrap_or(own.value.point);
         let text = format!(
             "over all slices its {} is {:+.1} % of what it is over the usual ones: it pauses now and \
@@ -502,5 +502,5 @@ fn pauses(evidence: &Evidence<'_>) -> Vec<RunGuard> {
         );
         guard(Code::Pauses, Severity::Warn, Some(evidence.name(0)), text)
     });
-    told.chain(alone).collect()
+    told.chain(of_single).collect()
 }

@@ -74,8 +74,8 @@ pub fn resolve(
         Some(http) => Some(tls(&http.tls, url)?),
         None => None,
     };
-    let one_alone = matches!(load.workload, Workload::Calls(_));
-    let connections = |n: u32| if one_alone { 1 } else { n };
+    let is_calls = matches!(load.workload, Workload::Calls(_));
+    let connections = |n: u32| if is_calls { 1 } else { n };
     let rate = load.rate().map(RateProfile::constant).transpose();
     check_binds(&load.client.bind, &endpoint)?;
     provide_files(load.most_connections())?;

@@ -297,7 +297,7 @@ impl Paths {
 
 impl Tls {
     /// The key of a setting that has no meaning without TLS.
-    pub fn needs_tls(&self) -> Option<&'static str> {
+    pub fn tls_only_key(&self) -> Option<&'static str> {
         let settings = [
             ("sni", self.sni.is_some()),
             ("tls_version", self.version.is_some()),

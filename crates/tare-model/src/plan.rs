@@ -274,8 +274,8 @@ impl PlanParts {
         if self.measures_startup() {
             self.all_are_started("startup")?;
         }
-        let needs_tls = self.load.http().and_then(|http| http.tls.needs_tls());
-        if let Some(key) = needs_tls.filter(|_| !self.variants.iter().any(Variant::is_tls)) {
+        let tls_only_key = self.load.http().and_then(|http| http.tls.tls_only_key());
+        if let Some(key) = tls_only_key.filter(|_| !self.variants.iter().any(Variant::is_tls)) {
             return Err(Invalid(format!("{key} goes with TLS: no URL begins with https")));
         }
         let protocol = self.load.protocol();

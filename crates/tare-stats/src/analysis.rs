@@ -44,13 +44,13 @@ pub struct Analysis {
     /// By variant: each metric that was measured, over rounds.
     pub metrics: Vec<Vec<(Metric, Estimate)>>,
     /// Where there is one variant, what was asked of it.
-    pub alone: Vec<Alone>,
+    pub single: Vec<SingleValue>,
     pub comparisons: Vec<Comparison>,
 }
 
 /// One metric of a variant that is compared with nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Alone {
+pub struct SingleValue {
     pub metric: Metric,
     pub value: Estimate,
     /// Without trimming, of all rounds together.
@@ -136,7 +136,7 @@ fn pauses(ratio: &Estimate, of_totals: f64, tolerance: f64) -> bool {
 pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let variants = digests.first().map_or(0, |digest| digest.variants.len());
     let metrics: Vec<Vec<(Metric, Estimate)>> = match variants {
-        1 => vec![alone(digests, question)],
+        1 => vec![single_values(digests, question)],
         _ => (0..variants).map(|variant| absolute(digests, variant, question.level)).collect(),
     };
     let asked = |metric: &Metric| question.metrics.contains(metric);
@@ -158,9 +158,9 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
     let own = own.filter(|(metric, _)| asked(metric)).map(|(metric, value)| {
         let of_totals = totals[0].number(*metric);
         let pauses = of_totals.is_some_and(|total| pauses(value, total, question.tolerance));
-        Alone { metric: *metric, value: *value, of_totals, pauses }
+        SingleValue { metric: *metric, value: *value, of_totals, pauses }
     });
-    let alone = own.collect();
+    let single = own.collect();
     let levels = [sidak(question.level, family(false)), sidak(question.level, family(true))];
     let comparisons = found.into_iter().filter_map(|(variant, metric, rounds)| {
         let asked = asked(&metric);
@@ -199,7 +199,7 @@ pub fn analyse(digests: &[RoundDigest], question: &Question) -> Analysis {
         })
     });
     let comparisons = comparisons.collect();
-    Analysis { rounds: digests.len() as u32, metrics, alone, comparisons }
+    Analysis { rounds: digests.len() as u32, metrics, single, comparisons }
 }
 
 /// What holds for slices and for sustained load, where these differ and yet both are, for sure, on the
@@ -235,7 +235,7 @@ fn absolute(digests: &[RoundDigest], variant: usize, level: f64) -> Vec<(Metric,
 
 /// The only variant's metrics, with intervals wide enough for a run that was looked at meanwhile:
 /// nothing is compared, so drift of the machine is in them.
-fn alone(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, Estimate)> {
+fn single_values(digests: &[RoundDigest], question: &Question) -> Vec<(Metric, Estimate)> {
     let together = sidak(question.level, question.metrics.len());
     let of = |metric: Metric| {
         let rounds: Vec<weighted::Round> =

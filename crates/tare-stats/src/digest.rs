@@ -45,7 +45,7 @@ pub struct VariantRound {
     pub latencies: Vec<(Series, Distribution)>,
     /// By [`Metric::ALL`].
     pub values: Vec<Option<f64>>,
-    /// The log ratio to the baseline, by [`Metric::ALL`]; of a variant alone, the logarithm of its
+    /// The log ratio to the baseline, by [`Metric::ALL`]; of a single variant, the logarithm of its
     /// value.
     pub log_ratios: Vec<Option<f64>>,
     /// The variance that each log ratio has by its own cycles, by [`Metric::ALL`]; where a metric has

@@ -24,7 +24,7 @@ pub mod verdict;
 pub mod weighted;
 pub mod welch;
 
-pub use analysis::{Alone, Analysis, Comparison, Question, analyse};
+pub use analysis::{Analysis, Comparison, Question, SingleValue, analyse};
 pub use digest::{RoundDigest, digest};
 pub use estimate::Estimate;
 pub use verdict::{Severity, Verdict};

@@ -5,7 +5,7 @@ use crate::estimate::{mean, variance};
 /// Fewer rounds show no shape of a ratio.
 pub const ROUNDS_MIN: usize = 20;
 /// From so many on a value that rises in each is beyond chance.
-pub const ROUNDS_MIN_ALONE: usize = 8;
+pub const ROUNDS_MIN_SINGLE: usize = 8;
 /// Standard scores of Mann and Kendall's statistic beyond which a trend is no accident: 1 in 400
 /// runs without one shows it.
 const TREND_Z: f64 = 3.0;

@@ -19,7 +19,7 @@ pub struct SliceShape {
 pub struct Fit {
     /// One variant is measured, and compared with nothing: short slices would cancel no drift, and
     /// long ones are closer to load that does not let up.
-    pub alone: bool,
+    pub single: bool,
     pub length: Option<DurationNs>,
     pub warmup: Option<DurationNs>,
 }
@@ -32,7 +32,7 @@ pub struct Pace {
 }
 
 const SHORTEST: DurationNs = DurationNs::from_ms(20);
-const SHORTEST_ALONE: DurationNs = DurationNs::from_ms(100);
+const SHORTEST_SINGLE: DurationNs = DurationNs::from_ms(100);
 pub const LONGEST: DurationNs = DurationNs::from_secs(1);
 /// Replies that a slice should hold.
 const REPLIES: f64 = 200.0;
@@ -48,8 +48,8 @@ pub fn longer_mean() -> f64 {
 
 impl Fit {
     pub fn of(plan: &PlanParts) -> Self {
-        let alone = plan.variants.len() == 1;
-        Self { alone, length: plan.slices.window, warmup: plan.slices.warmup }
+        let single = plan.variants.len() == 1;
+        Self { single, length: plan.slices.window, warmup: plan.slices.warmup }
     }
 
     /// Before anything is known of the servers.
@@ -60,10 +60,10 @@ impl Fit {
     }
 
     fn shortest(self) -> DurationNs {
-        if self.alone { SHORTEST_ALONE } else { SHORTEST }
+        if self.single { SHORTEST_SINGLE } else { SHORTEST }
     }
 
-    /// Slices are 20 ms (100 ms of one variant alone), longer where the slowest variant gives fewer than 200 replies in that.
+    /// Slices are 20 ms (100 ms of a single variant), longer where the slowest variant gives fewer than 200 replies in that.
     pub fn shape(self, pace: Pace) -> SliceShape {
         let ms = (REPLIES / pace.per_s.max(1e-3) * 1000.0).ceil();
         let needed = DurationNs::from_ms(ms as u64).clamp(self.shortest(), LONGEST);

@@ -50,11 +50,11 @@ impl Goal {
         Self { precision: stop.precision, of_effect: stop.of_effect, tolerance: stop.tolerance }
     }
 
-    /// Whether slices give every verdict that was asked for, and as precisely as asked; of a variant
-    /// alone, its values.
+    /// Whether slices give every verdict that was asked for, and as precisely as asked; of a single
+    /// variant, its values.
     pub fn is_reached(&self, analysis: &Analysis) -> bool {
-        if !analysis.alone.is_empty() {
-            return analysis.alone.iter().all(|own| self.knows(&own.value));
+        if !analysis.single.is_empty() {
+            return analysis.single.iter().all(|own| self.knows(&own.value));
         }
         let mut asked =
             analysis.comparisons.iter().filter(|comparison| comparison.asked).peekable();

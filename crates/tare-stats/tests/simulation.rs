@@ -304,7 +304,7 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
 }
 
 /// The throughput that a launch of the only variant has, over so many of them.
-fn alone(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
+fn single(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
     let mut random = Random::stream(seed, "alone", 0);
     let round = |index| {
         let mut round = simulate_round(world, 0.0, index, 8, &mut random);
@@ -315,7 +315,7 @@ fn alone(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
 }
 
 #[test]
-fn a_variant_alone_is_measured_until_its_value_is_known() {
+fn a_single_variant_is_measured_until_its_value_is_known() {
     let runs = runs() / 2;
     println!("| launches | covered | rounds |\n|---|---:|---:|");
     // Nothing cancels the machine's swing where nothing is compared.
@@ -324,12 +324,12 @@ fn a_variant_alone_is_measured_until_its_value_is_known() {
         let world = steady(world);
         let mut plan = plan(world);
         plan.variants.truncate(1);
-        let logs = alone(world, u64::MAX, 20_000);
+        let logs = single(world, u64::MAX, 20_000);
         let logs = logs.iter().filter_map(|d| d.variants[0].log_ratio(Metric::Throughput));
         let truth = (logs.sum::<f64>() / 20_000.0).exp();
         let (mut covered, mut lengths) = (0, Vec::new());
         for seed in 0..runs {
-            let all = alone(world, seed, 300);
+            let all = single(world, seed, 300);
             let surveys = Surveys::default();
             let mut design = ComparisonDesign::new(&plan, &NoRules, 0);
             let left = DurationNs::from_secs(MAX_S);
@@ -340,7 +340,7 @@ fn a_variant_alone_is_measured_until_its_value_is_known() {
             let ends = (1..=all.len()).find(|n| design.next(&seen(&all[..*n])).is_none());
             let ends = ends.unwrap_or(all.len());
             let analysis = analyse(&all[..ends], &Question::of(&plan));
-            let [value] = analysis.alone[..] else { panic!("{analysis:?}") };
+            let [value] = analysis.single[..] else { panic!("{analysis:?}") };
             assert!(analysis.comparisons.is_empty());
             covered += u64::from(value.value.covers(truth));
             lengths.push(ends);

@@ -120,28 +120,28 @@ impl LoadSpec {
         self
     }
 
-    /// Keys that are given, among those that one kind of workload alone has.
-    fn given(&self, keys: Keys) -> Option<&'static str> {
+    /// The first key given that belongs to this kind of workload only.
+    fn given(&self, keys: KeysOf) -> Option<&'static str> {
         // Old plans store the default with every load.
         let has_expect_status =
             self.expect_status.as_ref().is_some_and(|set| *set != StatusSet::default());
         let all = [
-            (Keys::Http, "path", self.path.is_some()),
-            (Keys::Http, "paths", !self.paths.is_empty()),
-            (Keys::Http, "random_order", self.random_order),
-            (Keys::Http, "method", self.method.is_some()),
-            (Keys::Http, "headers", !self.headers.is_empty()),
-            (Keys::Http, "body", self.body.is_some()),
-            (Keys::Http, "body_file", self.body_file.is_some()),
-            (Keys::Http, "expect_status", has_expect_status),
-            (Keys::Http, "sni", self.sni.is_some()),
-            (Keys::Http, "tls_version", self.tls_version.is_some()),
-            (Keys::Http, "ciphers", !self.ciphers.is_empty()),
-            (Keys::Http, "tls_resume", self.tls_resume),
-            (Keys::Net, "message_bytes", self.message_bytes.is_some()),
-            (Keys::Net, "reply_bytes", self.reply_bytes.is_some()),
-            (Keys::Net, "nodelay", self.nodelay.is_some()),
-            (Keys::Net, "socket_buffer", self.socket_buffer.is_some()),
+            (KeysOf::Http, "path", self.path.is_some()),
+            (KeysOf::Http, "paths", !self.paths.is_empty()),
+            (KeysOf::Http, "random_order", self.random_order),
+            (KeysOf::Http, "method", self.method.is_some()),
+            (KeysOf::Http, "headers", !self.headers.is_empty()),
+            (KeysOf::Http, "body", self.body.is_some()),
+            (KeysOf::Http, "body_file", self.body_file.is_some()),
+            (KeysOf::Http, "expect_status", has_expect_status),
+            (KeysOf::Http, "sni", self.sni.is_some()),
+            (KeysOf::Http, "tls_version", self.tls_version.is_some()),
+            (KeysOf::Http, "ciphers", !self.ciphers.is_empty()),
+            (KeysOf::Http, "tls_resume", self.tls_resume),
+            (KeysOf::Net, "message_bytes", self.message_bytes.is_some()),
+            (KeysOf::Net, "reply_bytes", self.reply_bytes.is_some()),
+            (KeysOf::Net, "nodelay", self.nodelay.is_some()),
+            (KeysOf::Net, "socket_buffer", self.socket_buffer.is_some()),
         ];
         all.into_iter().find(|(of, _, given)| *of == keys && *given).map(|(_, key, _)| key)
     }
@@ -150,11 +150,11 @@ impl LoadSpec {
         if let (Some(test), Some(_)) = (self.test, self.call) {
             return Err(Invalid(format!("{} and a call: choose one", test.name())));
         }
-        if let (None, Some(key)) = (self.test, self.given(Keys::Net)) {
+        if let (None, Some(key)) = (self.test, self.given(KeysOf::Net)) {
             return Err(Invalid(format!("{key} goes with a test of the network")));
         }
         let is_http = self.test.is_none() && self.call.is_none();
-        if let (false, Some(key)) = (is_http, self.given(Keys::Http)) {
+        if let (false, Some(key)) = (is_http, self.given(KeysOf::Http)) {
             return Err(Invalid(format!("{key} goes with HTTP, not with load.test and load.call")));
         }
         match (self.test, self.call) {
@@ -308,7 +308,7 @@ impl LoadSpec {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
+enum KeysOf {
     Http,
     Net,
 }

@@ -1,5 +1,5 @@
-//! Variants compared under one load, until every verdict that was asked for is known; one variant
-//! alone, until its values are.
+//! Variants compared under one load, until every verdict that was asked for is known; a single
+//! variant, until its values are.
 
 use tare_io::DurationNs;
 use tare_model::metric::Basis;
