@@ -453,7 +453,7 @@ fn shapes(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     guards
 }
 
-/// Of a variant that is compared with nothing, whose value moves with the machine's speed.
+/// A single variant's value moves with the machine's speed, which no other variant cancels.
 fn drift(evidence: &Evidence<'_>) -> Vec<RunGuard> {
     let moved = evidence.analysis.single.iter().flat_map(|own| {
         let rounds = evidence.digests.iter();

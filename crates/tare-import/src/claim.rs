@@ -130,8 +130,8 @@ pub struct Listed {
     pub against: Against,
 }
 
-/// What outputs say of themselves and others, and what lists say of outputs, beside what values give;
-/// and the lines of what cannot be computed again.
+/// Overheads stated by summaries and by lists, with the values they follow from; and the lines of those
+/// that cannot be computed again.
 pub fn against(drafts: &[Draft], listed: &[Listed]) -> (Vec<Claim>, Vec<u32>) {
     const MOST: usize = 300;
     let of_outputs = drafts.iter().flat_map(|own| own.against.iter().map(move |said| (own, said)));

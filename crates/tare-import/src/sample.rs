@@ -223,7 +223,7 @@ pub struct Draft {
 pub struct Typed {
     pub line: u32,
     pub text: String,
-    /// Of the prompt: what was typed at another is no repetition.
+    /// The prompt's host; an output typed at another host is not a repetition.
     pub host: Option<String>,
 }
 

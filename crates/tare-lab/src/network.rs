@@ -1,6 +1,6 @@
-//! What connections there are on this machine, and what stands in their way: who listens and who is
-//! connected (`listening`, `peers`), what a port answers over TLS and without it (`tls_probe`),
-//! and how connections are sent through a sidecar that neither end knows of ([`intercept`]).
+//! Connections on this machine. `listening` and `peers` read listening ports and connected peers from
+//! the kernel's tables, `tls_probe` checks what a port answers with and without TLS, and [`intercept`]
+//! redirects connections through a sidecar.
 
 pub mod intercept;
 pub(crate) mod listening;

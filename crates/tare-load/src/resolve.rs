@@ -15,13 +15,13 @@ use crate::request::{Order, RequestParts, Requests, parse_header};
 use crate::tls::{Pem, TlsClient, TlsOptions};
 use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
 
-/// Why there is no plan, sorted by who must act.
+/// An error in making a plan: the request is wrong, or this process lacks something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// What was asked for.
+    /// The load that was asked for cannot be made.
     #[error("{0}")]
     Usage(String),
-    /// What this process may have.
+    /// A limit of this process or machine is in the way.
     #[error("{0}")]
     Environment(String),
 }
@@ -130,8 +130,8 @@ fn wait(load: &Load) -> WaitPolicy {
     }
 }
 
-/// Whether such a load can be made at all: that its words can stand in a request, and that the files
-/// it names are there. For what has no address yet.
+/// Checks a load before its server has an address: its requests can be written, and the files it names
+/// can be read.
 pub fn check(load: &Load, url: &Url) -> Result<(), PlanError> {
     let Some(http) = load.http() else { return Ok(()) };
     requests(http, url)?;

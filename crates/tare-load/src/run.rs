@@ -1,4 +1,4 @@
-//! One run of load: a session with a single slice, whose intervals are reported while it runs.
+//! One run of load: a session with a single slice, which reports its intervals while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -146,7 +146,7 @@ impl TlsClient {
         self.options.resume
     }
 
-    /// The same with sessions of its own, where it keeps any: workers do not share a lock.
+    /// A copy for one worker, with its own session cache, so that workers do not share a lock.
     pub fn for_worker(&self) -> Self {
         let mut client = self.clone();
         if self.resumes() {
@@ -157,7 +157,7 @@ impl TlsClient {
         client
     }
 
-    /// The same with a full handshake for every connection.
+    /// A copy that does a full handshake for every connection.
     pub fn never_resuming(&self) -> Self {
         let mut client = self.clone();
         let mut config = (*client.config).clone();

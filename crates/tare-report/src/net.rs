@@ -81,7 +81,7 @@ impl NetReport {
 }
 
 impl NetCell {
-    /// What a run of one variant, on an endpoint, found; `None` of another load.
+    /// The result of a run with one variant; `None` if its load is no test of the network.
     pub fn of(document: &RunDocument, failed: Option<String>) -> Option<Self> {
         let load = &document.facts.plan.load;
         let Workload::Net(Net { test, message_bytes, reply_bytes, sockets }) = &load.workload

@@ -7,6 +7,7 @@ mod made_up;
 
 use std::collections::BTreeSet;
 
+use tare_guards::RunGuard;
 use tare_model::Distribution;
 use tare_model::counters::Counter;
 use tare_model::samples::{
@@ -20,7 +21,7 @@ use tare_report::run::build::{RunFacts, build};
 use tare_report::run::text;
 use tare_stats::Verdict;
 
-use made_up::{facts, part, rounds};
+use made_up::{facts, part, rounds, rounds_of};
 
 /// What trips a guard, and what it then says.
 struct Case {
@@ -519,6 +520,35 @@ fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
 #[test]
 fn clean_rounds_trip_none() {
     assert_eq!(told(&facts(), as_made_up).guards, Vec::new());
+}
+
+#[test]
+fn a_single_variant_that_drifts_or_pauses_is_told() {
+    let mut single = facts();
+    single.plan.variants.truncate(1);
+    let guards = |change: &dyn Fn(&mut Slice, u32)| {
+        let rounds = rounds_of(&single, 12, |round| {
+            round.slices.retain(|slice| slice.variant == 0);
+            round.launches.truncate(1);
+            // Enough cycles for one to be trimmed.
+            let more: Vec<Slice> =
+                round.slices.iter().map(|s| Slice { cycle: s.cycle + 3, ..s.clone() }).collect();
+            round.slices.extend(more);
+            round.cycles = 6;
+            let index = round.index;
+            round.slices.iter_mut().for_each(|slice| change(slice, index));
+        });
+        build(&single, &rounds).guards
+    };
+    let has = |guards: &[RunGuard], code: &str, part: &str| {
+        guards.iter().any(|guard| guard.code == code && guard.text.contains(part))
+    };
+    let steady = guards(&|_, _| {});
+    assert!(!has(&steady, "unstable", "") && !has(&steady, "pauses", ""), "{steady:#?}");
+    let rising = guards(&|slice, index| scale(slice, u64::from(100 + index)));
+    assert!(has(&rising, "unstable", "which only a second variant would cancel"), "{rising:#?}");
+    let pausing = guards(&|slice, _| scale(slice, if slice.cycle == 0 { 10 } else { 100 }));
+    assert!(has(&pausing, "pauses", "it pauses now and then"), "{pausing:#?}");
 }
 
 #[test]

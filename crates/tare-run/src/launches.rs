@@ -86,7 +86,7 @@ pub(crate) struct LanePlan {
     pub load: LaunchLoad,
     /// What connections did that are closed by now.
     pub beside: LaneLife,
-    /// Of its own connections: other cells' are on the same launch.
+    /// Connections of this cell that the server closed; other cells share the launch.
     pub closed_by_server: u64,
 }
 

@@ -4,7 +4,7 @@ use crate::estimate::{mean, variance};
 
 /// Fewer rounds show no shape of a ratio.
 pub const ROUNDS_MIN: usize = 20;
-/// From so many on a value that rises in each is beyond chance.
+/// The fewest values for which a steady rise is beyond chance.
 pub const ROUNDS_MIN_SINGLE: usize = 8;
 /// Standard scores of Mann and Kendall's statistic beyond which a trend is no accident: 1 in 400
 /// runs without one shows it.
@@ -16,7 +16,7 @@ const MODES_APART: f64 = 5.0;
 const MODE_SHARE_MIN: f64 = 0.15;
 
 /// Whether values rise (or fall: negative) with their order: Mann and Kendall's standard score,
-/// where it is beyond chance and there are at least so many.
+/// where it is beyond chance and there are at least `least` of them.
 pub fn trend(values: &[f64], least: usize) -> Option<f64> {
     let n = values.len();
     if n < least {

@@ -14,7 +14,7 @@ pub struct SliceShape {
     pub requests: Option<u64>,
 }
 
-/// What the plan settles of it.
+/// Settings of the plan that fix a part of the shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
     /// One variant is measured, and compared with nothing: short slices would cancel no drift, and

@@ -36,7 +36,7 @@ struct World {
     launch_s: f64,
     /// Not the design's.
     cycles: Option<u32>,
-    /// Of the machine's speed, slowly, for all variants alike.
+    /// Amplitude of the machine's slow drift in speed, which all variants share.
     swing: f64,
 }
 
@@ -303,7 +303,7 @@ fn intervals_cover_where_runs_end_and_verdicts_are_right() {
     }
 }
 
-/// The throughput that a launch of the only variant has, over so many of them.
+/// Rounds of a single variant.
 fn single(world: World, seed: u64, rounds: u32) -> Vec<RoundDigest> {
     let mut random = Random::stream(seed, "alone", 0);
     let round = |index| {

@@ -31,7 +31,7 @@ pub fn other_than_asked(sample: &Sample) -> Option<Finding> {
         ("connections", asked.connections, own.connections),
         ("requests", asked.requests, own.requests),
     ] {
-        // Of processes that ran at once, the output is the sum.
+        // Earlier versions stored the sum of several processes, which no command asked for.
         if let Some((asked, own)) =
             asked.zip(own).filter(|(a, b)| a != b && sample.added.is_empty())
         {

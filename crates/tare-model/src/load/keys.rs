@@ -13,7 +13,7 @@ use crate::net::{CallName, NetTest};
 use crate::status::StatusSet;
 use crate::{Invalid, text};
 
-/// What is left out has its default; what contradicts itself is no [`Load`].
+/// Missing keys have defaults; keys that contradict each other do not become a [`Load`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadSpec {

@@ -156,10 +156,14 @@ pub fn round(index: u32) -> Round {
 }
 
 pub fn rounds(change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
+    rounds_of(&facts(), 24, change)
+}
+
+pub fn rounds_of(facts: &RunFacts, n: u32, change: impl Fn(&mut Round)) -> Vec<RoundDigest> {
     let changed = |index| {
         let mut round = round(index);
         change(&mut round);
-        digest(&round, 2, 0)
+        digest(&round, facts.plan.variants.len(), 0)
     };
-    (0..24).map(changed).collect()
+    (0..n).map(changed).collect()
 }

@@ -219,7 +219,7 @@ fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
     let threads = if is_here { default_threads() } else { 1 };
     let mut spec = args.load.spec_on(threads);
-    // It is an open loop, whose rate the stages say.
+    // Stages make it an open loop; they replace this rate below.
     spec.rate = spec.rate.or(stages.as_ref().map(RateProfile::peak_per_s));
     let mut load = tare_model::load::Load::try_from(spec)?;
     if let Some(http) = load.http_mut().filter(|_| urls.len() > 1) {

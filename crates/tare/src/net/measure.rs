@@ -88,7 +88,7 @@ pub fn plans(
     cells.into_iter().map(plan).collect()
 }
 
-/// What was found: a cell a plan, in order, and the runs' numbers.
+/// Results: one cell per plan, in order, and the numbers of the stored runs.
 pub struct Found {
     pub cells: Vec<NetCell>,
     pub runs: Vec<i64>,

@@ -39,6 +39,7 @@ pub const PAIR: &str = r#"
 [slices]
 window = "5ms"
 cycles = 2
+no_sustained = true
 [stop]
 rounds = 5
 [server.e]
