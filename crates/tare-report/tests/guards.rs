@@ -538,8 +538,12 @@ fn a_single_variant_that_drifts_or_pauses_is_told() {
             let index = round.index;
             round.slices.iter_mut().for_each(|slice| change(slice, index));
         });
-        build(&single, &rounds).guards
+        build(&single, &rounds)
     };
+    let steady = guards(&|_, _| {});
+    let told = text::render(&steady);
+    assert!(told.contains("  none: ") && told.contains(" requests/s ("), "{told}");
+    let guards = |change: &dyn Fn(&mut Slice, u32)| guards(change).guards;
     let has = |guards: &[RunGuard], code: &str, part: &str| {
         guards.iter().any(|guard| guard.code == code && guard.text.contains(part))
     };
