@@ -24,8 +24,28 @@ pub enum Family {
     Document,
 }
 
+/// A guard in one line of a report; its own text has the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brief {
+    /// Printed behind the variant's name, or alone.
+    pub seen: &'static str,
+    /// The one thing to do about it; `None` where the guard's figures are the answer.
+    pub cure: Option<&'static str>,
+}
+
+impl Brief {
+    fn from_words(words: &[&'static str]) -> Option<Self> {
+        let (seen, cure) = words.split_first()?;
+        Some(Self { seen, cure: cure.first().copied() })
+    }
+}
+
+/// A line for each code: its word in JSON, then its brief: what was seen, and the cure if there is
+/// one. Codes without a brief are notes, or codes that runs do not have.
 macro_rules! codes {
-    ($($family:ident { $($code:ident $word:literal)* })*) => {
+    ($($family:ident {
+        $($code:ident $word:literal $(=> $seen:literal $(, $cure:literal)?)?;)*
+    })*) => {
         /// Why a number is in doubt; JSON has its word.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "&'static str")]
@@ -47,99 +67,122 @@ macro_rules! codes {
                     $($(Self::$code)|* => Family::$family,)*
                 }
             }
+
+            pub fn brief(self) -> Option<Brief> {
+                match self {
+                    $($(Self::$code => Brief::from_words(&[$($seen $(, $cure)?)?]),)*)*
+                }
+            }
         }
     };
 }
 
 codes! {
     Work {
-        NotProven "not-proven"
+        NotProven "not-proven" => "a layer or place is not proven to be in use";
         UnequalReply "unequal-reply"
-        Errors "errors"
-        CountMismatch "count-mismatch"
-        RateMissed "rate-missed"
-        Lost "lost"
-        Resumed "resumed"
-        Chatty "chatty"
-        Unexplained "unexplained"
-        SplitReplies "split-replies"
-        UnequalLoad "unequal-load"
-        OtherLoad "other-load"
-        OtherServer "other-server"
-        CutShort "cut-short"
-        ShortRun "short-run"
-        OtherCommand "other-command"
-        WrongHeading "wrong-heading"
-        SameOutput "same-output"
-        NoPartner "no-partner"
+            => "replies differ from the baseline's", "make them equal, or run with --may-differ";
+        Errors "errors" => "requests failed";
+        CountMismatch "count-mismatch" => "the server counted other requests than were sent";
+        RateMissed "rate-missed" => "replies came later than the rate asks", "lower the rate";
+        Lost "lost" => "datagrams were lost", "lower the rate";
+        Resumed "resumed" => "TLS sessions were taken up against what was asked";
+        Chatty "chatty" => "writes more log than the baseline", "fine if meant; else let both log";
+        Unexplained "unexplained" => "costs more than its filter's calls", "tare filter bench";
+        SplitReplies "split-replies" => "sends each reply in pieces", "nginx: tcp_nopush on";
+        UnequalLoad "unequal-load";
+        OtherLoad "other-load" => "the loads differ", "compare runs of the same load";
+        OtherServer "other-server";
+        CutShort "cut-short";
+        ShortRun "short-run";
+        OtherCommand "other-command";
+        WrongHeading "wrong-heading";
+        SameOutput "same-output";
+        NoPartner "no-partner";
     }
     Steady {
-        NotSteady "not-steady"
+        NotSteady "not-steady" => "costs something else under sustained load";
         Unconfirmed "unconfirmed"
-        DeferredWork "deferred-work"
-        NotWarm "not-warm"
-        BusyWhileIdle "busy-while-idle"
+            => "sustained load cannot confirm it yet", "run longer: --max-time";
+        DeferredWork "deferred-work" => "works while others are measured";
+        NotWarm "not-warm" => "still warming up when measured", "raise --warmup-max";
+        BusyWhileIdle "busy-while-idle" => "some server did not rest between loads";
         NotSaturated "not-saturated"
-        Unstable "unstable"
-        Pauses "pauses"
+            => "sleeps between requests, and pays for waking", "more connections: -c";
+        Unstable "unstable" => "differs in kind from launch to launch", "run longer: --max-time";
+        Pauses "pauses" => "pauses now and then, beyond the interval";
     }
     Machine {
-        ShortOfCpus "short-of-cpus"
-        Steal "steal"
-        Throttled "throttled"
-        Noisy "noisy"
-        Emulated "emulated"
-        Retransmits "retransmits"
-        ListenDrops "listen-drops"
-        Ports "ports"
+        ShortOfCpus "short-of-cpus" => "has more busy threads than CPUs", "--server-cpus";
+        Steal "steal" => "the hypervisor took CPU time", "use a machine that is not shared";
+        Throttled "throttled" => "a CPU quota or heat held it up";
+        Noisy "noisy" => "other processes used CPUs", "stop them, or use another machine";
+        Emulated "emulated" => "the VM is emulated", "use a machine with KVM";
+        Retransmits "retransmits" => "TCP segments were sent again";
+        ListenDrops "listen-drops" => "connections were dropped", "raise the server's backlog";
+        Ports "ports" => "local ports were running out", "more source addresses: --bind";
         OtherMachine "other-machine"
+            => "the machines differ, and ratios may with them", "compare runs of one machine";
     }
     Client {
-        LittlesLaw "littles-law"
-        ClientBound "client-bound"
-        Clients "clients"
-        DifferentTools "different-tools"
-        Corrected "corrected"
-        CutOff "cut-off"
-        LeftOut "left-out"
-        HalfRoundTrip "half-round-trip"
-        Coarse "coarse"
-        Impossible "impossible"
+        LittlesLaw "littles-law" => "requests/s × mean latency is not the connections in use";
+        ClientBound "client-bound" => "the client was the limit", "more threads: -t";
+        Clients "clients";
+        DifferentTools "different-tools";
+        Corrected "corrected";
+        CutOff "cut-off";
+        LeftOut "left-out";
+        HalfRoundTrip "half-round-trip";
+        Coarse "coarse";
+        Impossible "impossible";
     }
     Connections {
         Reconnects "reconnects"
+            => "the server closed kept connections", "raise its limit, or --new-connections";
         UnevenWorkers "uneven-workers"
+            => "its workers have unequal shares of the connections", "--reconnect-each slice";
         DelayedAck "delayed-ack"
-        Unsent "unsent"
-        ConnectionsBusy "connections-busy"
-        ConnectionsLost "connections-lost"
+            => "replies came in two pieces, 40 ms apart", "set TCP_NODELAY in it";
+        Unsent "unsent";
+        ConnectionsBusy "connections-busy";
+        ConnectionsLost "connections-lost";
     }
     Interval {
         FewRounds "few-rounds"
-        LostRounds "lost-rounds"
+            => "too few launches for a verdict", "run it to its end, or for longer";
+        LostRounds "lost-rounds" => "some launches failed, and do not count";
         SingleLaunch "single-launch"
-        Exclusive "exclusive"
-        PlaceLaunches "place-launches"
+            => "tare cannot restart the servers", "--launch NAME='command'";
+        Exclusive "exclusive";
+        PlaceLaunches "place-launches";
         Drift "drift"
-        SingleRun "single-run"
-        Sequential "sequential"
-        FewSamples "few-samples"
+            => "the baseline's own row holds the machine's drift, too", "rely on the ratios";
+        SingleRun "single-run";
+        Sequential "sequential";
+        FewSamples "few-samples";
     }
     Document {
-        Unread "unread"
-        KeptApart "kept-apart"
-        Pooled "pooled"
-        NotCompared "not-compared"
-        Unchecked "unchecked"
-        NoSample "no-sample"
-        SumsOnly "sums-only"
-        Disagrees "disagrees"
-        WrongChange "wrong-change"
-        OtherBase "other-base"
+        Unread "unread";
+        KeptApart "kept-apart";
+        Pooled "pooled";
+        NotCompared "not-compared";
+        Unchecked "unchecked";
+        NoSample "no-sample";
+        SumsOnly "sums-only";
+        Disagrees "disagrees";
+        WrongChange "wrong-change";
+        OtherBase "other-base";
     }
 }
 
 impl Code {
+    /// Whether more launches may clear it: it rests on what launches agree on, or on what other
+    /// processes did meanwhile.
+    pub fn may_pass(self) -> bool {
+        use Code::{DeferredWork, Noisy, NotSteady, NotWarm, Unconfirmed};
+        matches!(self, NotSteady | Unconfirmed | DeferredWork | NotWarm | Noisy)
+    }
+
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.word() == word)
     }
@@ -177,8 +220,25 @@ impl PartialEq<&str> for Code {
     }
 }
 
+impl Family {
+    /// What is in doubt, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Work => "different work",
+            Self::Steady => "not steady",
+            Self::Machine => "machine",
+            Self::Client => "client",
+            Self::Connections => "connections",
+            Self::Interval => "interval",
+            Self::Document => "document",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -193,5 +253,30 @@ mod tests {
             assert_eq!(Code::parse(code.word()), Some(*code));
         }
         assert_eq!(Code::parse("no-such-guard"), None);
+    }
+
+    #[test]
+    fn every_guard_of_comparisons_fits_a_line() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        let page = |name: &str| std::fs::read_to_string(format!("{docs}/{name}")).unwrap();
+        // Of runs, and of pairs of runs.
+        let page = page("guards.md") + &page("reports.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        let rows = rows.filter_map(|row| row.split_once(" | "));
+        let mut listed = BTreeSet::new();
+        for (codes, rest) in rows {
+            let words = codes.split(['`', ',', ' ']).filter(|word| !word.is_empty());
+            for code in words.filter_map(Code::parse) {
+                let Some(Brief { seen, cure }) = code.brief() else {
+                    assert!(rest.starts_with("note"), "{code} has no line");
+                    continue;
+                };
+                let length = seen.len() + cure.map_or(0, str::len);
+                assert!(length <= 75, "{code}: {length}");
+                listed.insert(code.word());
+            }
+        }
+        let all = Code::ALL.iter().filter(|code| code.brief().is_some()).count();
+        assert_eq!(listed.len(), all, "each is in docs/guards.md or docs/reports.md");
     }
 }

@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod brief;
 pub mod clients;
 pub mod code;
 pub mod connections;
@@ -25,8 +24,7 @@ use tare_stats::RoundDigest;
 pub use tare_stats::Severity;
 use tare_stats::designs::Rules;
 
-pub use brief::Brief;
-pub use code::{Code, Family};
+pub use code::{Brief, Code, Family};
 pub use evidence::{Circumstances, Evidence};
 
 /// The rulebook, as designs of measurement ask it.

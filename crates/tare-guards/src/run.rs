@@ -18,7 +18,7 @@ use crate::evidence::{Circumstances, Evidence};
 use crate::filters;
 use crate::places;
 use crate::replies::{split_replies, unequal_reply};
-use crate::steady::{self, MAY_PASS};
+use crate::steady;
 use crate::traffic::{Traffic, of_traffic};
 use crate::units::{count, counted, percent};
 use crate::{Code, RunGuard, Severity, guard, in_order, why_void};
@@ -48,7 +48,7 @@ impl LoadKind {
 pub fn forbid_all(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
     let evidence = Evidence::of(plan, digests, Circumstances::default());
     let mut guards = of_run(&evidence);
-    guards.retain(|guard| !MAY_PASS.contains(&guard.code));
+    guards.retain(|guard| !guard.code.may_pass());
     let baseline = evidence.question.baseline;
     let is_void = |variant: usize| {
         why_void(&guards, evidence.name(variant), Some(evidence.name(baseline))).is_some()
@@ -69,37 +69,41 @@ pub fn wants_sustained(plan: &PlanParts, digests: &[RoundDigest]) -> bool {
         || asked.any(|comparison| steady::missing_in_noise(&evidence, comparison).is_some())
 }
 
+/// Rules that look at one variant.
+const OF_VARIANTS: &[fn(&Evidence<'_>, usize) -> Vec<RunGuard>] = &[
+    filters::not_proven,
+    unequal_reply,
+    split_replies,
+    steady::other_bodies,
+    steady::not_steady,
+    steady::deferred_work,
+    steady::not_warm,
+    steady::short_of_cpus,
+    steady::not_saturated,
+    steady::busy_while_idle,
+    connections::uneven_workers,
+    of_load,
+    count_mismatch,
+    lost,
+    chatty,
+    throttled_server,
+    places::emulated,
+    places::kept,
+    places::clients,
+    filters::unexplained,
+];
+
+/// Rules that look at the whole run.
+const OF_RUNS: &[fn(&Evidence<'_>) -> Vec<RunGuard>] =
+    &[machine, network, few_rounds, lost_rounds, launches, shapes, pauses];
+
 /// The guards that a run trips, gravest first.
 pub fn of_run(evidence: &Evidence<'_>) -> Vec<RunGuard> {
-    let each: [fn(&Evidence<'_>, usize) -> Vec<RunGuard>; 20] = [
-        filters::not_proven,
-        unequal_reply,
-        split_replies,
-        steady::other_bodies,
-        steady::not_steady,
-        steady::deferred_work,
-        steady::not_warm,
-        steady::short_of_cpus,
-        steady::not_saturated,
-        steady::busy_while_idle,
-        connections::uneven_workers,
-        of_load,
-        count_mismatch,
-        lost,
-        chatty,
-        throttled_server,
-        places::emulated,
-        places::kept,
-        places::clients,
-        filters::unexplained,
-    ];
-    let whole: [fn(&Evidence<'_>) -> Vec<RunGuard>; 7] =
-        [machine, network, few_rounds, lost_rounds, launches, shapes, pauses];
     let variants = 0..evidence.plan.variants.len();
     let mut guards: Vec<RunGuard> = variants
-        .flat_map(|variant| each.iter().flat_map(move |check| check(evidence, variant)))
+        .flat_map(|variant| OF_VARIANTS.iter().flat_map(move |rule| rule(evidence, variant)))
         .collect();
-    guards.extend(whole.iter().flat_map(|check| check(evidence)));
+    guards.extend(OF_RUNS.iter().flat_map(|rule| rule(evidence)));
     in_order(&mut guards);
     guards
 }

@@ -27,11 +27,6 @@ const IDLE_LEVEL: f64 = 0.99;
 /// than CPUs.
 const WAITED: f64 = 0.5;
 
-/// Guards that more launches may clear: they rest on what launches agree on, or on who else was
-/// there.
-pub const MAY_PASS: [Code; 5] =
-    [Code::NotSteady, Code::Unconfirmed, Code::DeferredWork, Code::NotWarm, Code::Noisy];
-
 /// Sustained load contradicts slices: neither is the answer. Or it is not known well enough to
 /// confirm them, which only matters for what was asked for: more launches were loaded to make it
 /// clear.

@@ -35,7 +35,7 @@ use tare_report::sweep::document::SweepDocument;
 use tare_report::timeline::Timeline;
 use tare_stats::{Verdict, digest};
 
-use made_up::{facts, part, round, rounds, slice};
+use made_up::{facts, part, round, rounds, rounds_of, slice};
 
 /// What such servers use is not told from what others do.
 #[test]
@@ -595,4 +595,37 @@ fn unknown_and_missing_keys_are_refused() {
         assert!(json.contains(from), "{from}");
         assert!(serde_json::from_str::<RunReport>(&json.replacen(from, to, 1)).is_err(), "{to}");
     }
+}
+
+/// It had the check, which is why it has no verdict.
+#[test]
+fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
+    let report = build(
+        &facts(),
+        &rounds(|round| {
+            round.machine.own_cpu_ns = 300_000_000;
+            if let Some(sustained) = &mut round.launches[1].load.sustained {
+                let percent = [85, 100, 115][round.index as usize % 3];
+                sustained
+                    .bins
+                    .iter_mut()
+                    .for_each(|bin| bin.answered = bin.answered * percent / 100);
+            }
+        }),
+    );
+    assert!(report.guards.iter().any(|guard| guard.code == "unconfirmed"), "{:?}", report.guards);
+    let text = text::render(&report);
+    assert!(text.contains(" is void: ") && !text.contains("not checked"), "{text}");
+}
+
+#[test]
+fn a_single_variant_is_printed_with_its_value() {
+    let mut single = facts();
+    single.plan.variants.truncate(1);
+    let rounds = rounds_of(&single.plan, 12, |round| {
+        round.slices.retain(|slice| slice.variant == 0);
+        round.launches.truncate(1);
+    });
+    let text = text::render(&build(&single, &rounds));
+    assert!(text.contains("  none: ") && text.contains(" requests/s ("), "{text}");
 }

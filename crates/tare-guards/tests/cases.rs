@@ -7,32 +7,53 @@ mod made_up;
 
 use std::collections::BTreeSet;
 
-use tare_guards::RunGuard;
+use tare_guards::Severity::{self, Note, Void, Warn};
+use tare_guards::run::of_run;
+use tare_guards::{Circumstances, Evidence, RunGuard, why_void};
 use tare_model::Distribution;
 use tare_model::counters::Counter;
+use tare_model::plan::PlanParts;
 use tare_model::samples::{
     ClientPart, Favoured, LaunchPart, Proof, Round, Series, Slice, Together,
 };
 use tare_model::servers::ServerSpec;
 use tare_model::sustained::Bin;
-use tare_report::load::guards::Severity::{self, Note, Void, Warn};
-use tare_report::run::RunReport;
-use tare_report::run::build::{RunFacts, build};
-use tare_report::run::text;
-use tare_stats::Verdict;
+use tare_stats::sustained::Agreement;
+use tare_stats::{RoundDigest, Verdict};
 
-use made_up::{facts, part, rounds, rounds_of};
+use made_up::{part, plan, rounds, rounds_of};
 
 /// What trips a guard, and what it then says.
 struct Case {
     code: &'static str,
     severity: Severity,
     says: &'static str,
-    plan: fn(&mut RunFacts),
+    facts: fn(&mut Facts),
     round: fn(&mut Round),
 }
 
-fn as_planned(_: &mut RunFacts) {}
+/// What a run is beside its rounds.
+struct Facts {
+    plan: PlanParts,
+    circumstances: Circumstances,
+}
+
+impl Facts {
+    fn new() -> Self {
+        let circumstances = Circumstances { cpus: Some(2), ..Circumstances::default() };
+        Self { plan: plan(), circumstances }
+    }
+
+    fn guards(&self, rounds: &[RoundDigest]) -> Vec<RunGuard> {
+        of_run(&self.evidence(rounds))
+    }
+
+    fn evidence<'a>(&'a self, rounds: &'a [RoundDigest]) -> Evidence<'a> {
+        Evidence::of(&self.plan, rounds, self.circumstances.clone())
+    }
+}
+
+fn as_planned(_: &mut Facts) {}
 
 fn as_made_up(_: &mut Round) {}
 
@@ -43,7 +64,7 @@ const fn seen(
     says: &'static str,
     round: fn(&mut Round),
 ) -> Case {
-    Case { code, severity, says, plan: as_planned, round }
+    Case { code, severity, says, facts: as_planned, round }
 }
 
 fn of_second(round: &mut Round) -> impl Iterator<Item = &mut Slice> {
@@ -72,7 +93,7 @@ fn under_sustained_load(round: &mut Round, percent: u64) {
     }
 }
 
-fn tls(facts: &mut RunFacts, resume: bool) {
+fn tls(facts: &mut Facts, resume: bool) {
     let http = facts.plan.load.http_mut().unwrap();
     (http.new_connections, http.tls.resume) = (true, resume);
     for variant in &mut facts.plan.variants {
@@ -108,7 +129,7 @@ fn of_replies() -> Vec<Case> {
             code: "unequal-reply",
             severity: Void,
             says: "TLSv1.2 against no TLS",
-            plan: |facts| tls(facts, false),
+            facts: |facts| tls(facts, false),
             round: |r| {
                 r.slices.iter_mut().for_each(|slice| slice.counts.handshakes_full = 1);
                 probe(r).tls = Some("TLSv1.2".into());
@@ -248,7 +269,7 @@ fn of_load() -> Vec<Case> {
             code: "rate-missed",
             severity: Void,
             says: "of the requests due were answered in time",
-            plan: |facts| facts.plan.load.set_rate(120_000.0),
+            facts: |facts| facts.plan.load.set_rate(120_000.0),
             round: |r| r.slices.iter_mut().for_each(|slice| slice.counts.due = Some(12_000.0)),
         },
         seen("client-bound", Warn, "the load's worker was busy 97.0 %", |r| {
@@ -258,7 +279,7 @@ fn of_load() -> Vec<Case> {
             code: "client-bound",
             severity: Warn,
             says: "(lag p99 2.00ms) though connections were free",
-            plan: |facts| facts.plan.load.set_rate(95_000.0),
+            facts: |facts| facts.plan.load.set_rate(95_000.0),
             round: |r| {
                 for slice in &mut r.slices {
                     slice.counts.due = Some(9_500.0);
@@ -271,7 +292,7 @@ fn of_load() -> Vec<Case> {
             code: "client-bound",
             severity: Warn,
             says: "(lag p99 2.00ms; latest on average: client 3 of 4, 3.00ms)",
-            plan: |facts| facts.plan.load.set_rate(95_000.0),
+            facts: |facts| facts.plan.load.set_rate(95_000.0),
             round: |r| {
                 for slice in of_second(r) {
                     slice.counts.due = Some(9_500.0);
@@ -285,14 +306,14 @@ fn of_load() -> Vec<Case> {
             code: "resumed",
             severity: Warn,
             says: "of its handshakes were full though sessions were to be resumed",
-            plan: |facts| tls(facts, true),
+            facts: |facts| tls(facts, true),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_full = 100),
         },
         Case {
             code: "resumed",
             severity: Warn,
             says: "100.0 % of its handshakes were resumed though full ones were asked for",
-            plan: |facts| tls(facts, false),
+            facts: |facts| tls(facts, false),
             round: |r| of_second(r).for_each(|slice| slice.counts.handshakes_resumed = 100),
         },
         seen("clients", Note, "from 4 clients, which began 99 of 100 slices within 1.00ms", |r| {
@@ -322,7 +343,9 @@ fn of_machines() -> Vec<Case> {
             code: "lost-rounds",
             severity: Warn,
             says: "2 rounds were lost, and not counted: b, client 2 of 4: it is gone",
-            plan: |facts| facts.lost = (2, Some("b, client 2 of 4: it is gone".into())),
+            facts: |facts| {
+                facts.circumstances.lost = (2, Some("b, client 2 of 4: it is gone".into()))
+            },
             round: |_| {},
         },
         seen("steal", Warn, "took 3.85 % of the CPU time", |r| r.machine.steal_ns = 50_000_000),
@@ -360,7 +383,7 @@ fn of_machines() -> Vec<Case> {
             code: "place-launches",
             severity: Note,
             says: "its proxy nginx was started 24 times, its place (vm) 3 times",
-            plan: |facts| {
+            facts: |facts| {
                 let proxy = r#"[{ "proxy": "nginx", "place": { "vm": {} } }]"#;
                 facts.plan.variants[1].layers = serde_json::from_str(proxy).unwrap();
             },
@@ -374,7 +397,7 @@ fn of_machines() -> Vec<Case> {
             code: "place-launches",
             severity: Note,
             says: "its server was started 24 times, its place (podman) once",
-            plan: |facts| {
+            facts: |facts| {
                 let podman = serde_json::from_str(r#"{ "oci": { "runtime": "podman" } }"#).unwrap();
                 facts.plan.variants[1].place = podman;
             },
@@ -388,7 +411,7 @@ fn of_machines() -> Vec<Case> {
             code: "unexplained",
             severity: Warn,
             says: "something else than the call is in what was measured",
-            plan: |facts| {
+            facts: |facts| {
                 let filter = serde_json::from_str(r#"{ "filter": "library" }"#).unwrap();
                 facts.plan.variants[1].layers = vec![filter];
             },
@@ -421,41 +444,48 @@ fn of_rounds() -> Vec<Case> {
             code: "single-launch",
             severity: Note,
             says: "let tare start them (--launch =<b>filter</b>='command')",
-            plan: |facts| facts.plan.variants[1].server = ServerSpec::External,
+            facts: |facts| facts.plan.variants[1].server = ServerSpec::External,
             round: as_made_up,
         },
         Case {
             code: "exclusive",
             severity: Note,
             says: "is not cancelled",
-            plan: |facts| facts.plan.variants[1].exclusive = true,
+            facts: |facts| facts.plan.variants[1].exclusive = true,
             round: as_made_up,
         },
     ]
 }
 
-fn told(facts: &RunFacts, change: impl Fn(&mut Round)) -> RunReport {
-    build(facts, &rounds(change))
+fn guards(change: impl Fn(&mut Round)) -> Vec<RunGuard> {
+    Facts::new().guards(&rounds(change))
+}
+
+/// Whether guards forbid a verdict on the second variant.
+fn is_void(facts: &Facts, guards: &[RunGuard]) -> bool {
+    let [baseline, variant] = [0, 1].map(|at| facts.plan.variants[at].name.as_str());
+    why_void(guards, variant, Some(baseline)).is_some()
 }
 
 /// What is wrong with what a case trips.
 fn wrong(case: &Case) -> Option<String> {
-    let mut facts = facts();
-    (case.plan)(&mut facts);
-    let report = told(&facts, case.round);
-    let mut own = report.guards.iter().filter(|guard| guard.code == case.code);
+    let mut facts = Facts::new();
+    (case.facts)(&mut facts);
+    let guards = facts.guards(&rounds(case.round));
+    let mut own = guards.iter().filter(|guard| guard.code == case.code);
     let found = own.find(|guard| guard.text.contains(case.says));
-    let void = report.comparisons.iter().all(|c| c.verdict == Verdict::Void);
     // Another one that forbids a verdict would hide whether this one does.
-    let other = report.guards.iter().find(|g| g.severity == Void && g.code != case.code);
+    let other = guards.iter().find(|g| g.severity == Void && g.code != case.code);
     let complaint = match found {
         None => "it is not said",
         Some(found) if found.severity != case.severity => "its severity is another",
-        Some(_) if void != (case.severity == Void) => "what becomes of the verdict is wrong",
+        Some(_) if is_void(&facts, &guards) != (case.severity == Void) => {
+            "what becomes of the verdict is wrong"
+        }
         Some(_) if other.is_some() => "another guard forbids the verdict",
         Some(_) => return None,
     };
-    Some(format!("{}, '{}': {complaint}: {:#?}", case.code, case.says, report.guards))
+    Some(format!("{}, '{}': {complaint}: {guards:#?}", case.code, case.says))
 }
 
 #[test]
@@ -469,7 +499,7 @@ fn each_is_tripped_by_what_it_is_about_and_void_ones_withhold_the_verdict() {
 #[test]
 fn a_hop_that_its_quota_stops_is_no_sleep() {
     let codes = |periods: u64| -> Vec<String> {
-        let report = told(&facts(), |round| {
+        let guards = guards(|round| {
             let used = round.slices.iter_mut().filter_map(|slice| slice.used.as_mut());
             used.for_each(|used| used.all = used.all.with(Counter::Cpu, used.cpu_ns() / 2));
             for launch in &mut round.launches {
@@ -477,7 +507,7 @@ fn a_hop_that_its_quota_stops_is_no_sleep() {
                 launch.parts.insert(0, LaunchPart { throttled_periods: periods, ..hop });
             }
         });
-        report.guards.into_iter().map(|guard| guard.code.word().to_owned()).collect()
+        guards.into_iter().map(|guard| guard.code.word().to_owned()).collect()
     };
     assert!(codes(0).contains(&"not-saturated".to_owned()), "{:?}", codes(0));
     assert!(!codes(1).contains(&"not-saturated".to_owned()), "{:?}", codes(1));
@@ -486,7 +516,7 @@ fn a_hop_that_its_quota_stops_is_no_sleep() {
 /// Its threads wait for each other, not for others' servers, which rest meanwhile.
 #[test]
 fn many_threads_on_one_cpu_are_not_fast_under_sustained_load() {
-    let report = told(&facts(), |round| {
+    let rounds = rounds(|round| {
         for used in round.slices.iter_mut().filter_map(|slice| slice.used.as_mut()) {
             used.all = used.all.with(Counter::Switches, 9_000);
         }
@@ -499,35 +529,26 @@ fn many_threads_on_one_cpu_are_not_fast_under_sustained_load() {
             load.bins.iter_mut().for_each(|own| *own = bin);
         }
     });
-    let comparison = report.comparisons.iter().find(|c| c.asked).unwrap();
-    assert_eq!(comparison.verdict, Verdict::Slower, "{:?}", report.guards);
+    let facts = Facts::new();
+    let evidence = facts.evidence(&rounds);
+    let comparison = evidence.analysis.comparisons.iter().find(|c| c.asked).unwrap();
+    assert_eq!(comparison.verdict, Verdict::Slower);
+    assert!(!is_void(&facts, &of_run(&evidence)));
     let sustained = comparison.sustained.as_ref().unwrap();
-    assert_eq!(sustained.agrees, Some(true), "{sustained:?}");
-}
-
-/// It had the check, which is why it has no verdict.
-#[test]
-fn what_has_no_verdict_is_not_said_to_lack_sustained_load() {
-    let report = told(&facts(), |round| {
-        round.machine.own_cpu_ns = 300_000_000;
-        under_sustained_load(round, [85, 100, 115][round.index as usize % 3]);
-    });
-    assert!(report.guards.iter().any(|guard| guard.code == "unconfirmed"), "{:?}", report.guards);
-    let text = text::render(&report);
-    assert!(text.contains(" is void: ") && !text.contains("not checked"), "{text}");
+    assert_eq!(sustained.agreement, Agreement::Agrees, "{sustained:?}");
 }
 
 #[test]
 fn clean_rounds_trip_none() {
-    assert_eq!(told(&facts(), as_made_up).guards, Vec::new());
+    assert_eq!(guards(as_made_up), Vec::new());
 }
 
 #[test]
 fn a_single_variant_that_drifts_or_pauses_is_told() {
-    let mut single = facts();
+    let mut single = Facts::new();
     single.plan.variants.truncate(1);
     let guards = |change: &dyn Fn(&mut Slice, u32)| {
-        let rounds = rounds_of(&single, 12, |round| {
+        let rounds = rounds_of(&single.plan, 12, |round| {
             round.slices.retain(|slice| slice.variant == 0);
             round.launches.truncate(1);
             // Enough cycles for one to be trimmed.
@@ -538,12 +559,8 @@ fn a_single_variant_that_drifts_or_pauses_is_told() {
             let index = round.index;
             round.slices.iter_mut().for_each(|slice| change(slice, index));
         });
-        build(&single, &rounds)
+        single.guards(&rounds)
     };
-    let steady = guards(&|_, _| {});
-    let told = text::render(&steady);
-    assert!(told.contains("  none: ") && told.contains(" requests/s ("), "{told}");
-    let guards = |change: &dyn Fn(&mut Slice, u32)| guards(change).guards;
     let has = |guards: &[RunGuard], code: &str, part: &str| {
         guards.iter().any(|guard| guard.code == code && guard.text.contains(part))
     };
@@ -558,10 +575,11 @@ fn a_single_variant_that_drifts_or_pauses_is_told() {
 #[test]
 fn too_few_rounds_are_told() {
     let few: Vec<_> = rounds(as_made_up).into_iter().take(2).collect();
-    let report = build(&facts(), &few);
-    let codes: Vec<&str> = report.guards.iter().map(|guard| guard.code.word()).collect();
+    let facts = Facts::new();
+    let evidence = facts.evidence(&few);
+    let codes: Vec<&str> = of_run(&evidence).iter().map(|guard| guard.code.word()).collect();
     assert_eq!(codes, ["few-rounds"]);
-    assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
+    assert!(evidence.analysis.comparisons.iter().all(|c| c.verdict == Verdict::Unresolved));
 }
 
 /// A guard that no case trips could be broken, and nothing would tell.
