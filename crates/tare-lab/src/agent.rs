@@ -18,13 +18,13 @@ use tare_io::time::monotonic_now;
 use tare_model::plain;
 
 use crate::agent::clock::Offset;
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::requests::{Ask, Request};
 use crate::executor::running::{Running, Start};
 use crate::halt::{Halt, OnEnd};
 use crate::machine::commands;
 use protocol::{HeardLine, Hello, PROTOCOL, ToAgent, Word};
+use tare_model::{Failure, Fault};
 
 /// A conversation with an agent. Dropped, it ends, and with it all that the agent started.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ struct Waiting {
 }
 
 /// What an agent answered, not yet read as what it was asked for.
-type Answer = Result<Box<RawValue>, LabError>;
+type Answer = Result<Box<RawValue>, Failure>;
 
 impl Line {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -125,6 +125,16 @@ const STRAYS_MAX: usize = 1000;
 /// A launch's own lines are cut off sooner, where the agent is ours.
 const EVENTS_A_LAUNCH: u64 = 200;
 const EVENT_CHARS_MAX: usize = 2000;
+
+/// A failure as an agent reports it: only tare concludes, and only its user interrupts it.
+fn blamed_by_agent(failure: Failure) -> Failure {
+    let fault = match failure.fault {
+        Fault::Usage | Fault::Environment | Fault::Target | Fault::Bug => failure.fault,
+        Fault::Gate | Fault::Unresolved | Fault::Void | Fault::Interrupted => Fault::Environment,
+    };
+    Failure { fault, text: indented(&failure.text) }
+}
+
 /// Why a request failed, with the last lines of a server.
 const FAILURE_CHARS_MAX: usize = 8000;
 /// Who hears nothing for longer may take tare for dead: a stream can break without a word.
@@ -132,11 +142,11 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Runs a command that ends in an agent on its standard input and output.
-    pub fn start(start: &Start<'_>, timeout: DurationNs, halt: &Halt) -> Result<Self, LabError> {
+    pub fn start(start: &Start<'_>, timeout: DurationNs, halt: &Halt) -> Result<Self, Failure> {
         let mut running = Running::start(start)?;
         let Some((to, from)) = running.conversation() else {
             let text = format!("{}: the place has no standard input and output", start.who);
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         };
         let stream = (Box::new(from) as serve::From, Box::new(to) as serve::To);
         Self::over(start.who, stream, Some(running), start.events, timeout, halt)
@@ -150,7 +160,7 @@ impl Agent {
         events: &Sender<Event>,
         timeout: DurationNs,
         halt: &Halt,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let line = Arc::new(Line::default());
         line.events_left.store(EVENTS_A_LAUNCH, Ordering::Relaxed);
         let (greeting, hello) = sync_channel(1);
@@ -234,7 +244,7 @@ impl Agent {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, LabError> {
+    pub fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
         let reply = self.ask_any(request.into(), timeout)?;
         serde_json::from_str(reply.get()).map_err(|error| {
             let why = plain::short(&error.to_string(), EVENT_CHARS_MAX);
@@ -242,7 +252,7 @@ impl Agent {
         })
     }
 
-    fn ask_any(&self, request: Request, timeout: DurationNs) -> Result<Box<RawValue>, LabError> {
+    fn ask_any(&self, request: Request, timeout: DurationNs) -> Result<Box<RawValue>, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         if self.silent.load(Ordering::Relaxed) {
             return Err(self.environment("its agent does not answer".into()));
@@ -276,11 +286,11 @@ impl Agent {
         }
     }
 
-    fn say(&self, id: u64, word: Word) -> Result<(), LabError> {
+    fn say(&self, id: u64, word: Word) -> Result<(), Failure> {
         let message = serde_json::to_string(&ToAgent { tare: PROTOCOL, id, word });
         // A load whose requests a script makes is the only thing that is no message.
         let line = message.map_err(|error| {
-            LabError::Usage(format!("{}: this stays where tare runs: {error}", self.who))
+            Failure::usage(format!("{}: this stays where tare runs: {error}", self.who))
         })?;
         let to = self.to.lock().unwrap_or_else(|e| e.into_inner());
         let sent = to.as_ref().is_some_and(|to| to.send(line + "\n").is_ok());
@@ -306,7 +316,7 @@ impl Agent {
 
     /// Why there is nobody to ask any more; `None` where there still is after so long: the end of a
     /// place far away is heard a little late.
-    pub fn gone(&self, timeout: DurationNs) -> Option<LabError> {
+    pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
         if self.silent.load(Ordering::Relaxed) {
             return Some(self.did_not_answer("in time"));
         }
@@ -321,17 +331,17 @@ impl Agent {
         self.command.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn environment(&self, text: String) -> LabError {
-        LabError::Environment(format!("{}: {text}", self.who))
+    fn environment(&self, text: String) -> Failure {
+        Failure::environment(format!("{}: {text}", self.who))
     }
 
-    fn did_not_answer(&self, when: &str) -> LabError {
+    fn did_not_answer(&self, when: &str) -> Failure {
         let fate = self.fate.as_ref().and_then(|fate| fate.0());
         let fate = fate.map_or(String::new(), |fate| format!(": {fate}"));
         self.environment(format!("its agent did not answer {when}{fate}"))
     }
 
-    fn lost(&self) -> LabError {
+    fn lost(&self) -> Failure {
         if let Some(fault) = self.line.waiting().fault.clone() {
             self.silent.store(true, Ordering::Relaxed);
             return self.environment(fault);
@@ -469,7 +479,7 @@ impl Listener {
                 waits(answer.id).is_some_and(|to| to.try_send(Ok(answer.value.to_owned())).is_ok())
             }
             HeardLine { failed: Some(failure), .. } => waits(failure.id).is_some_and(|to| {
-                let failed = failure.failed.map(|text| indented(&text));
+                let failed = blamed_by_agent(failure.failed);
                 to.try_send(Err(failed)).is_ok()
             }),
             _ => false,

@@ -34,7 +34,6 @@ use tare_load::session::{Sampling, Session};
 use tare_load::{LaneId, LoadPlan, NoObserver, Observer, Progress, Stretch};
 use tare_model::samples::{NUMBER_MAX, Probe, Series};
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::local::{HostContext, LocalServer};
 use crate::journal::Entries;
@@ -43,6 +42,7 @@ use crate::machine::cgroup::Cgroup;
 use crate::meters::groups::Group;
 use crate::meters::{Footprint, Meter, Quiet, Reading, Used, until_quiet};
 use crate::network::peers;
+use tare_model::{Failure, Fault};
 
 /// Numbers of what an executor holds.
 macro_rules! ids {
@@ -97,9 +97,9 @@ impl<I: From<u32> + Ord + Copy, T> Held<I, T> {
         id
     }
 
-    fn get(&self, id: I) -> Result<One<T>, LabError> {
+    fn get(&self, id: I) -> Result<One<T>, Failure> {
         let found = self.all().get(&id).cloned();
-        found.ok_or_else(|| LabError::Usage("nothing of that number is held here".into()))
+        found.ok_or_else(|| Failure::usage("nothing of that number is held here"))
     }
 
     fn take(&self, id: I) -> Option<One<T>> {
@@ -293,7 +293,7 @@ pub struct Clocks {
 }
 
 /// What every request may be answered with.
-type Answer<T> = Result<T, LabError>;
+type Answer<T> = Result<T, Failure>;
 
 impl Executor {
     pub fn new(plan: ExecutorPlan) -> Self {
@@ -462,7 +462,7 @@ impl Executor {
     /// Opens connections, a lane for each plan.
     pub(crate) fn open(&self, lanes: Vec<LoadPlan>) -> Answer<Opened> {
         let Some(first) = lanes.first() else {
-            return Err(LabError::Usage("a load of nothing".into()));
+            return Err(Failure::usage("a load of nothing"));
         };
         let most: u32 = lanes.iter().map(LoadPlan::max_connections).sum();
         // Other loads may be open at the same time.
@@ -488,7 +488,7 @@ impl Executor {
     pub(crate) fn slice(&self, load: LoadId, lane: LaneId, stretch: Stretch) -> Answer<Measured> {
         let load = self.loads.get(load)?;
         let Load { session, lanes, intervals, .. } = &mut *locked(&load);
-        let plan = lanes.get(lane.0).ok_or_else(|| LabError::Usage("no such lane".into()))?;
+        let plan = lanes.get(lane.0).ok_or_else(|| Failure::usage("no such lane"))?;
         intervals.clear();
         let mut observer = Intervals { plan, kept: intervals };
         Ok(Measured::of(plan, &session.slice(lane, stretch, &mut observer)?))
@@ -514,7 +514,7 @@ impl Executor {
         self.loads.take(load);
         // Nobody else asks a load that was taken: the lock is the last.
         let Some(held) = Arc::into_inner(held) else {
-            return Err(LabError::Usage("a load is closed while it is made".into()));
+            return Err(Failure::usage("a load is closed while it is made"));
         };
         let Load { mut session, lanes, .. } = held.into_inner().unwrap_or_else(|e| e.into_inner());
         let lives = session.close()?;
@@ -538,14 +538,14 @@ impl Executor {
     }
 
     /// An error with what the kernel says of this place's memory.
-    fn with_memory(&self, error: LabError) -> LabError {
-        match error {
+    fn with_memory(&self, error: Failure) -> Failure {
+        match error.fault {
             // Behind the first line: those after it are the server's own words.
-            error @ (LabError::Environment(_) | LabError::Target(_)) => error.map(|text| {
+            Fault::Environment | Fault::Target => error.map(|text| {
                 let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
                 format!("{first}{}{rest}", self.out_of_memory())
             }),
-            error => error,
+            _ => error,
         }
     }
 

@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use tare_io::owned::{own_folder, own_program};
 use tare_model::filters::{FilterKind, FilterSpec};
 
-use crate::error::LabError;
 use crate::launch::spec::CompanionSpec;
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// Whether this machine can run it.
-pub fn check_machine(kind: FilterKind) -> Result<(), LabError> {
+pub fn check_machine(kind: FilterKind) -> Result<(), Failure> {
     let cpus = || std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if kind == FilterKind::Mpk && !cpus().split_whitespace().any(|flag| flag == "ospke") {
         let text = "filter mpk: protection keys cannot be used: this CPU has none, or the \
                     kernel does not use them (no ospke in /proc/cpuinfo)";
-        return Err(LabError::Environment(text.into()));
+        return Err(Failure::environment(text));
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ fn library(kind: FilterKind) -> Option<String> {
 }
 
 /// Checks what can be checked before anything starts; what it does, in words.
-pub fn describe(spec: &FilterSpec) -> Result<String, LabError> {
+pub fn describe(spec: &FilterSpec) -> Result<String, Failure> {
     let name = spec.filter.name();
     spec.check_settings()?;
     if spec.filter == FilterKind::Off {
@@ -46,28 +46,28 @@ pub fn describe(spec: &FilterSpec) -> Result<String, LabError> {
     for path in [module()?, library_path(spec)?].into_iter().chain(code_path(spec)?) {
         if !path.is_file() {
             let text = format!("filter {name}: {} is not a file", path.display());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
     }
     Ok(format!("filter {name} in nginx, accepts {}…", spec.prefix))
 }
 
 /// nginx's module.
-pub fn module() -> Result<PathBuf, LabError> {
+pub fn module() -> Result<PathBuf, Failure> {
     built("ngx_http_tare_filter_module.so")
 }
 
 /// The library behind the plug-in interface; that of `identity` and `shm` is for calls without
 /// nginx.
-pub fn library_path(spec: &FilterSpec) -> Result<PathBuf, LabError> {
+pub fn library_path(spec: &FilterSpec) -> Result<PathBuf, Failure> {
     match (&spec.path, library(spec.filter)) {
         (Some(path), _) => Ok(path.clone()),
         (None, Some(name)) => built(&name),
-        (None, None) => Err(LabError::Usage("the filter 'off' has no library".into())),
+        (None, None) => Err(Failure::usage("the filter 'off' has no library")),
     }
 }
 
-fn code_path(spec: &FilterSpec) -> Result<Option<PathBuf>, LabError> {
+fn code_path(spec: &FilterSpec) -> Result<Option<PathBuf>, Failure> {
     match (&spec.code, spec.filter.code()) {
         (Some(path), _) => Ok(Some(path.clone())),
         (None, Some((_, name))) => built(name).map(Some),
@@ -79,7 +79,7 @@ fn code_path(spec: &FilterSpec) -> Result<Option<PathBuf>, LabError> {
 pub fn environment(
     spec: &FilterSpec,
     shared: Option<&str>,
-) -> Result<Vec<(String, String)>, LabError> {
+) -> Result<Vec<(String, String)>, Failure> {
     let mut all = Vec::new();
     if let (Some((variable, _)), Some(path)) = (spec.filter.code(), code_path(spec)?) {
         // Who sets the variable means it, unless the file says otherwise.
@@ -92,7 +92,7 @@ pub fn environment(
 }
 
 /// nginx's directives in `http`.
-pub fn directives(spec: &FilterSpec, shared: Option<&str>) -> Result<String, LabError> {
+pub fn directives(spec: &FilterSpec, shared: Option<&str>) -> Result<String, Failure> {
     let kind = match spec.filter {
         FilterKind::Off => return Ok(String::new()),
         FilterKind::Identity => "identity".to_owned(),
@@ -111,7 +111,7 @@ pub fn shared_name(spec: &FilterSpec, folder: &Path) -> Option<String> {
 }
 
 /// Its controller, which makes that memory.
-pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, LabError> {
+pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, Failure> {
     let program = own_program().display().to_string();
     let name = spec.filter.name();
     let argv = [&program, "filter", "control", name, "--prefix", &spec.prefix, "--shm", shared];
@@ -120,7 +120,7 @@ pub fn controller(spec: &FilterSpec, shared: &str) -> Result<CompanionSpec, LabE
 }
 
 /// The files that it needs where nginx runs.
-pub fn needs(spec: &FilterSpec) -> Result<Vec<PathBuf>, LabError> {
+pub fn needs(spec: &FilterSpec) -> Result<Vec<PathBuf>, Failure> {
     if spec.filter == FilterKind::Off {
         return Ok(Vec::new());
     }
@@ -131,7 +131,7 @@ pub fn needs(spec: &FilterSpec) -> Result<Vec<PathBuf>, LabError> {
 }
 
 /// A file that `make filters` builds.
-fn built(name: &str) -> Result<PathBuf, LabError> {
+fn built(name: &str) -> Result<PathBuf, Failure> {
     let folders = folders();
     let all = folders.iter().map(|folder| folder.join(name));
     all.into_iter().find(|path| path.is_file()).ok_or_else(|| {
@@ -140,7 +140,7 @@ fn built(name: &str) -> Result<PathBuf, LabError> {
             true => String::new(),
             false => format!(" (looked in {})", looked.join(", ")),
         };
-        LabError::Environment(format!("{name} is not built: make filters{looked}"))
+        Failure::environment(format!("{name} is not built: make filters{looked}"))
     })
 }
 

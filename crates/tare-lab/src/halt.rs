@@ -10,7 +10,7 @@ use std::time::Duration;
 use tare_io::Instant;
 use tare_io::time::monotonic_now;
 
-use crate::error::LabError;
+use tare_model::Failure;
 
 /// Why everything under way ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Halt {
         deadline: Instant,
         flag: Arc<AtomicBool>,
         by_user: fn() -> bool,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let signal = Signal { flag, by_user: Some(by_user), ..Signal::default() };
         let halt = Self { signal: Arc::new(signal), ..Self::default() };
         let halt = Self { deadline, ..halt };
@@ -80,7 +80,7 @@ impl Halt {
             }
         };
         let thread = std::thread::Builder::new().name("deadline".into()).spawn(wait);
-        thread.map_err(|e| LabError::Environment(format!("cannot start a thread: {e}")))?;
+        thread.map_err(|e| Failure::environment(format!("cannot start a thread: {e}")))?;
         Ok(Self { _timer: Some(timer), ..halt })
     }
 

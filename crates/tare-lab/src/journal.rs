@@ -23,10 +23,10 @@ use tare_io::DurationNs;
 use tare_io::owned::{self, Folder, Lock, OwnedError};
 use tare_io::process::Watched;
 
-use crate::error::LabError;
 use crate::journal::ours::PREFIX;
 use crate::journal::resources::{Cgroup, Processes, Resource};
 use crate::machine::processes::{ProcessIdentity, Stat};
+use tare_model::Failure;
 
 /// The first line of a journal: where its process numbers mean something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 impl Journal {
     /// Opens this process's journal in `folder`, which is made where it is missing.
-    pub fn create(folder: &Path) -> Result<Self, LabError> {
+    pub fn create(folder: &Path) -> Result<Self, Failure> {
         let folder = Folder::make(folder).map_err(unusable)?;
         let pid = std::process::id();
         let started = Stat::of(pid).map_or(0, |stat| stat.started_ticks);
@@ -170,16 +170,16 @@ impl Journal {
             }
         }
         let text = format!("{}: too many journals of process {pid}", folder.path().display());
-        Err(LabError::Environment(text))
+        Err(Failure::environment(text))
     }
 
-    fn begin(folder: Folder, name: OsString, file: File) -> Result<Self, LabError> {
+    fn begin(folder: Folder, name: OsString, file: File) -> Result<Self, Failure> {
         // Where the file system knows no locks, the process number in the name must do.
         owned::try_lock(&file);
         let mut inner = Inner { folder, name, file, made: Vec::new() };
         let header = Header::here().map_err(|why| {
             let _ = inner.folder.remove(&inner.name);
-            LabError::Environment(format!("the journal of what is to be removed: {why}"))
+            Failure::environment(format!("the journal of what is to be removed: {why}"))
         })?;
         inner.append(&header)?;
         Ok(Self(Entries(Arc::new(Mutex::new(inner)))))
@@ -190,7 +190,7 @@ impl Journal {
     }
 
     /// Writes down what is about to be made.
-    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), LabError> {
+    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), Failure> {
         self.0.record_before_create(made)
     }
 
@@ -227,7 +227,7 @@ impl Entries {
     }
 
     /// Writes down what is about to be made.
-    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), LabError> {
+    pub fn record_before_create(&self, made: impl Into<Resource>) -> Result<(), Failure> {
         let made = made.into();
         let mut inner = self.inner();
         inner.append(&made)?;
@@ -242,18 +242,18 @@ impl Entries {
 }
 
 impl Inner {
-    fn append(&mut self, line: &impl Serialize) -> Result<(), LabError> {
+    fn append(&mut self, line: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(line).unwrap_or_default() + "\n";
         // In the page cache it outlives this process; only the machine's end can lose it, and that
         // ends what it tells of too.
         self.file.write_all(line.as_bytes()).map_err(|error| {
-            LabError::file("write the journal", &self.folder.path().join(&self.name), error)
+            Failure::file("write the journal", &self.folder.path().join(&self.name), error)
         })
     }
 }
 
-fn unusable(error: OwnedError) -> LabError {
-    LabError::Environment(format!(
+fn unusable(error: OwnedError) -> Failure {
+    Failure::environment(format!(
         "the journal of what is to be removed cannot be kept: {error}; set XDG_DATA_HOME to a \
          folder that only you can write to (with sudo: sudo -H)"
     ))

@@ -27,7 +27,6 @@ use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 use tare_model::variant::Variant;
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
 use crate::halt::Halt;
@@ -52,6 +51,7 @@ use crate::places::network::{Network, PLACES_MAX};
 use crate::places::{self, LabResources, PlaceContext};
 use crate::servers;
 use crate::world::{Placement, World};
+use tare_model::Failure;
 
 /// Starts of a place that takes long to start, over the first rounds.
 pub const PLACE_LAUNCHES: u32 = 3;
@@ -92,7 +92,7 @@ pub struct Deployment {
 
 impl Deployment {
     /// What a variant needs; `address` is the one in its URL, where that is given.
-    pub fn of(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, LabError> {
+    pub fn of(variant: &Variant, address: Option<SocketAddr>) -> Result<Self, Failure> {
         let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = variant.server.clone();
         Ok(Self {
@@ -196,11 +196,11 @@ fn identity(pid: u32) -> (u32, u64) {
 }
 
 impl Lab {
-    pub fn open(plan: LabPlan<'_>) -> Result<Self, LabError> {
+    pub fn open(plan: LabPlan<'_>) -> Result<Self, Failure> {
         crate::machine::commands::install_stop_flag(plan.halt.flag());
         let journal = Journal::create(plan.state)?;
         adopt_orphans().map_err(|error| {
-            LabError::Environment(format!("cannot adopt what servers leave: {error}"))
+            Failure::environment(format!("cannot adopt what servers leave: {error}"))
         })?;
         let inherited = processes::children(std::process::id()).into_iter().map(identity).collect();
         let folder = temporary::folder(&journal)?;
@@ -213,7 +213,7 @@ impl Lab {
         let places: usize = plan.servers.iter().map(Deployment::places).sum();
         if places > PLACES_MAX {
             let text = format!("{places} servers, clients and hops; {PLACES_MAX} are allowed");
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         let events = channel();
         let executor = Executor::new(ExecutorPlan {
@@ -257,9 +257,9 @@ impl Lab {
         index: usize,
         placed: &Deployment,
         plan: &LabPlan<'_>,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), Failure> {
         let folder = self.folder.join(index.to_string());
-        std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        std::fs::create_dir(&folder).map_err(|e| Failure::file("make", &folder, e))?;
         allow_traversal(&folder)?;
         let name = format!("{}-{index}", unique());
         let limits = placed.place.limits_by_group();
@@ -324,7 +324,7 @@ impl Lab {
         server: &PlaceContext,
         plan: &LabPlan<'_>,
         groups: &mut SocketGroups,
-    ) -> Result<Vec<HopContext>, LabError> {
+    ) -> Result<Vec<HopContext>, Failure> {
         let mut hops = Vec::new();
         for (at, hop) in all_hops(&placed.layers).into_iter().enumerate() {
             let HopPart { name: own, layer, stand } = hop;
@@ -339,7 +339,7 @@ impl Lab {
             let mut cgroup = self.cgroup(&name, limits, &who)?;
             groups.add(&mut cgroup, &self.journal)?;
             let folder = server.folder.with_file_name(format!("hop-{at}"));
-            std::fs::create_dir(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+            std::fs::create_dir(&folder).map_err(|e| Failure::file("make", &folder, e))?;
             allow_traversal(&folder)?;
             let instance = match place {
                 None => None,
@@ -382,7 +382,7 @@ impl Lab {
         server: &PlaceContext,
         plan: &LabPlan<'_>,
         groups: &mut SocketGroups,
-    ) -> Result<Vec<ClientSeat>, LabError> {
+    ) -> Result<Vec<ClientSeat>, Failure> {
         let mut seats = Vec::new();
         for (at, client) in placed.clients.iter().enumerate() {
             let who = format!("{}, {}", placed.name, placed.clients.word(at));
@@ -397,7 +397,7 @@ impl Lab {
                 }
                 ClientSpec::Place(PlaceSpec::Host(_)) => {
                     let text = "on the host it has no limits of its own: leave them out";
-                    return Err(LabError::Usage(format!("{who}: {text}")));
+                    return Err(Failure::usage(format!("{who}: {text}")));
                 }
                 ClientSpec::Place(place) => place,
             };
@@ -421,12 +421,7 @@ impl Lab {
         Ok(seats)
     }
 
-    fn cgroup(
-        &mut self,
-        name: &str,
-        limits: Limits,
-        who: &str,
-    ) -> Result<Option<Cgroup>, LabError> {
+    fn cgroup(&mut self, name: &str, limits: Limits, who: &str) -> Result<Option<Cgroup>, Failure> {
         match Cgroup::make(name, &self.journal)? {
             Ok(mut cgroup) => {
                 cgroup.limit(limits, &self.journal).map_err(|error| error.named(who))?;
@@ -437,7 +432,7 @@ impl Lab {
                 Ok(None)
             }
             Err(note) => {
-                Err(LabError::Environment(format!("{who}: cannot limit what it uses: {note}")))
+                Err(Failure::environment(format!("{who}: cannot limit what it uses: {note}")))
             }
         }
     }
@@ -447,18 +442,18 @@ impl Lab {
         place: &PlaceSpec,
         context: PlaceContext,
         launches: u32,
-    ) -> Result<Option<PlaceInstance>, LabError> {
+    ) -> Result<Option<PlaceInstance>, Failure> {
         let (folder, cgroup) = (context.folder.clone(), context.cgroup.clone());
         let Some(place) = places::place(place, context.clone()) else { return Ok(None) };
         // Copies of programs and what they are given: nobody else's to read.
         let mut private = std::fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-        private.create(&folder).map_err(|e| LabError::file("make", &folder, e))?;
+        private.create(&folder).map_err(|e| Failure::file("make", &folder, e))?;
         Ok(Some(PlaceInstance::new(place, cgroup, launches, &context)))
     }
 
     /// All places of one side begin to start before the first is waited for.
-    fn begin(&mut self, side: Side, round: u32) -> Result<(), LabError> {
+    fn begin(&mut self, side: Side, round: u32) -> Result<(), Failure> {
         if self.exclusive || self.begun[side as usize] == Some(round) {
             return Ok(());
         }
@@ -483,7 +478,7 @@ impl World for Lab {
     type Clients = Vec<Site>;
     type Load = Load;
 
-    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Launched>, LabError> {
+    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Launched>, Failure> {
         self.begin(Side::Server, round)?;
         let slot = &mut self.slots[variant.0];
         if slot.placed.server == ServerSpec::External {
@@ -562,7 +557,7 @@ impl World for Lab {
         Ok(Some(launched))
     }
 
-    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Vec<Site>, LabError> {
+    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Vec<Site>, Failure> {
         self.begin(Side::Client, round)?;
         let mut resources = resources(&self.journal, &self.network, &self.clusters, &self.halt);
         let slot = &mut self.slots[variant.0];
@@ -686,7 +681,7 @@ impl World for Lab {
         loads: &mut [&mut Load],
         stretch: Stretch,
         meters: &[Option<&Metering>],
-    ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+    ) -> Result<Vec<(Measured, Vec<Reading>)>, Failure> {
         load::at_once(loads, stretch, meters)
     }
 
@@ -740,15 +735,15 @@ fn begin_clients(
     slot: &mut VariantSlot,
     round: u32,
     resources: &mut LabResources<'_>,
-) -> Result<(), LabError> {
+) -> Result<(), Failure> {
     let mut instances = slot.clients.iter_mut().filter_map(ClientSeat::instance_mut);
     instances.try_for_each(|instance| instance.begin(round, resources))
 }
 
 /// Lets others through a folder, but not see what is in it.
-fn allow_traversal(folder: &Path) -> Result<(), LabError> {
+fn allow_traversal(folder: &Path) -> Result<(), Failure> {
     let through = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-    std::fs::set_permissions(folder, through).map_err(|e| LabError::file("open up", folder, e))
+    std::fs::set_permissions(folder, through).map_err(|e| Failure::file("open up", folder, e))
 }
 
 /// CPUs of two sets; none where one is left to the kernel.

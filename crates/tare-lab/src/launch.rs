@@ -23,13 +23,13 @@ use tare_io::{DurationNs, Instant};
 use tare_model::layers::{LayerSpec, Stand};
 use tare_model::samples::{LaunchPart, Proof, Sent};
 
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::hop::{Hop, Shows, Upstream};
 use crate::launch::spec::LaunchSpec;
 use crate::layers::{self, LayerProof, ProofContext};
 use crate::meters::metering::{MeterSource, Metering};
 use crate::world::{Asker, Expected, Launch};
+use tare_model::Failure;
 
 const SETTLED_WITHIN: DurationNs = DurationNs::from_ms(1000);
 const SETTLED_CHECK: Duration = Duration::from_millis(10);
@@ -87,8 +87,8 @@ impl Launched {
         launch_spec: LaunchSpec,
         link: Option<String>,
         needs: Arc<LaunchNeeds>,
-        start: impl FnOnce(LaunchSpec) -> Result<Server, LabError>,
-    ) -> Result<Self, LabError> {
+        start: impl FnOnce(LaunchSpec) -> Result<Server, Failure>,
+    ) -> Result<Self, Failure> {
         let (started, started_unix_ms) = (monotonic_now(), wall_unix_ms());
         let server = start(launch_spec.clone())?;
         Ok(Self {
@@ -184,11 +184,11 @@ impl Launch for Launched {
         self.started + self.launch_spec.ready_within()
     }
 
-    fn wait_until_listening(&mut self) -> Result<(), LabError> {
+    fn wait_until_listening(&mut self) -> Result<(), Failure> {
         self.all().try_for_each(|server| server.wait_until_listening(&self.needs.stop))
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
         self.all().try_for_each(|server| server.not_yet(limit))
     }
 
@@ -203,11 +203,11 @@ impl Launch for Launched {
         }
     }
 
-    fn place_gone(&self, timeout: DurationNs) -> Option<LabError> {
+    fn place_gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.all().find_map(|server| server.place_gone(timeout))
     }
 
-    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), LabError> {
+    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), Failure> {
         let needs = self.needs.clone();
         let (state, cpus) = (&needs.state, &needs.server_cpus);
         let mut context = ProofContext { path, asker, state, cpus };

@@ -22,7 +22,6 @@ pub use tare_model::layers::Stand;
 use tare_model::layers::{LayerFacts, LayerSpec};
 use tare_model::samples::{Proof, Sent};
 
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::context::LaunchContext;
@@ -30,22 +29,23 @@ use crate::launch::hop::{Hop, Shows, Upstream};
 use crate::launch::spec::{CompanionSpec, LaunchSpec};
 use crate::network::intercept::Namespace;
 use crate::world::Asker;
+use tare_model::Failure;
 
 pub trait LayerKind {
     /// What it does, in words; what this machine lacks for it is an error.
-    fn describe(&self) -> Result<String, LabError>;
+    fn describe(&self) -> Result<String, Failure>;
 
     /// Whether this machine can have it.
-    fn check_machine(&self) -> Result<(), LabError>;
+    fn check_machine(&self) -> Result<(), Failure>;
 
     /// The programs and files that it needs where the server runs, by their absolute paths.
     /// What runs on this machine, wherever the server does, needs none.
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(Vec::new())
     }
 
     /// What it puts into the server's own configuration.
-    fn insert(&self, _: &LaunchContext<'_>, _: &mut Inserted) -> Result<(), LabError> {
+    fn insert(&self, _: &LaunchContext<'_>, _: &mut Inserted) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -70,7 +70,7 @@ pub trait LayerKind {
     }
 
     /// The programs and files that its processes need where they run, by their absolute paths.
-    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(Vec::new())
     }
 
@@ -80,8 +80,8 @@ pub trait LayerKind {
         _context: &LaunchContext<'_>,
         _seat: &Seat<'_>,
         _to: Upstream,
-    ) -> Result<HopPlan, LabError> {
-        Err(LabError::Environment("this layer is no process".into()))
+    ) -> Result<HopPlan, Failure> {
+        Err(Failure::environment("this layer is no process"))
     }
 
     /// Collects evidence that it is in the path, as far as it can be had before load; `hops` are
@@ -91,7 +91,7 @@ pub trait LayerKind {
         launched: &Launched,
         hops: &[&Hop],
         proof: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError>;
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure>;
 }
 
 /// The registry: a line for each kind.
@@ -164,7 +164,7 @@ pub struct NginxParts {
 }
 
 /// What all layers of a launch put into its server.
-pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, LabError> {
+pub fn inserted(context: &LaunchContext<'_>) -> Result<Inserted, Failure> {
     context.layers_taken.set(true);
     let mut inserted = Inserted::default();
     for layer in context.layers {
@@ -196,8 +196,8 @@ pub fn env(layers: &[LayerSpec]) -> Vec<(String, String)> {
 }
 
 /// What all of these need where the server runs.
-pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, LabError> {
-    let all: Result<Vec<Vec<PathBuf>>, LabError> =
+pub fn needs(layers: &[LayerSpec]) -> Result<Vec<PathBuf>, Failure> {
+    let all: Result<Vec<Vec<PathBuf>>, Failure> =
         layers.iter().map(|layer| kind(layer).needs()).collect();
     Ok(all?.concat())
 }

@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod error;
 mod event;
 pub mod executor;
 pub mod filters;
@@ -28,7 +27,6 @@ pub mod places;
 pub mod servers;
 pub mod world;
 
-pub use error::LabError;
 pub use event::Event;
 pub use halt::{Halt, HaltReason};
 pub use lab::{Lab, LabPlan};

@@ -37,7 +37,6 @@ use tare_model::places::{
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::running::Start;
 use crate::halt::Halt;
@@ -50,11 +49,12 @@ use crate::meters::metering::MeterSource;
 use crate::network::intercept::Namespace;
 use kubernetes::ground::Clusters;
 use network::Network;
+use tare_model::Failure;
 
 /// What this machine knows of a kind of place.
 pub trait PlaceKind {
     /// Whether it can be had here, and how; else why not.
-    fn check_machine(&self) -> Result<String, LabError>;
+    fn check_machine(&self) -> Result<String, Failure>;
 
     /// What takes long at its first start.
     fn to_wait_for(&self) -> Option<&'static str> {
@@ -79,7 +79,7 @@ fn kind(spec: &PlaceSpec) -> &dyn PlaceKind {
 }
 
 /// Whether it can be had here; else why not.
-pub fn check(spec: &PlaceSpec) -> Result<(), LabError> {
+pub fn check(spec: &PlaceSpec) -> Result<(), Failure> {
     spec.check()?;
     kind(spec).check_machine().map(drop)
 }
@@ -95,7 +95,7 @@ pub fn place(spec: &PlaceSpec, context: PlaceContext) -> Option<Box<dyn Place>> 
 }
 
 impl PlaceKind for HostSpec {
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         if self.limits() != Limits::default() {
             need_root("a limit of CPU or memory")?;
         }
@@ -116,13 +116,13 @@ pub trait Place: Debug {
 
     /// Begins with what its start takes, where that goes on by itself: all places of a round begin
     /// before the first of them is waited for.
-    fn begin(&mut self, _resources: &mut LabResources<'_>) -> Result<(), LabError> {
+    fn begin(&mut self, _resources: &mut LabResources<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
     /// Makes what it needs, and starts its agent. Called again after [`Place::stop`], it starts
     /// afresh.
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError>;
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure>;
 
     /// Evidence, from what its agent saw and from this side, that it is what was asked for.
     fn prove(&self, agent: &Agent) -> Proof;
@@ -249,7 +249,7 @@ impl PlaceContext {
         argv: &[String],
         patience: DurationNs,
         halt: &Halt,
-    ) -> Result<Agent, LabError> {
+    ) -> Result<Agent, Failure> {
         let entrances = self.cgroup.as_ref().map(Cgroup::entrances).unwrap_or_default();
         let start = Start {
             who: &self.who,
@@ -347,24 +347,24 @@ pub fn survey() -> Vec<(&'static str, Result<String, String>)> {
 }
 
 /// Files of this machine that a place is to have.
-fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), LabError> {
+fn check_files(kind: &str, files: &[PathBuf]) -> Result<(), Failure> {
     match files.iter().find(|path| !path.exists()) {
         None => Ok(()),
         Some(path) => {
             let text = format!("{kind}: programs: there is no {}", path.display());
-            Err(LabError::Usage(text))
+            Err(Failure::usage(text))
         }
     }
 }
 
 /// Places that need it say why they cannot do without.
-pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
+pub(crate) fn need_root(what: &str) -> Result<(), Failure> {
     match tare_io::process::is_root() {
         true => Ok(()),
-        false => Err(LabError::Environment(format!("{what} needs root (run tare with sudo)"))),
+        false => Err(Failure::environment(format!("{what} needs root (run tare with sudo)"))),
     }
 }
 
-fn network_of<'a>(resources: &LabResources<'a>) -> Result<&'a Network, LabError> {
-    resources.network.ok_or_else(|| LabError::Environment("the lab has no network".into()))
+fn network_of<'a>(resources: &LabResources<'a>) -> Result<&'a Network, Failure> {
+    resources.network.ok_or_else(|| Failure::environment("the lab has no network"))
 }

@@ -14,15 +14,15 @@ use std::path::PathBuf;
 
 use tare_model::servers::ServerSpec;
 
-use crate::error::LabError;
 use crate::launch::context::LaunchContext;
 use crate::launch::spec::LaunchSpec;
 use crate::layers::{self, Inserted};
+use tare_model::Failure;
 
 /// How one kind of server is started.
 pub trait ServerKind {
     /// What it will start, in words; what this machine lacks for it is an error.
-    fn describe(&self) -> Result<String, LabError>;
+    fn describe(&self) -> Result<String, Failure>;
 
     /// The same for a place with programs of its own.
     fn describe_elsewhere(&self) -> String {
@@ -30,10 +30,10 @@ pub trait ServerKind {
     }
 
     /// The programs and files that it needs where it runs, by their absolute paths.
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError>;
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure>;
 
     /// What to start, made anew for each launch.
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError>;
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure>;
 }
 
 /// The registry: a line for each kind that tare starts.
@@ -52,31 +52,31 @@ fn kind(spec: &ServerSpec) -> Option<&dyn ServerKind> {
 }
 
 /// Checks what can be checked before anything starts; what it will create, in words.
-pub fn describe(spec: &ServerSpec) -> Result<String, LabError> {
+pub fn describe(spec: &ServerSpec) -> Result<String, Failure> {
     spec.facts().check()?;
     kind(spec).map_or(Ok("already up".into()), ServerKind::describe)
 }
 
 /// What a place with programs of its own must have for it; an error where tare cannot tell.
-pub fn describe_elsewhere(spec: &ServerSpec) -> Result<String, LabError> {
+pub fn describe_elsewhere(spec: &ServerSpec) -> Result<String, Failure> {
     spec.facts().check()?;
     spec.facts().can_start_elsewhere()?;
     Ok(kind(spec).map_or("already up".into(), ServerKind::describe_elsewhere))
 }
 
 /// The programs and files that it needs where it runs, by their absolute paths.
-pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, LabError> {
+pub fn needs(spec: &ServerSpec) -> Result<Vec<PathBuf>, Failure> {
     kind(spec).map_or(Ok(Vec::new()), ServerKind::needs)
 }
 
 /// What to start, made anew for each launch.
-pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
-    let up = || LabError::Usage("a server that is already up is not started".into());
+pub fn launch_spec(spec: &ServerSpec, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
+    let up = || Failure::usage("a server that is already up is not started");
     let mut launch_spec = kind(spec).ok_or_else(up)?.launch_spec(context)?;
     launch_spec.env.extend(layers::env(context.layers));
     // A layer that no server asked for would be left out without a word.
     if !context.layers_taken.get() && layers::inserted(context)? != Inserted::default() {
-        return Err(LabError::Usage("this kind of server takes no such layer".into()));
+        return Err(Failure::usage("this kind of server takes no such layer"));
     }
     Ok(launch_spec)
 }

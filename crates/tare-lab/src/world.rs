@@ -11,11 +11,11 @@ use tare_model::plan::VariantId;
 use tare_model::samples::{LaunchPart, Probe, Proof, Sent};
 use tare_model::usage::Usage;
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::LaneLife;
 use crate::machine;
 use crate::meters::{Quiet, Reading};
+use tare_model::Failure;
 
 /// Servers of all variants, and the clients that load them.
 pub trait World {
@@ -29,10 +29,10 @@ pub trait World {
     fn make_way(&mut self, variant: VariantId);
 
     /// Starts a variant's server, in its place; `None` where it is up already.
-    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Self::Launch>, LabError>;
+    fn launch(&mut self, variant: VariantId, round: u32) -> Result<Option<Self::Launch>, Failure>;
 
     /// The clients of a variant, whose server is up.
-    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Self::Clients, LabError>;
+    fn clients(&mut self, variant: VariantId, round: u32) -> Result<Self::Clients, Failure>;
 
     /// Whether CPUs have the numbers for a variant's clients that they have here.
     fn clients_have_our_cpus(&self, variant: VariantId) -> bool;
@@ -47,7 +47,7 @@ pub trait World {
         loads: &mut [&mut Self::Load],
         stretch: Stretch,
         meters: &[Option<&Self::Meter>],
-    ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError>;
+    ) -> Result<Vec<(Measured, Vec<Reading>)>, Failure>;
 
     /// Waits until these servers stand still; whether they do.
     fn quiesce(&self, meters: &[&Self::Meter], quiet: Quiet) -> bool;
@@ -119,10 +119,10 @@ pub trait Launch {
     fn ready_limit(&self) -> Instant;
 
     /// Returns at once when the user stops the run.
-    fn wait_until_listening(&mut self) -> Result<(), LabError>;
+    fn wait_until_listening(&mut self) -> Result<(), Failure>;
 
     /// Waits a little for the server to become ready; an error once it is dead, or too late.
-    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError>;
+    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure>;
 
     fn is_alive(&self) -> bool;
 
@@ -131,11 +131,11 @@ pub trait Launch {
     fn what_ended(&mut self) -> (String, Option<String>);
 
     /// Why the place that it runs in is no more; `None` where it still is after so long.
-    fn place_gone(&self, timeout: DurationNs) -> Option<LabError>;
+    fn place_gone(&self, timeout: DurationNs) -> Option<Failure>;
 
     /// Collects what shows that the variant's layers are in the path, as far as it can be had
     /// before load. `path` is what load asks for.
-    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), LabError>;
+    fn begin_proofs(&mut self, path: &str, asker: &mut dyn Asker) -> Result<(), Failure>;
 
     /// After the load, of which so many requests were sent.
     fn end_proofs(&mut self, sent: Sent) -> Vec<Proof>;
@@ -161,7 +161,7 @@ pub trait Launch {
 /// Asks for one path of a server, beside its load.
 pub trait Asker {
     /// The reply; where no whole one came, why.
-    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError>;
+    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, Failure>;
 
     /// Requests that were sent since this was last called.
     fn take_sent(&mut self) -> u64;
@@ -220,19 +220,19 @@ pub trait MakeLoad {
     type Clients;
 
     /// Opens its connections; how its load is made.
-    fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<MadeBy, LabError>;
+    fn open(&mut self, clients: &Self::Clients, plan: &LoadPlan) -> Result<MadeBy, Failure>;
 
-    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError>;
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure>;
 
     /// Closes them; what they did in their life.
-    fn close(&mut self) -> Result<LaneLife, LabError>;
+    fn close(&mut self) -> Result<LaneLife, Failure>;
 
     /// Asks twice on a connection of the first client's own; where no whole reply came, why.
     fn ask(
         &mut self,
         clients: &Self::Clients,
         plan: &LoadPlan,
-    ) -> Result<Result<Probe, String>, LabError>;
+    ) -> Result<Result<Probe, String>, Failure>;
 
     /// Requests that [`MakeLoad::ask`] sent since this was last called.
     fn take_sent(&mut self) -> u64;

@@ -22,7 +22,7 @@ use tare_lab::lab::site::Site;
 use tare_lab::launch::spec::LaunchSpec;
 use tare_lab::meters::Quiet;
 use tare_lab::world::MakeLoad as _;
-use tare_lab::{Halt, HaltReason, LabError};
+use tare_lab::{Halt, HaltReason};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::resolve;
@@ -33,6 +33,7 @@ use tare_model::net::NetTest;
 use tare_model::samples::Counts;
 use tare_model::status::StatusSet;
 use tare_model::url::Url;
+use tare_model::{Failure, Fault};
 use tare_target::behaviour::Behaviour;
 use tare_target::endpoint::{EndpointPlan, Loss, NetEndpoint, Obeys};
 use tare_target::serve::{Target, TargetPlan};
@@ -542,7 +543,7 @@ fn requests_of_different_handles_do_not_wait_for_each_other() {
         assert!(!slice.is_finished());
         there.stream.shutdown(std::net::Shutdown::Both).unwrap();
         let error = slice.join().unwrap().unwrap_err();
-        assert!(matches!(error, LabError::Environment(_)), "{error:?}");
+        assert!(matches!(error, Failure { fault: Fault::Environment, .. }), "{error:?}");
         assert!(error.to_string().starts_with("there: the place is gone"), "{error}");
     });
 }

@@ -4,10 +4,11 @@
 
 use std::net::SocketAddr;
 
+use tare_lab::Event;
 use tare_lab::machine::processes;
 use tare_lab::world::World as _;
-use tare_lab::{Event, LabError};
 use tare_model::plan::VariantId;
+use tare_model::{Failure, Fault};
 
 use bench::{Bench, command};
 
@@ -50,7 +51,7 @@ fn whatever_a_server_started_ends_with_it() {
     bench.end();
 }
 
-fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> LabError {
+fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> Failure {
     let mut bench = Bench::new(name, vec![command(text)], fixed);
     let outcome = bench.lab.launch(VariantId(0), 0).and_then(|launched| {
         let launched = launched.unwrap();
@@ -62,7 +63,8 @@ fn failure(name: &str, text: &str, fixed: Option<SocketAddr>) -> LabError {
 
 #[test]
 fn servers_that_do_not_start_say_why() {
-    let LabError::Environment(text) = failure("missing", "no-such-program --port {port}", None)
+    let Failure { fault: Fault::Environment, text } =
+        failure("missing", "no-such-program --port {port}", None)
     else {
         panic!("a program that is missing is missing on this machine");
     };
@@ -73,13 +75,14 @@ fn servers_that_do_not_start_say_why() {
         "{text}"
     );
     assert!(text.contains("no-such-program"), "its own words: {text}");
-    let LabError::Target(text) = failure("daemon", "true", None) else {
+    let Failure { fault: Fault::Target, text } = failure("daemon", "true", None) else {
         panic!("a server that ends is the target's failure");
     };
     assert!(text.contains("if it went into the background, start it in the foreground"), "{text}");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap();
-    let LabError::Environment(text) = failure("taken", "sleep 100", Some(taken)) else {
+    let Failure { fault: Fault::Environment, text } = failure("taken", "sleep 100", Some(taken))
+    else {
         panic!("a port that is taken is taken on this machine");
     };
     assert!(text.contains(&format!("something already answers on {taken}")), "{text}");

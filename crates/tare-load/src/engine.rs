@@ -29,7 +29,7 @@ use tare_model::status::StatusSet;
 
 use crate::bodies::Bodies;
 use crate::codec::{AnyCodec, Codec};
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use crate::pacer::Pacer;
 use crate::protocol::capture::Wanted;
 use crate::protocol::messages::Messages;
@@ -424,7 +424,7 @@ impl Engine {
             Happened::Connected => self.on_connected(io, token.slot, now),
             Happened::Sent(spent) => self.on_sent(io, token.slot, spent, now),
             Happened::Eof => self.on_eof(io, token.slot, now),
-            Happened::Failed(errno) => self.fail(io, token.slot, Failure::Errno(errno), now),
+            Happened::Failed(errno) => self.fail(io, token.slot, RequestFailure::Errno(errno), now),
             Happened::Accepted(_) => {}
         }
     }
@@ -454,7 +454,7 @@ impl Engine {
             for slot in 0..self.connections.len() as u32 {
                 let state = self.connections[slot as usize].state;
                 if matches!(state, State::Connecting | State::Handshaking) {
-                    self.fail(io, slot, Failure::TimedOut, now);
+                    self.fail(io, slot, RequestFailure::TimedOut, now);
                 }
             }
         }
@@ -481,7 +481,7 @@ impl Engine {
         {
             for slot in 0..self.connections.len() as u32 {
                 if !self.connections[slot as usize].flights.is_empty() {
-                    self.fail(io, slot, Failure::TimedOut, now);
+                    self.fail(io, slot, RequestFailure::TimedOut, now);
                 }
             }
         }
@@ -614,7 +614,7 @@ impl Engine {
             if matches!(self.connections[slot as usize].state, State::Closing) {
                 self.drop_connection(io, slot);
             } else {
-                self.fail(io, slot, Failure::TimedOut, now);
+                self.fail(io, slot, RequestFailure::TimedOut, now);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What can go wrong with load.
 
 use tare_io::SetupError;
+use tare_model::Failure;
 
 use crate::request::RequestError;
 
@@ -23,4 +24,14 @@ pub enum LoadError {
     Call { call: &'static str, why: String },
     #[error("a load worker ended unexpectedly; this is a bug in tare")]
     WorkerLost,
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Setup(error) => error.into(),
+            LoadError::WorkerLost => Self::bug(error.to_string()),
+            _ => Self::target(error.to_string()),
+        }
+    }
 }

@@ -58,7 +58,7 @@ impl FailureKind {
 
 /// One failure, as it happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RequestFailure {
     #[error("{}", errno_sentence(*.0))]
     Errno(i32),
     #[error("{0}")]
@@ -69,7 +69,7 @@ pub enum Failure {
     Tls(String),
 }
 
-impl Failure {
+impl RequestFailure {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Errno(libc::ECONNREFUSED | libc::ENOENT) => FailureKind::Refused,
@@ -127,28 +127,36 @@ mod tests {
     #[test]
     fn failures_have_a_kind_and_a_sentence() {
         for (failure, kind, text) in [
-            (Failure::Errno(libc::ECONNREFUSED), FailureKind::Refused, "connection refused"),
-            (Failure::Errno(libc::ECONNRESET), FailureKind::Reset, "connection reset by peer"),
+            (RequestFailure::Errno(libc::ECONNREFUSED), FailureKind::Refused, "connection refused"),
             (
-                Failure::Errno(libc::EHOSTUNREACH),
+                RequestFailure::Errno(libc::ECONNRESET),
+                FailureKind::Reset,
+                "connection reset by peer",
+            ),
+            (
+                RequestFailure::Errno(libc::EHOSTUNREACH),
                 FailureKind::Other,
                 "no route to host (errno 113)",
             ),
-            (Failure::TimedOut, FailureKind::TimedOut, "no complete reply within the time limit"),
             (
-                Failure::Reply(ReplyDefect::ClosedBeforeReply),
+                RequestFailure::TimedOut,
+                FailureKind::TimedOut,
+                "no complete reply within the time limit",
+            ),
+            (
+                RequestFailure::Reply(ReplyDefect::ClosedBeforeReply),
                 FailureKind::ClosedEarly,
                 "connection closed before the reply began",
             ),
             (
-                Failure::Reply(ReplyDefect::BadChunkSize { byte: 7 }),
+                RequestFailure::Reply(ReplyDefect::BadChunkSize { byte: 7 }),
                 FailureKind::Malformed,
                 "chunk size line is malformed at byte 0x07",
             ),
         ] {
             assert_eq!((failure.kind(), failure.to_string().as_str()), (kind, text));
         }
-        let ports = Failure::Errno(libc::EADDRNOTAVAIL);
+        let ports = RequestFailure::Errno(libc::EADDRNOTAVAIL);
         assert_eq!(ports.kind(), FailureKind::NoLocalPort);
         assert!(ports.to_string().contains("widen net.ipv4.ip_local_port_range"), "{ports}");
     }

@@ -28,7 +28,7 @@ pub mod tls;
 
 pub use engine::{Edges, EngineConfig, IntervalSink, Lifetime, Stretch, WaitPolicy};
 pub use error::LoadError;
-pub use failure::{Failure, FailureKind};
+pub use failure::{FailureKind, RequestFailure};
 pub use histogram::Histogram;
 pub use load_plan::{LaneId, LoadPlan, MakeSource, Part};
 pub use resolve::resolve;

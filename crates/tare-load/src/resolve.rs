@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use tare_io::files::read_input;
 use tare_io::{DurationNs, Endpoint, SocketOptions, system};
+use tare_model::Failure;
 use tare_model::load::{Body, Http, Idle, Load, Pace, Tls, Workload};
 use tare_model::net::NetTest;
 use tare_model::url::Url;
@@ -14,17 +15,6 @@ use crate::pacer::RateProfile;
 use crate::request::{Order, RequestParts, Requests, parse_header};
 use crate::tls::{Pem, TlsClient, TlsOptions};
 use crate::{EngineConfig, Lifetime, LoadPlan, Part, Stretch, WaitPolicy};
-
-/// An error in making a plan: the request is wrong, or this process lacks something.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The load that was asked for cannot be made.
-    #[error("{0}")]
-    Usage(String),
-    /// A limit of this process or machine is in the way.
-    #[error("{0}")]
-    Environment(String),
-}
 
 /// How workers wake. A reply is processed when it is there: one that waited for others would be
 /// think time, and a server that gains from requests that come together would show another cost.
@@ -44,12 +34,7 @@ const BODY_MAX_BYTES: u64 = 256 << 20;
 
 /// The plan of load on one server. Its stretch is empty: what is asked is said here, for how
 /// long is not.
-pub fn resolve(
-    load: &Load,
-    url: &Url,
-    endpoint: Endpoint,
-    seed: u64,
-) -> Result<LoadPlan, PlanError> {
+pub fn resolve(load: &Load, url: &Url, endpoint: Endpoint, seed: u64) -> Result<LoadPlan, Failure> {
     let (endpoint, requests, order, lifetime) = match &load.workload {
         Workload::Http(http) => {
             let requests = Requests::Parts(requests(http, url)?.into());
@@ -100,7 +85,7 @@ pub fn resolve(
         order,
         source: None,
         worker_endpoints: Vec::new(),
-        rate: rate.map_err(|error| PlanError::Usage(format!("rate: {error}")))?,
+        rate: rate.map_err(|error| Failure::usage(format!("rate: {error}")))?,
         poisson: load.is_poisson(),
         stretch: Stretch::NONE,
         workers: load.workers(),
@@ -132,20 +117,18 @@ fn wait(load: &Load) -> WaitPolicy {
 
 /// Checks a load before its server has an address: its requests can be written, and the files it names
 /// can be read.
-pub fn check(load: &Load, url: &Url) -> Result<(), PlanError> {
+pub fn check(load: &Load, url: &Url) -> Result<(), Failure> {
     let Some(http) = load.http() else { return Ok(()) };
     requests(http, url)?;
     if url.tls { tls(&http.tls, url).map(|_| ()) } else { Ok(()) }
 }
 
 /// The requests for `url`, or for the paths on its server.
-fn requests(http: &Http, url: &Url) -> Result<RequestParts, PlanError> {
+fn requests(http: &Http, url: &Url) -> Result<RequestParts, Failure> {
     let headers = http
         .headers
         .iter()
-        .map(|text| {
-            parse_header(text).map_err(|error| PlanError::Usage(format!("headers: {error}")))
-        })
+        .map(|text| parse_header(text).map_err(|error| Failure::usage(format!("headers: {error}"))))
         .collect::<Result<Vec<_>, _>>()?;
     let paths = match http.paths.several() {
         [] => vec![url.target.clone()],
@@ -159,23 +142,23 @@ fn requests(http: &Http, url: &Url) -> Result<RequestParts, PlanError> {
         body: body_bytes(&http.body)?,
         close: http.new_connections,
     };
-    parts.check().map_err(|error| PlanError::Usage(error.to_string()))?;
+    parts.check().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(parts)
 }
 
-fn body_bytes(body: &Body) -> Result<Vec<u8>, PlanError> {
+fn body_bytes(body: &Body) -> Result<Vec<u8>, Failure> {
     match body {
         Body::None => Ok(Vec::new()),
         Body::Text(text) => Ok(text.clone().into_bytes()),
         Body::File(path) => read_input(path, BODY_MAX_BYTES)
-            .map_err(|error| PlanError::Usage(format!("body_file {}: {error}", path.display()))),
+            .map_err(|error| Failure::usage(format!("body_file {}: {error}", path.display()))),
     }
 }
 
-fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, PlanError> {
+fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, Failure> {
     let pem = |path: &Option<PathBuf>, what: &str| {
         let read = path.as_deref().map(|path| Pem::read(path, what)).transpose();
-        read.map_err(|error| PlanError::Usage(error.to_string()))
+        read.map_err(|error| Failure::usage(error.to_string()))
     };
     let options = TlsOptions {
         name: tls.sni.clone().unwrap_or_else(|| url.host.clone()),
@@ -187,24 +170,24 @@ fn tls(tls: &Tls, url: &Url) -> Result<TlsClient, PlanError> {
         ciphers: tls.ciphers.clone(),
         resume: tls.resume,
     };
-    TlsClient::new(&options).map_err(|error| PlanError::Usage(error.to_string()))
+    TlsClient::new(&options).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Makes room for this many connections, or says what is missing, before any load starts.
-pub fn provide_files(connections: u32) -> Result<(), PlanError> {
+pub fn provide_files(connections: u32) -> Result<(), Failure> {
     let wanted = u64::from(connections) + SPARE_FILES;
     let allowed = system::raise_open_files(wanted);
     if allowed >= wanted {
         return Ok(());
     }
-    Err(PlanError::Environment(format!(
+    Err(Failure::environment(format!(
         "{connections} connections need {wanted} open files, and this process may have {allowed}; \
          raise the limit (ulimit -n {wanted}) or use fewer connections"
     )))
 }
 
 /// Source addresses must be of the destination's family.
-pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), PlanError> {
+pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), Failure> {
     for bind in binds {
         let fits = match endpoint {
             Endpoint::Tcp(to) | Endpoint::Udp(to) => to.is_ipv4() == bind.is_ipv4(),
@@ -212,10 +195,10 @@ pub fn check_binds(binds: &[IpAddr], endpoint: &Endpoint) -> Result<(), PlanErro
         };
         if !fits {
             let text = format!("bind {bind}: cannot be a source for {endpoint}");
-            return Err(PlanError::Usage(text));
+            return Err(Failure::usage(text));
         }
         std::net::UdpSocket::bind((*bind, 0)).map_err(|error| {
-            PlanError::Usage(format!("bind {bind}: not an address of this machine ({error})"))
+            Failure::usage(format!("bind {bind}: not an address of this machine ({error})"))
         })?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 use tare_io::{DurationNs, Instant};
 use tare_model::samples::Counts;
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::histogram::Histogram;
 
 /// Everything measured over `[start, end)` by one worker, or by several once merged.
@@ -123,7 +123,7 @@ impl Tally {
 }
 
 impl Failures {
-    pub fn add(&mut self, failure: &Failure, n: u64) {
+    pub fn add(&mut self, failure: &RequestFailure, n: u64) {
         let at = failure.kind() as usize;
         self.counts[at] += n;
         if self.first[at].is_none() {

@@ -12,6 +12,7 @@ pub mod cold;
 pub mod counters;
 mod counts;
 pub mod distribution;
+pub mod failure;
 pub mod filters;
 pub mod found;
 pub mod invalid;
@@ -33,5 +34,6 @@ pub mod usage;
 pub mod variant;
 
 pub use distribution::Distribution;
+pub use failure::{Failure, Fault};
 pub use invalid::Invalid;
 pub use metric::Metric;

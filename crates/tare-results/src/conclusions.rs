@@ -12,7 +12,8 @@ use tare_stats::analysis::VERSION;
 use tare_store::{RunId, RunRow, Store};
 
 use crate::stored::document_within;
-use crate::{ResultsError, is_running, plan_of};
+use crate::{is_running, plan_of};
+use tare_model::Failure;
 
 /// What was asked of one variant, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ fn worked_out(
     store: &Store,
     row: &RunRow,
     patience: DurationNs,
-) -> Result<Vec<Conclusion>, ResultsError> {
+) -> Result<Vec<Conclusion>, Failure> {
     // Rows of lists come without plans.
     let row = store.find_run(&row.id.to_string())?;
     let document = document_within(store, &row, &plan_of(&row)?, patience)?;

@@ -6,16 +6,5 @@
 mod conclusions;
 mod stored;
 
-use tare_store::StoreError;
-
 pub use conclusions::{Conclusion, Conclusions, conclude, conclusions};
 pub use stored::{digests_of, document_of, facts, found_of, is_running, plan_of};
-
-/// Why a stored run cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultsError {
-    #[error("{0}")]
-    Unreadable(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}

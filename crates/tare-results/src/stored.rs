@@ -12,7 +12,7 @@ use tare_report::timeline::{self, Timeline};
 use tare_stats::{RoundDigest, digest};
 use tare_store::{RunRow, Store};
 
-use crate::ResultsError;
+use tare_model::Failure;
 
 /// A process of that number lives, and is tare: good enough to say "being measured".
 pub fn is_running(row: &RunRow) -> bool {
@@ -24,16 +24,13 @@ pub fn is_running(row: &RunRow) -> bool {
 
 /// A stored plan, as it was when its run was measured: whether it could run today is asked of those
 /// that are to be resumed.
-pub fn plan_of(row: &RunRow) -> Result<PlanParts, ResultsError> {
+pub fn plan_of(row: &RunRow) -> Result<PlanParts, Failure> {
     let mut parts: PlanParts = serde_json::from_str(&row.plan).map_err(|error| {
         let text = format!("the plan of run {} is of another version of tare: {error}", row.id);
-        ResultsError::Unreadable(text)
+        Failure::environment(text)
     })?;
     if parts.variants.is_empty() {
-        return Err(ResultsError::Unreadable(format!(
-            "the plan of run {} has no variants",
-            row.id
-        )));
+        return Err(Failure::environment(format!("the plan of run {} has no variants", row.id)));
     }
     // A stranger's store: a name is one line, and no command to a terminal.
     parts.name = plain::line(&parts.name).into_owned();
@@ -44,11 +41,7 @@ pub fn plan_of(row: &RunRow) -> Result<PlanParts, ResultsError> {
 }
 
 /// The report of a stored run: the same slices give the same report, to the byte.
-pub fn document_of(
-    store: &Store,
-    row: &RunRow,
-    plan: &PlanParts,
-) -> Result<RunDocument, ResultsError> {
+pub fn document_of(store: &Store, row: &RunRow, plan: &PlanParts) -> Result<RunDocument, Failure> {
     document_until(store, row, plan, Instant::FAR)
 }
 
@@ -58,7 +51,7 @@ pub(crate) fn document_within(
     row: &RunRow,
     plan: &PlanParts,
     patience: DurationNs,
-) -> Result<RunDocument, ResultsError> {
+) -> Result<RunDocument, Failure> {
     document_until(store, row, plan, monotonic_now() + patience)
 }
 
@@ -67,7 +60,7 @@ fn document_until(
     row: &RunRow,
     plan: &PlanParts,
     limit: Instant,
-) -> Result<RunDocument, ResultsError> {
+) -> Result<RunDocument, Failure> {
     let metric = timeline::metric_of(&plan.stop.metrics);
     let (mut digests, mut timeline) = (Vec::new(), Timeline::default());
     for_each_round(store, row, plan, limit, |round| {
@@ -81,7 +74,7 @@ pub fn digests_of(
     store: &Store,
     row: &RunRow,
     plan: &PlanParts,
-) -> Result<Vec<RoundDigest>, ResultsError> {
+) -> Result<Vec<RoundDigest>, Failure> {
     let mut digests = Vec::new();
     for_each_round(store, row, plan, Instant::FAR, |round| {
         digests.push(digest(round, plan.variants.len(), plan.baseline()));
@@ -99,14 +92,14 @@ fn for_each_round(
     plan: &PlanParts,
     limit: Instant,
     mut see: impl FnMut(&Round),
-) -> Result<(), ResultsError> {
+) -> Result<(), Failure> {
     for (seen, number) in store.round_numbers(row.id)?.into_iter().enumerate() {
         if monotonic_now() > limit {
             let text = format!("run {} takes longer to read than there is time", row.id);
-            return Err(ResultsError::Unreadable(text));
+            return Err(Failure::environment(text));
         }
         if tare_io::process::resident_bytes() > MEMORY_MAX {
-            return Err(ResultsError::Unreadable(format!(
+            return Err(Failure::environment(format!(
                 "run {} does not fit: {seen} of its rounds take {}, and no more are read",
                 row.id,
                 tare_report::units::bytes(MEMORY_MAX as f64)
@@ -139,9 +132,9 @@ fn whole_cycles(mut round: Round, variants: usize) -> Option<Round> {
 }
 
 /// What the first rounds of a run found, which is to go on with it.
-pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, ResultsError> {
+pub fn found_of(row: &RunRow, plan: &PlanParts) -> Result<Option<Found>, Failure> {
     let Some(found) = &row.found else { return Ok(None) };
-    let wrong = |why: String| ResultsError::Unreadable(format!("run {}: {why}", row.id));
+    let wrong = |why: String| Failure::environment(format!("run {}: {why}", row.id));
     let found: Found = serde_json::from_str(found)
         .map_err(|error| wrong(format!("what it found is of another version: {error}")))?;
     found.check(plan).map_err(|invalid| wrong(invalid.to_string()))?;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use tare_io::{DurationNs, Endpoint, Instant, Random};
+use tare_lab::HaltReason;
 use tare_lab::executor::LaneLife;
 use tare_lab::world;
 use tare_lab::world::{
     Asker, Expected, Launch as _, MadeBy, MakeLoad as _, Meter as _, Placement, Used, World,
 };
-use tare_lab::{HaltReason, LabError};
 use tare_load::failure::{FailureKind, ONLY_TLS, is_wrong_protocol};
 use tare_load::measured::Measured;
 use tare_load::protocol::reply::ReplyDefect;
@@ -22,9 +22,9 @@ use tare_model::samples::{Counts, Launch, LaunchLoad, LaunchPart, Probe, Sent};
 use tare_model::servers::ServerSpec;
 use tare_model::url::Url;
 use tare_model::variant::Difference;
+use tare_model::{Failure, Fault};
 use tare_stats::design::CellOrder;
 
-use crate::error::RunError;
 use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule::CellId;
@@ -111,7 +111,7 @@ impl<L: World> RunningVariant<L> {
     }
 
     /// Opens its connections, where they are not open yet.
-    pub fn open(&mut self, cell: CellId) -> Result<MadeBy, RunError> {
+    pub fn open(&mut self, cell: CellId) -> Result<MadeBy, Failure> {
         match &self.opened {
             Some((open, made_by)) if *open == cell => Ok(made_by.clone()),
             _ => {
@@ -123,7 +123,7 @@ impl<L: World> RunningVariant<L> {
     }
 
     /// Makes load on it.
-    pub fn load(&mut self, stretch: Stretch) -> Result<Measured, RunError> {
+    pub fn load(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         let measured = self.connections.slice(stretch)?;
         self.saw(&measured.counts);
         Ok(measured)
@@ -143,9 +143,9 @@ impl<L: World> RunningVariant<L> {
             .then(|| format!("{name}: {} of {all} requests had no reply", self.unanswered))
     }
 
-    pub fn close(&mut self) -> Result<LaneLife, RunError> {
+    pub fn close(&mut self) -> Result<LaneLife, Failure> {
         self.opened = None;
-        Ok(self.connections.close()?)
+        self.connections.close()
     }
 
     pub fn used(&self) -> Used {
@@ -226,7 +226,7 @@ impl<L: World> Runner<'_, L> {
         group: &[VariantId],
         round: u32,
         orders: &[(CellId, &CellOrder)],
-    ) -> Result<Vec<RunningVariant<L>>, RunError> {
+    ) -> Result<Vec<RunningVariant<L>>, Failure> {
         let (mut started, mut up) = (Vec::new(), Vec::new());
         let launched = self.start_each(group, round, &mut started).and_then(|()| {
             started.iter_mut().try_for_each(|one| {
@@ -238,7 +238,7 @@ impl<L: World> Runner<'_, L> {
             self.note_ended(&mut up);
             let waiting = started.iter_mut().filter_map(|one| one.launched.as_mut());
             let ended = waiting.filter_map(|launched| launched.not_yet(Instant::FAR).err()).next();
-            self.ended = self.ended.take().or(ended.map(RunError::from));
+            self.ended = self.ended.take().or(ended);
         }
         launched.map(|()| up)
     }
@@ -248,7 +248,7 @@ impl<L: World> Runner<'_, L> {
         group: &[VariantId],
         round: u32,
         started: &mut Vec<Starting<L>>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let from_nothing = self.plan().measures_startup();
         for variant in group.iter().copied() {
             if self.is_halted() {
@@ -275,7 +275,7 @@ impl<L: World> Runner<'_, L> {
         started: &mut Starting<L>,
         round: u32,
         orders: &[(CellId, &CellOrder)],
-    ) -> Result<Option<RunningVariant<L>>, RunError> {
+    ) -> Result<Option<RunningVariant<L>>, Failure> {
         let Starting { variant, launched, .. } = started;
         let variant = *variant;
         if self.is_halted() {
@@ -346,7 +346,7 @@ impl<L: World> Runner<'_, L> {
         variant: VariantId,
         launched: &mut L::Launch,
         clients: &L::Clients,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let plan = self.cells[cell.0].plan;
         let address = launched.address();
         let url = url_of(plan, variant, launched)?;
@@ -355,9 +355,9 @@ impl<L: World> Runner<'_, L> {
         let load = &mut self.load;
         let failed = None;
         let mut asker = VariantAsker::<L> { plan, variant, url, endpoint, clients, load, failed };
-        let begun = launched.begin_proofs(&path, &mut asker).map_err(RunError::from);
+        let begun = launched.begin_proofs(&path, &mut asker);
         // What went wrong with asking is known better than a layer can tell.
-        begun.map_err(|error| asker.failed.map_or(error, RunError::from))
+        begun.map_err(|error| asker.failed.map_or(error, Failure::from))
     }
 
     /// Where the load of a variant goes, and what it asks.
@@ -367,7 +367,7 @@ impl<L: World> Runner<'_, L> {
         variant: VariantId,
         rate: Option<f64>,
         launched: Option<&L::Launch>,
-    ) -> Result<LoadPlan, RunError> {
+    ) -> Result<LoadPlan, Failure> {
         let plan = self.cells[cell.0].plan;
         let mut load = plan.load_of(variant);
         if let Some(rate) = rate {
@@ -388,8 +388,8 @@ impl<L: World> Runner<'_, L> {
         if (are_shared || is_limited) && load.client.idle.is_none() {
             load.client.idle = Some(Idle::Sleep);
         }
-        let made = resolve(&load, &url, endpoint, plan.seed);
-        Ok(made.map_err(LabError::from)?)
+
+        resolve(&load, &url, endpoint, plan.seed)
     }
 
     /// Probes until there is a reply that is not the server's "not yet".
@@ -399,7 +399,7 @@ impl<L: World> Runner<'_, L> {
         launched: Option<&mut L::Launch>,
         clients: &L::Clients,
         plan: &LoadPlan,
-    ) -> Result<Option<Probe>, RunError> {
+    ) -> Result<Option<Probe>, Failure> {
         let name = &self.plan().variants[variant.0].name;
         let Some(launched) = launched else {
             let answer = self.load.ask(clients, plan);
@@ -412,8 +412,8 @@ impl<L: World> Runner<'_, L> {
                 }
                 // A datagram may be lost: slices tell whether any comes back.
                 Ok(Err(_)) if matches!(plan.engine.endpoint, Endpoint::Udp(_)) => Ok(None),
-                Ok(Err(why)) => Err(RunError::Target(self.without_replies(variant, plan, why))),
-                Err(error) => Err(error.into()),
+                Ok(Err(why)) => Err(Failure::target(self.without_replies(variant, plan, why))),
+                Err(error) => Err(error),
             };
         };
         let limit = launched.ready_limit();
@@ -436,18 +436,18 @@ impl<L: World> Runner<'_, L> {
                 Ok(_) => launched.not_yet(Instant::FAR)?,
                 // It will not speak another protocol a moment later.
                 Err(why) if is_wrong_protocol(&why) => {
-                    return Err(RunError::Target(format!("{name}: {why}")));
+                    return Err(Failure::target(format!("{name}: {why}")));
                 }
                 // An agent may not notice, or not say, that its server is late.
                 Err(why) if self.clock().now() > limit + LATE => {
                     let text =
                         format!("{name}: no good reply within --ready-within (last error: {why})");
-                    return Err(RunError::Environment(text));
+                    return Err(Failure::environment(text));
                 }
                 Err(why) => launched.not_yet(limit).map_err(|error| match error {
-                    LabError::Environment(text) if !text.contains('\n') => {
+                    Failure { fault: Fault::Environment, text } if !text.contains('\n') => {
                         let hint = hint(plan.engine.protocol, &why);
-                        LabError::Environment(format!("{text} (last error: {why}{hint})"))
+                        Failure::environment(format!("{text} (last error: {why}{hint})"))
                     }
                     error => error,
                 })?,
@@ -470,7 +470,7 @@ impl<L: World> Runner<'_, L> {
         variant: VariantId,
         load: &LoadPlan,
         probe: &Probe,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let facts = &self.cells[cell.0].plan.variants[variant.0];
         let may_differ = facts.may_differ_in(Difference::Status) || self.services.allows_void;
         // The other values of a sweep may do better.
@@ -490,11 +490,11 @@ impl<L: World> Runner<'_, L> {
                 .iter()
                 .any(|words| body_start.contains(words))
         {
-            return Err(RunError::Target(format!("{}: {ONLY_TLS}", facts.name)));
+            return Err(Failure::target(format!("{}: {ONLY_TLS}", facts.name)));
         }
         let (method, target) = (http.method(), facts.url(1)?.target);
         let path = paths.first().unwrap_or(&target);
-        Err(RunError::Target(format!(
+        Err(Failure::target(format!(
             "{}: {method} {path} is answered with status {status}, which is not good; if it is \
              meant to be, say --expect-status {status}",
             facts.name
@@ -530,12 +530,12 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// An error that says how it ended, where a server under load did.
-    pub(crate) fn check_alive(&self, up: &mut RunningVariant<L>) -> Result<(), RunError> {
+    pub(crate) fn check_alive(&self, up: &mut RunningVariant<L>) -> Result<(), Failure> {
         let Some(launched) = up.launched.as_mut().filter(|launched| !launched.is_alive()) else {
             return Ok(());
         };
         if let Some(gone) = launched.place_gone(DurationNs::ZERO) {
-            return Err(gone.into());
+            return Err(gone);
         }
         let name = &self.plan().variants[up.variant.0].name;
         let (part, how) = launched.what_ended();
@@ -544,10 +544,10 @@ impl<L: World> Runner<'_, L> {
             0 => "before any load".into(),
             n => format!("under load, after {n} requests"),
         };
-        Err(RunError::Target(format!("{name}: {part} ended {load}{how}")))
+        Err(Failure::target(format!("{name}: {part} ended {load}{how}")))
     }
 
-    pub(crate) fn stop_all(&mut self, mut up: Vec<RunningVariant<L>>) -> Result<(), RunError> {
+    pub(crate) fn stop_all(&mut self, mut up: Vec<RunningVariant<L>>) -> Result<(), Failure> {
         for launched in up.iter_mut().filter_map(|up| up.launched.as_mut()) {
             launched.ask_to_stop();
         }
@@ -573,7 +573,7 @@ fn hint(protocol: Protocol, why: &str) -> &'static str {
 
 /// What a launch is asked. Behind a Service it is asked for by that: meshes and gateways go by the
 /// name, and know no localhost. With TLS the name is the certificate's.
-fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Result<Url, RunError> {
+fn url_of(plan: &Plan, variant: VariantId, launched: &impl world::Launch) -> Result<Url, Failure> {
     let address = launched.address();
     let mut url = plan.variants[variant.0].url(address.port())?;
     if let Some(host) = launched.entry_host().filter(|_| !url.tls && url.is_loopback()) {
@@ -599,11 +599,11 @@ struct VariantAsker<'a, L: World> {
     endpoint: Endpoint,
     clients: &'a L::Clients,
     load: &'a mut L::Load,
-    failed: Option<LabError>,
+    failed: Option<Failure>,
 }
 
 impl<L: World> Asker for VariantAsker<'_, L> {
-    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, LabError> {
+    fn ask(&mut self, target: &str) -> Result<Result<Probe, String>, Failure> {
         target.clone_into(&mut self.url.target);
         let mut load = self.plan.load_of(self.variant);
         if let Some(http) = load.http_mut() {

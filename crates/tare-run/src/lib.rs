@@ -9,7 +9,6 @@
 
 pub mod cell;
 pub mod clock;
-mod error;
 mod launches;
 pub mod observer;
 mod once;
@@ -25,7 +24,6 @@ mod tests;
 mod window;
 
 pub use cell::Cell;
-pub use error::RunError;
 pub use once::{Once, load_from};
 pub use outcome::Stopped;
 pub use runner::{Runner, Start};

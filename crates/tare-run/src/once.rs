@@ -4,23 +4,22 @@ use std::path::Path;
 
 use tare_lab::lab::Deployment;
 use tare_lab::world::{MadeBy, MakeLoad as _, World as _};
-use tare_lab::{Halt, HaltReason, Lab, LabError, LabPlan};
+use tare_lab::{Halt, HaltReason, Lab, LabPlan};
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Stretch};
+use tare_model::Failure;
 use tare_model::clients::Clients;
 use tare_model::places::PlaceSpec;
 use tare_model::plan::VariantId;
 use tare_model::samples::Proof;
 use tare_model::servers::ServerSpec;
 
-use crate::error::RunError;
-
 pub struct Once {
     /// What opening connections was like included.
     pub measured: Measured,
     /// Its intervals at each client, which begin when they did since the load began there; or why
     /// they could not be fetched.
-    pub intervals: Result<Vec<Measured>, LabError>,
+    pub intervals: Result<Vec<Measured>, Failure>,
     pub made_by: MadeBy,
     /// Where the clients were, as seen from inside.
     pub proofs: Vec<Proof>,
@@ -34,7 +33,7 @@ pub fn load_from(
     plan: &LoadPlan,
     state: &Path,
     halt: &Halt,
-) -> Result<Once, RunError> {
+) -> Result<Once, Failure> {
     let deployment = Deployment {
         name: "load".into(),
         server: ServerSpec::External,
@@ -59,7 +58,7 @@ pub fn load_from(
     let proofs = lab.placement(VariantId(0)).proofs;
     let left = lab.close();
     match loaded {
-        Err(_) if halt.reason() == Some(HaltReason::Interrupted) => Err(RunError::Interrupted),
+        Err(_) if halt.reason() == Some(HaltReason::Interrupted) => Err(Failure::interrupted()),
         Err(error) => Err(error),
         Ok((measured, intervals, made_by)) => {
             Ok(Once { measured, intervals, made_by, proofs, left })
@@ -67,9 +66,9 @@ pub fn load_from(
     }
 }
 
-type Loaded = (Measured, Result<Vec<Measured>, LabError>, MadeBy);
+type Loaded = (Measured, Result<Vec<Measured>, Failure>, MadeBy);
 
-fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, RunError> {
+fn load(lab: &mut Lab, plan: &LoadPlan) -> Result<Loaded, Failure> {
     let clients = lab.clients(VariantId(0), 1)?;
     let mut load = lab.load();
     let made_by = load.open(&clients, plan)?;

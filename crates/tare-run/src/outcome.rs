@@ -2,7 +2,7 @@
 
 use tare_stats::design::Ended;
 
-use crate::error::RunError;
+use tare_model::Failure;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -16,7 +16,7 @@ pub enum Stopped {
     /// No verdict is allowed anyway.
     Void,
     Interrupted,
-    Failed(RunError),
+    Failed(Failure),
 }
 
 impl From<Ended> for Stopped {

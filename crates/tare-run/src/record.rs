@@ -2,14 +2,14 @@
 
 use tare_store::{Entry, RunId, Writer};
 
-use crate::error::RunError;
+use tare_model::Failure;
 
 pub trait Record {
-    fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError>;
+    fn write(&self, run: RunId, entry: Entry) -> Result<(), Failure>;
 }
 
 impl Record for Writer {
-    fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
+    fn write(&self, run: RunId, entry: Entry) -> Result<(), Failure> {
         Ok(Self::write(self, run, entry)?)
     }
 }

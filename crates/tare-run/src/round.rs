@@ -11,12 +11,12 @@ use tare_model::usage::Usage;
 use tare_stats::design::RoundOrder;
 use tare_store::Entry;
 
-use crate::error::RunError;
 use crate::launches::{LanePlan, RunningVariant};
 use crate::observer::Event;
 use crate::outcome::Stopped;
 use crate::runner::Runner;
 use crate::schedule::{self, CellId};
+use tare_model::Failure;
 
 impl<L: World> Runner<'_, L> {
     /// Runs a round as it was asked for; `None` where it was halted: what it measured is in
@@ -25,7 +25,7 @@ impl<L: World> Runner<'_, L> {
         &mut self,
         index: u32,
         mut asked: RoundOrder,
-    ) -> Result<Option<Vec<(CellId, Round)>>, RunError> {
+    ) -> Result<Option<Vec<(CellId, Round)>>, Failure> {
         let started_unix_ms = self.clock().unix_ms();
         let cells = asked.cells.iter().map(|order| CellId(order.cell));
         let round = Round { index, started_unix_ms, ..Round::default() };
@@ -69,7 +69,7 @@ impl<L: World> Runner<'_, L> {
         group: &[VariantId],
         asked: &mut RoundOrder,
         rounds: &mut [(CellId, Round)],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let began = self.clock().now();
         let seed = self.plan().seed;
         let (index, cells) = (rounds[0].1.index, rounds.len());
@@ -81,7 +81,7 @@ impl<L: World> Runner<'_, L> {
         }
         if let Some(void) = self.compare_probes(&mut up, rounds) {
             self.stop_all(up)?;
-            return Err(RunError::Void(void));
+            return Err(Failure::void(void));
         }
         let mut lives = vec![LaneLife::default(); up.len()];
         let mut measuring = DurationNs::ZERO;
@@ -199,7 +199,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         asked: &mut RoundOrder,
         up: &mut [RunningVariant<L>],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         if asked.watches_rest {
             self.watch_rest(up);
         }
@@ -215,7 +215,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         cycles: u32,
         round: &mut Round,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         if !round.launches.is_empty() {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl<L: World> Runner<'_, L> {
         asked: &mut RoundOrder,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
-    ) -> (Vec<LaneLife>, Result<CellMeasured, RunError>) {
+    ) -> (Vec<LaneLife>, Result<CellMeasured, Failure>) {
         let cell = CellId(asked.cells[turn].cell);
         let (before, places_before) = (self.lab.machine(), self.lab.cpu_of_places());
         let used: Vec<Option<Usage>> = up.iter().map(|up| up.used().usage).collect();
@@ -249,7 +249,7 @@ impl<L: World> Runner<'_, L> {
         });
         // All are closed, also where one fails.
         let lives: Vec<_> = up.iter_mut().map(RunningVariant::close).collect();
-        let lives: Result<Vec<LaneLife>, RunError> = lives.into_iter().collect();
+        let lives: Result<Vec<LaneLife>, Failure> = lives.into_iter().collect();
         let mut of_servers = 0;
         for (up, before) in up.iter_mut().zip(used) {
             let used = up.used().usage.zip(before).map(|(after, before)| after.since(&before));
@@ -292,8 +292,8 @@ struct CellMeasured {
 const PLACE_GONE_WITHIN: DurationNs = DurationNs::from_ms(1500);
 
 /// Who meets a place that is no more hears first that nobody answers.
-fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<RunError> {
+fn place_gone<L: World>(up: &[RunningVariant<L>]) -> Option<Failure> {
     up.iter()
         .filter_map(|up| up.launched.as_ref())
-        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN).map(RunError::from))
+        .find_map(|launched| launched.place_gone(PLACE_GONE_WITHIN))
 }

@@ -17,12 +17,12 @@ use tare_store::{Entry, RunEnd, RunId};
 
 use crate::cell::Cell;
 use crate::clock::Clock;
-use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::observer::{Event, Observer};
 use crate::outcome::Stopped;
 use crate::record::Record;
 use crate::schedule::CellId;
+use tare_model::{Failure, Fault};
 
 /// Everything that a run holds while it runs.
 pub struct Runner<'a, L: World> {
@@ -39,7 +39,7 @@ pub struct Runner<'a, L: World> {
     load_noted: bool,
     lost_rounds: u32,
     /// What a server that ended by itself left to say.
-    pub(crate) ended: Option<RunError>,
+    pub(crate) ended: Option<Failure>,
     /// Requests that had no reply in the round that the deadline cut off.
     pub(crate) unanswered: Option<String>,
 }
@@ -65,7 +65,7 @@ pub struct Start {
 
 impl<'a, L: World> Runner<'a, L> {
     /// Compares the variants under each cell's load.
-    pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, RunError> {
+    pub fn new(cells: Vec<Cell<'a>>, lab: L, services: RunServices<'a>) -> Result<Self, Failure> {
         let plans: Vec<&'a Plan> = cells.iter().map(|cell| cell.plan).collect();
         let design: Box<dyn Design + 'a> = match plans.as_slice() {
             [plan] => {
@@ -87,9 +87,9 @@ impl<'a, L: World> Runner<'a, L> {
         cells: Vec<Cell<'a>>,
         lab: L,
         services: RunServices<'a>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, Failure> {
         let Some(first) = cells.first() else {
-            return Err(RunError::Bug("a run of nothing".into()));
+            return Err(Failure::bug("a run of nothing"));
         };
         let (load, surveys) = (lab.load(), Surveys::of(&first.digests));
         Ok(Self {
@@ -128,10 +128,8 @@ impl<'a, L: World> Runner<'a, L> {
                 None => Stopped::Failed(failure),
                 Some(HaltReason::Interrupted) => Stopped::Interrupted,
                 // More time would not cure these.
-                Some(HaltReason::TimeOver) => match failure {
-                    RunError::Bug(_) | RunError::Usage(_) | RunError::Void(_) => {
-                        Stopped::Failed(failure)
-                    }
+                Some(HaltReason::TimeOver) => match failure.fault {
+                    Fault::Bug | Fault::Usage | Fault::Void => Stopped::Failed(failure),
                     _ => Stopped::MaxTime,
                 },
                 Some(HaltReason::ServerEnded) => Stopped::Failed(self.what_ended(failure)),
@@ -164,12 +162,12 @@ impl<'a, L: World> Runner<'a, L> {
         if let (false, Some(first)) = (complaints.is_empty(), all.first_mut())
             && !matches!(first, Stopped::Failed(_))
         {
-            *first = Stopped::Failed(RunError::Environment(complaints.join("; ")));
+            *first = Stopped::Failed(Failure::environment(complaints.join("; ")));
         }
         all
     }
 
-    fn rounds(&mut self, start: Start) -> Result<(), RunError> {
+    fn rounds(&mut self, start: Start) -> Result<(), Failure> {
         self.see_what_is_waited_for();
         let words = self.first_words();
         for cell in &self.cells {
@@ -189,10 +187,10 @@ impl<'a, L: World> Runner<'a, L> {
             self.services.halt.ignore_ends(may_end);
             // A round that was enough is enough, also where the user stops the run then.
             if self.is_halted() {
-                return Err(RunError::Interrupted);
+                return Err(Failure::interrupted());
             }
             if asked.cells.is_empty() {
-                return Err(RunError::Bug("a round of nothing".into()));
+                return Err(Failure::bug("a round of nothing"));
             }
             // Variants that run alone are tried before the first round.
             if !is_fitted {
@@ -204,7 +202,7 @@ impl<'a, L: World> Runner<'a, L> {
             let started_unix_ms = self.clock().unix_ms();
             let rounds = match self.round(index, asked) {
                 Ok(Some(rounds)) => rounds,
-                Ok(None) => return Err(RunError::Interrupted),
+                Ok(None) => return Err(Failure::interrupted()),
                 Err(failure) if self.may_lose(&failure) => {
                     self.lose(index, started_unix_ms, &failure)?;
                     index += 1;
@@ -224,9 +222,9 @@ impl<'a, L: World> Runner<'a, L> {
 
     /// Whether the run goes on without the round in which this happened. What fails in the first
     /// round is a mistake that would come again.
-    pub(crate) fn may_lose(&self, failure: &RunError) -> bool {
+    pub(crate) fn may_lose(&self, failure: &Failure) -> bool {
         self.lost_rounds < self.plan().stop.lost_rounds
-            && matches!(failure, RunError::Environment(_) | RunError::Target(_))
+            && matches!(failure.fault, Fault::Environment | Fault::Target)
             && self.has_rounds()
             && !self.is_halted()
     }
@@ -236,7 +234,7 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// Leaves a round out; what failed in it is started afresh in the next.
-    fn lose(&mut self, index: u32, started_unix_ms: u64, why: &RunError) -> Result<(), RunError> {
+    fn lose(&mut self, index: u32, started_unix_ms: u64, why: &Failure) -> Result<(), Failure> {
         self.lost_rounds += 1;
         self.load = self.lab.load();
         self.lab.end_orphans();
@@ -252,7 +250,7 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// Finds how slices are to be cut where that is not known.
-    fn fit_all_alone(&mut self, asked: &RoundOrder) -> Result<(), RunError> {
+    fn fit_all_alone(&mut self, asked: &RoundOrder) -> Result<(), Failure> {
         for order in asked.cells.iter().filter(|order| order.shape.is_none()) {
             if let Err(failure) = self.fit_alone(order) {
                 self.fail(CellId(order.cell), failure)?;
@@ -269,7 +267,7 @@ impl<'a, L: World> Runner<'a, L> {
         (0..self.cells.len()).map(CellId).filter(is_active).collect()
     }
 
-    fn take(&mut self, cell: CellId, round: &Round) -> Result<(), RunError> {
+    fn take(&mut self, cell: CellId, round: &Round) -> Result<(), Failure> {
         if round.slices.iter().any(|slice| slice.counts.good > 0) {
             self.cells[cell.0].take(round);
             return Ok(());
@@ -278,7 +276,7 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// A value that cannot be measured does not end a sweep: the others can.
-    pub(crate) fn fail(&mut self, cell: CellId, failure: RunError) -> Result<(), RunError> {
+    pub(crate) fn fail(&mut self, cell: CellId, failure: Failure) -> Result<(), Failure> {
         if self.cells.len() == 1 || self.is_halted() {
             return Err(failure);
         }
@@ -306,7 +304,7 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// Says once how load is made.
-    pub(crate) fn note_load(&mut self, run: RunId, made_by: Vec<String>) -> Result<(), RunError> {
+    pub(crate) fn note_load(&mut self, run: RunId, made_by: Vec<String>) -> Result<(), Failure> {
         if self.load_noted {
             return Ok(());
         }
@@ -339,12 +337,12 @@ impl<'a, L: World> Runner<'a, L> {
     }
 
     /// What a server that ended by itself left to say; else what else failed, or its name.
-    fn what_ended(&mut self, failure: RunError) -> RunError {
+    fn what_ended(&mut self, failure: Failure) -> Failure {
         match (self.ended.take(), failure) {
             (Some(ended), _) => ended,
-            (None, RunError::Interrupted) => {
+            (None, Failure { fault: Fault::Interrupted, .. }) => {
                 let name = self.services.halt.ended().unwrap_or_default();
-                RunError::Target(format!("{name}: a server, or the place of one, ended by itself"))
+                Failure::target(format!("{name}: a server, or the place of one, ended by itself"))
             }
             (None, failure) => failure,
         }
@@ -358,22 +356,22 @@ impl<'a, L: World> Runner<'a, L> {
             Some(why) => {
                 let max_time = self.plan().stop.max_time;
                 let text = format!("no round was finished within --max-time {max_time}: {why}");
-                Stopped::Failed(RunError::Target(text))
+                Stopped::Failed(Failure::target(text))
             }
         }
     }
 
-    pub(crate) fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
+    pub(crate) fn write(&self, run: RunId, entry: Entry) -> Result<(), Failure> {
         self.services.record.write(run, entry)
     }
 
     /// Into a run's log.
-    pub(crate) fn note(&self, run: RunId, text: String) -> Result<(), RunError> {
+    pub(crate) fn note(&self, run: RunId, text: String) -> Result<(), Failure> {
         self.write(run, Entry::Event { unix_ms: self.clock().unix_ms(), who: "tare".into(), text })
     }
 
     /// What servers said meanwhile; of all cells, the first keeps it.
-    pub(crate) fn write_events(&self) -> Result<(), RunError> {
+    pub(crate) fn write_events(&self) -> Result<(), Failure> {
         for tare_lab::Event { unix_ms, who, text } in self.lab.take_events() {
             self.write(self.cells[0].run, Entry::Event { unix_ms, who, text })?;
         }
@@ -381,7 +379,7 @@ impl<'a, L: World> Runner<'a, L> {
     }
 }
 
-fn nothing_good(round: &Round) -> RunError {
+fn nothing_good(round: &Round) -> Failure {
     let mut counts = tare_model::samples::Counts::default();
     round.slices.iter().for_each(|slice| counts.then(&slice.counts));
     let why = match (counts.errors.first(), counts.status.first()) {
@@ -391,5 +389,5 @@ fn nothing_good(round: &Round) -> RunError {
         }
         (None, None) => "no request was answered in the time measured".into(),
     };
-    RunError::Target(format!("not one good reply from any variant: {why}"))
+    Failure::target(format!("not one good reply from any variant: {why}"))
 }

@@ -17,12 +17,12 @@ use tare_stats::surveys::{is_warm, still_needed, warm_next};
 use tare_store::Entry;
 
 use crate::cell::Cell;
-use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::observer::Event;
 use crate::runner::Runner;
 use crate::schedule::{self, CellId};
 use crate::window::Window;
+use tare_model::Failure;
 
 /// A slice is over when all servers stand still, or have had long enough to.
 const QUIET: Quiet = Quiet {
@@ -44,7 +44,7 @@ impl<L: World> Runner<'_, L> {
         order: &CellOrder,
         up: &mut [RunningVariant<L>],
         round: &mut Round,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let run = self.cells[cell.0].run;
         let mut made_by = Vec::new();
         for up in up.iter_mut() {
@@ -117,7 +117,7 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Other connections to the same servers.
-    fn open_anew(&mut self, cell: CellId, up: &mut [RunningVariant<L>]) -> Result<(), RunError> {
+    fn open_anew(&mut self, cell: CellId, up: &mut [RunningVariant<L>]) -> Result<(), Failure> {
         for up in up.iter_mut() {
             let life = up.close()?;
             up.lane_mut(cell).beside.add(&life);
@@ -161,7 +161,7 @@ impl<L: World> Runner<'_, L> {
         order: &CellOrder,
         up: &mut RunningVariant<L>,
         window: Window,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let warm = self.cells[cell.0].warm.as_ref().filter(|_| order.fit.warmup.is_none());
         // A stored plan may say anything.
         let needed = warm.filter(|_| up.launched.is_some()).and_then(|w| w.get(up.variant.0));
@@ -190,7 +190,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         up: &mut [RunningVariant<L>],
         window: Window,
-    ) -> Result<Option<Slice>, RunError> {
+    ) -> Result<Option<Slice>, Failure> {
         let before = up[at].used().usage;
         let measured = up[at].load(window.stretch())?;
         let still = self.quiesce(up);
@@ -205,7 +205,7 @@ impl<L: World> Runner<'_, L> {
         if let Some(gone) =
             up[at].launched.as_ref().and_then(|launched| launched.place_gone(DurationNs::ZERO))
         {
-            return Err(gone.into());
+            return Err(gone);
         }
         let (counts, latencies) = (measured.counts, measured.latencies);
         let slice = Slice { counts, used, latencies, ..Slice::default() };
@@ -222,7 +222,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         up: &mut [RunningVariant<L>],
         window: Window,
-    ) -> Result<u64, RunError> {
+    ) -> Result<u64, Failure> {
         let before = up[at].used().usage;
         let measured = up[at].load(window.only_ramp())?;
         self.quiesce(up);
@@ -243,7 +243,7 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Where variants run alone, all of them are tried once before the first round.
-    pub(crate) fn fit_alone(&mut self, order: &CellOrder) -> Result<(), RunError> {
+    pub(crate) fn fit_alone(&mut self, order: &CellOrder) -> Result<(), Failure> {
         let cell = CellId(order.cell);
         let mut slowest: Option<Pace> = None;
         for variant in 0..self.plan().variants.len() {
@@ -276,7 +276,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         order: &CellOrder,
         up: &mut [RunningVariant<L>],
-    ) -> Result<Option<Pace>, RunError> {
+    ) -> Result<Option<Pace>, Failure> {
         let mut slowest: Option<Pace> = None;
         for up in up {
             let mut trials = Trials::default();
@@ -298,7 +298,7 @@ impl<L: World> Runner<'_, L> {
         Ok(slowest)
     }
 
-    fn settle_shape(&mut self, cell: CellId, fit: Fit, pace: Pace) -> Result<SliceShape, RunError> {
+    fn settle_shape(&mut self, cell: CellId, fit: Fit, pace: Pace) -> Result<SliceShape, Failure> {
         let shape = fit.shape(pace);
         self.cells[cell.0].shape = Some(shape);
         self.write_found(cell)?;
@@ -309,7 +309,7 @@ impl<L: World> Runner<'_, L> {
     }
 
     /// Kept from now on, so that a resumed run goes on with the same.
-    pub(crate) fn write_found(&mut self, cell: CellId) -> Result<(), RunError> {
+    pub(crate) fn write_found(&mut self, cell: CellId) -> Result<(), Failure> {
         let Cell { run, shape, warm, .. } = &self.cells[cell.0];
         let Some(shape) = shape else { return Ok(()) };
         self.write(

@@ -10,10 +10,10 @@ use tare_model::sustained::{Bin, Sustained, WarmUp};
 use tare_stats::design::{CellOrder, SurveyOrder, SustainedOrder};
 use tare_stats::surveys::Standing;
 
-use crate::error::RunError;
 use crate::launches::RunningVariant;
 use crate::runner::Runner;
 use crate::schedule::CellId;
+use tare_model::Failure;
 
 /// Servers share a CPU in turns of milliseconds: a bin holds several of each variant's.
 const BIN_PER_VARIANT: DurationNs = DurationNs::from_us(12_500);
@@ -28,7 +28,7 @@ impl<L: World> Runner<'_, L> {
         cell: CellId,
         orders: &mut [CellOrder],
         up: &mut [RunningVariant<L>],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         // One variant alone has nobody to share the weather with.
         if up.len() < 2 {
             return Ok(());
@@ -79,7 +79,7 @@ impl<L: World> Runner<'_, L> {
         sustained: SustainedOrder,
         cell: CellId,
         up: &mut [RunningVariant<L>],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let SustainedOrder { length, turns } = sustained;
         // Their warm-up may have been such load.
         let mut loads = up.iter().filter_map(|up| up.lane(cell).load.sustained.as_ref());
@@ -101,7 +101,7 @@ impl<L: World> Runner<'_, L> {
         turns: Option<u32>,
         cell: CellId,
         up: &mut [RunningVariant<L>],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         let Some(turns) = turns else { return self.together(cell, up, length, false) };
         // Its warm-up has said what it had to: other launches' are kept.
         up.iter_mut().for_each(|up| up.lane_mut(cell).load.sustained = None);
@@ -124,7 +124,7 @@ impl<L: World> Runner<'_, L> {
         up: &mut [RunningVariant<L>],
         length: DurationNs,
         cold: bool,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Failure> {
         for up in up.iter_mut() {
             up.open(cell)?;
             up.meter = up.launched.as_ref().map(L::Launch::meter);

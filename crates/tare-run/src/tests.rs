@@ -19,10 +19,10 @@ use tare_stats::stopping::Limit;
 use tare_store::{Entry, RunId};
 
 use crate::cell::Cell;
-use crate::error::RunError;
 use crate::outcome::Stopped;
 use crate::runner::{RunServices, Runner, Start};
-use fake::{FakeLab, FakeWorld, Fault, Logger, Phase, Planned, Server};
+use fake::{FakeLab, FakeWorld, InjectedFault, Logger, Phase, Planned, Server};
+use tare_model::{Failure, Fault};
 
 /// Two variants, rounds of two cycles, no sustained load.
 fn short(rounds: u32) -> PlanParts {
@@ -292,7 +292,7 @@ fn a_start_is_timed_from_nothing_and_alone() {
 fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
     for phase in [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Sustained] {
         let world = FakeWorld::new(two());
-        let planned = Planned { phase, variant: 1, nth: 1, fault: Fault::Fail };
+        let planned = Planned { phase, variant: 1, nth: 1, fault: InjectedFault::Fail };
         world.faults.borrow_mut().push(planned);
         let stopped = run(&world, &[by_default()], Start::default());
         let expected = format!("b: {phase:?} failed");
@@ -306,7 +306,8 @@ fn whatever_fails_ends_the_run_and_leaves_nothing_behind() {
 #[test]
 fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
     // A launch listens once a round.
-    let die = |nth: u32| Planned { phase: Phase::Listen, variant: 1, nth, fault: Fault::Die };
+    let die =
+        |nth: u32| Planned { phase: Phase::Listen, variant: 1, nth, fault: InjectedFault::Die };
     let lost = |faults: &[u32], parts: PlanParts| {
         let world = FakeWorld::new(two());
         world.faults.borrow_mut().extend(faults.iter().copied().map(die));
@@ -327,12 +328,12 @@ fn as_many_rounds_as_were_allowed_are_lost_and_one_more_ends_the_run() {
     assert_eq!((rounds, ended), (vec![(1, why.clone())], 4));
     let (stopped, rounds, ended) = lost(&[2, 3], parts.clone());
     // No round may be lost any more: the end of the server itself is noticed.
-    let last = RunError::Environment("b: ended before it was ready".into());
+    let last = Failure::environment("b: ended before it was ready");
     assert_eq!(stopped, [Stopped::Failed(last)]);
     assert_eq!((rounds, ended), (vec![(1, why)], 1));
     // What fails before anything was measured is a mistake.
     let (stopped, rounds, _) = lost(&[1], parts);
-    let first = RunError::Environment("b: ended before it was ready".into());
+    let first = Failure::environment("b: ended before it was ready");
     assert_eq!((stopped, rounds), (vec![Stopped::Failed(first)], vec![]));
 }
 
@@ -350,8 +351,12 @@ fn a_server_that_dies_is_named_whenever_that_is() {
     for (phase, nth, expected) in phases {
         for dying in [&[0][..], &[1], &[0, 1]] {
             let world = FakeWorld::new(two());
-            let die =
-                |variant: &usize| Planned { phase, variant: *variant, nth, fault: Fault::Die };
+            let die = |variant: &usize| Planned {
+                phase,
+                variant: *variant,
+                nth,
+                fault: InjectedFault::Die,
+            };
             world.faults.borrow_mut().extend(dying.iter().map(die));
             let parts = if phase == Phase::Sustained { by_default() } else { short(4) };
             let stopped = run(&world, &[parts], Start::default());
@@ -371,7 +376,7 @@ fn an_interrupt_in_any_phase_ends_the_run_at_once() {
     let all = [Phase::Launch, Phase::Listen, Phase::Ask, Phase::Slice, Phase::Stop];
     for phase in all {
         let world = FakeWorld::new(two());
-        let planned = Planned { phase, variant: 0, nth: 2, fault: Fault::Interrupt };
+        let planned = Planned { phase, variant: 0, nth: 2, fault: InjectedFault::Interrupt };
         world.faults.borrow_mut().push(planned);
         assert_eq!(run(&world, &[short(4)], Start::default()), [Stopped::Interrupted]);
         let log = logged(&world);
@@ -383,7 +388,8 @@ fn an_interrupt_in_any_phase_ends_the_run_at_once() {
 #[test]
 fn an_interrupt_under_sustained_load_is_no_failure() {
     let world = FakeWorld::new(two());
-    let planned = Planned { phase: Phase::Sustained, variant: 1, nth: 1, fault: Fault::Interrupt };
+    let planned =
+        Planned { phase: Phase::Sustained, variant: 1, nth: 1, fault: InjectedFault::Interrupt };
     world.faults.borrow_mut().push(planned);
     assert_eq!(run(&world, &[by_default()], Start::default()), [Stopped::Interrupted]);
     assert_eq!(slices_of(&world, 1), 0);
@@ -465,7 +471,7 @@ fn cells_of_a_sweep_share_launches() {
 fn a_cell_that_fails_leaves_the_others_theirs() {
     let world = FakeWorld::new(two());
     // Each variant's first lane has a warm-up and two slices.
-    let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: Fault::Fail };
+    let planned = Planned { phase: Phase::Slice, variant: 0, nth: 5, fault: InjectedFault::Fail };
     world.faults.borrow_mut().push(planned);
     let stopped = run(&world, &sweep(), Start::default());
     let failed = stopped.iter().filter(|stopped| matches!(stopped, Stopped::Failed(_))).count();
@@ -485,7 +491,7 @@ fn the_time_limit_ends_a_run_that_does_not_become_precise() {
 
 fn hangs(phase: Phase, nth: u32) -> Rc<FakeWorld> {
     let world = FakeWorld::new(two());
-    world.faults.borrow_mut().push(Planned { phase, variant: 1, nth, fault: Fault::Hang });
+    world.faults.borrow_mut().push(Planned { phase, variant: 1, nth, fault: InjectedFault::Hang });
     world
 }
 
@@ -515,7 +521,7 @@ fn a_run_without_a_round_says_what_had_no_reply() {
             world.faults.borrow_mut()[0].nth = 1;
         }
         let why = format!("no round was finished within --max-time 20s: {what}");
-        let failed = Stopped::Failed(RunError::Target(why));
+        let failed = Stopped::Failed(Failure::target(why));
         assert_eq!(run(&world, &[parts], Start::default()), [failed], "{phase:?}");
     }
 }
@@ -588,7 +594,9 @@ fn a_run_that_can_have_no_verdict_ends_early() {
     servers[1].body = "another";
     let world = FakeWorld::new(servers);
     let stopped = run(&world, &[by_default()], Start::default());
-    let [Stopped::Failed(RunError::Void(why))] = stopped.as_slice() else { panic!("{stopped:?}") };
+    let [Stopped::Failed(Failure { fault: Fault::Void, text: why })] = stopped.as_slice() else {
+        panic!("{stopped:?}")
+    };
     assert!(why.starts_with("b against a is void: replies differ: 4 bytes in both"), "{why}");
     assert!(why.ends_with("make them equal, or run with --may-differ body"), "{why}");
     assert_eq!(slices_of(&world, 1), 0, "no load is needed to see it");
@@ -629,7 +637,7 @@ fn a_status_that_is_not_good_ends_the_run_at_the_probe() {
     let stopped = run(&world, &[by_default()], Start::default());
     let why = "b: GET / is answered with status 404, which is not good; if it is meant to be, say \
                --expect-status 404";
-    assert_eq!(stopped, [Stopped::Failed(RunError::Target(why.into()))]);
+    assert_eq!(stopped, [Stopped::Failed(Failure::target(why))]);
     assert_eq!(slices_of(&world, 1), 0);
 }
 

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tare_io::time::{monotonic_now, wall_unix_ms};
 use tare_io::{DurationNs, Instant, Random, owned};
-use tare_lab::error::LabError;
 use tare_lab::journal::Journal;
 use tare_lab::journal::resources::{ResetScript, Resource};
 use tare_lab::journal::temporary;
 use tare_lab::machine;
 use tare_lab::machine::cgroup::Cgroup;
+use tare_model::Failure;
 use tare_model::plain;
 use tare_model::steps::{Procedure, Repetition, Reset, Step, Timed};
 
@@ -68,8 +68,8 @@ pub enum StepsError {
     Lab(String),
 }
 
-impl From<LabError> for StepsError {
-    fn from(error: LabError) -> Self {
+impl From<Failure> for StepsError {
+    fn from(error: Failure) -> Self {
         Self::Lab(error.to_string())
     }
 }
@@ -189,7 +189,7 @@ impl<'a> Desk<'a> {
     ) -> Result<Repetition, StepsError> {
         let (procedure, home) = &self.order.procedures[variant];
         let folder = self.folder.join(format!("{round}-{variant}"));
-        std::fs::create_dir(&folder).map_err(|error| LabError::file("make", &folder, error))?;
+        std::fs::create_dir(&folder).map_err(|error| Failure::file("make", &folder, error))?;
         let env = environment(procedure, home);
         let mut shell = Shell { folder, env, entrances: self.entrances.clone() };
         let written = match (&procedure.reset, &self.order.from) {
@@ -322,7 +322,7 @@ impl<'a> Desk<'a> {
             quoted(&shell.folder.display().to_string()),
             reset.run
         );
-        std::fs::write(&path, script).map_err(|error| LabError::file("write", &path, error))?;
+        std::fs::write(&path, script).map_err(|error| Failure::file("write", &path, error))?;
         let within = DurationNs::parse(&reset.within).unwrap_or(RESET_WITHIN);
         let made = Resource::from(ResetScript {
             path,

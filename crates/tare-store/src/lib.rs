@@ -22,6 +22,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tare_io::files;
 use tare_io::owned::{self, OwnedError};
+use tare_model::Failure;
 
 pub use read::{LoggedEvent, RunFilter, RunRow};
 pub use write::{NewRun, RunEnd};
@@ -55,6 +56,15 @@ pub enum StoreError {
     NotOurs { path: String },
     #[error("the store {path} is damaged: {why}")]
     Damaged { path: String, why: String },
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchRun { .. } => Self::usage(error.to_string()),
+            _ => Self::environment(error.to_string()),
+        }
+    }
 }
 
 /// An open store.

@@ -158,7 +158,7 @@ fn spectrum(text: &mut String, title: &str, histogram: &Histogram) {
 mod tests {
     use super::*;
     use tare_io::{DurationNs, Instant};
-    use tare_load::Failure;
+    use tare_load::RequestFailure;
 
     fn tally() -> Tally {
         let end = Instant::ZERO + DurationNs::from_secs(2);
@@ -171,7 +171,7 @@ mod tests {
         }
         total.counts.add_status(200, 1990);
         total.counts.add_status(404, 10);
-        total.failures.add(&Failure::TimedOut, 5);
+        total.failures.add(&RequestFailure::TimedOut, 5);
         total
     }
 

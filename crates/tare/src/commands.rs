@@ -23,7 +23,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// What does this layer cost? tare puts the same load on several servers and reports what each
 /// costs, with a confidence interval, or that it is unresolved.
@@ -97,7 +97,7 @@ pub fn one_line(error: clap::Error) -> Failure {
         error.exit();
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::Usage("no command given; try 'tare --help'".into());
+        return Failure::usage("no command given; try 'tare --help'");
     }
     let text = error.render().to_string();
     // What follows is the usage and a pointer to --help.
@@ -105,5 +105,5 @@ pub fn one_line(error: clap::Error) -> Failure {
     let text = text.split("\n\nFor more information").next().unwrap_or(text);
     let words: Vec<&str> = text.trim_start_matches("error:").split_whitespace().collect();
     let text = words.join(" ").replace(" tip: ", "; tip: ");
-    Failure::Usage(text.replace("invalid digit found in string", "write a whole number"))
+    Failure::usage(text.replace("invalid digit found in string", "write a whole number"))
 }

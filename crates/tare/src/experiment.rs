@@ -18,11 +18,11 @@ use tare_model::text;
 use tare_model::variant::{Difference, Variant};
 use toml::Spanned;
 
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
 use crate::run::places::divide_cpus;
 use crate::toml_file::{self, Source};
+use tare_model::Failure;
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     let source = Source { path, text: &text };
     let file: Written = source.parse().map_err(|error| match is_of_steps(&text) {
         true => {
-            Failure::Usage(format!("{0}: a file of procedures: tare steps {0}", path.display()))
+            Failure::usage(format!("{0}: a file of procedures: tare steps {0}", path.display()))
         }
         false => error,
     })?;

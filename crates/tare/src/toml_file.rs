@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use tare_io::files::open_input;
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub fn read(path: &Path) -> Result<String, Failure> {
-    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+    let in_file = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let file = open_input(path).map_err(|error| in_file(error.to_string()))?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1)
@@ -37,7 +37,7 @@ impl Source<'_> {
     /// Complains about what stands there.
     pub fn at(&self, byte: usize, what: &str) -> Failure {
         let line = self.text[..byte.min(self.text.len())].matches('\n').count() + 1;
-        Failure::Usage(format!("{}:{line}: {what}", self.path.display()))
+        Failure::usage(format!("{}:{line}: {what}", self.path.display()))
     }
 
     /// Files that it names are relative to it.
@@ -51,7 +51,7 @@ impl Source<'_> {
         let what = nearest(&message).unwrap_or(message);
         match error.span() {
             Some(span) => self.at(span.start, &what),
-            None => Failure::Usage(format!("{}: {what}", self.path.display())),
+            None => Failure::usage(format!("{}: {what}", self.path.display())),
         }
     }
 }

@@ -3,8 +3,8 @@
 use tare_io::time::{monotonic_now, wall_unix_ns};
 use tare_io::{DurationNs, Instant};
 
-use crate::error::LabError;
 use crate::executor::Clocks;
+use tare_model::Failure;
 
 /// What its clocks show beyond these, when this process's show zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,8 @@ const QUESTIONS: u32 = 8;
 
 impl Offset {
     /// Asks a few times what its clocks show: the shortest trip says it best.
-    pub fn find(ask: impl Fn() -> Result<Clocks, LabError>) -> Result<Self, LabError> {
-        let once = || -> Result<Self, LabError> {
+    pub fn find(ask: impl Fn() -> Result<Clocks, Failure>) -> Result<Self, Failure> {
+        let once = || -> Result<Self, Failure> {
             let (before, unix) = (monotonic_now(), wall_unix_ns());
             let there = ask()?;
             let trip = monotonic_now().since(before);

@@ -4,13 +4,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::ServerId;
 use crate::executor::requests::Request;
+use tare_model::Failure;
 
 /// Raised when a message changes.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,7 +69,7 @@ pub enum Message {
     },
     Failed {
         id: u64,
-        failed: LabError,
+        failed: Failure,
     },
     /// What a server said.
     Event(Event),
@@ -101,7 +101,7 @@ pub struct HeardAnswer<'a> {
 #[derive(Debug, Deserialize)]
 pub struct HeardFailure {
     pub id: u64,
-    pub failed: LabError,
+    pub failed: Failure,
 }
 
 /// What an agent says of itself and of where it is: by this a place is proven.
@@ -144,15 +144,15 @@ mod tests {
 
     #[test]
     fn only_messages_of_this_protocol_are_taken() {
-        let clocks = ToAgent::parse(br#"{"tare":4,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
+        let clocks = ToAgent::parse(br#"{"tare":5,"id":7,"do":{"ask":{"read_clocks":{}}}}"#);
         let clocks = clocks.unwrap();
         assert!(matches!(clocks.word, Word::Ask(Request::ReadClocks(ReadClocks {}))));
         assert_eq!(clocks.id, 7);
         for (line, complaint) in [
             (&br#"{"tare":9,"id":7,"do":"in a way of its own"}"#[..], "protocol 9 is spoken there"),
-            (b"{\"tare\":4,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
-            (b"{\"tare\":4,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
-            (b"{\"tare\":4,\"id\":7}", "missing field"),
+            (b"{\"tare\":5,\"id\":7,\"do\":\"explode\"}", "unknown variant"),
+            (b"{\"tare\":5,\"id\":7,\"do\":{\"ask\":{\"explode\":{}}}}", "unknown variant"),
+            (b"{\"tare\":5,\"id\":7}", "missing field"),
             (b"hello", "not a message"),
             (b"\xff\xfe", "not a message"),
         ] {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::REQUEST_BYTES_MAX;
 use super::protocol::{FromAgent, Hello, Message, PROTOCOL, ToAgent, Word};
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::requests::Request;
 use crate::executor::{Executor, ExecutorPlan, OnServerEnd};
 use crate::journal::Journal;
 use crate::meters::groups::Group;
+use tare_model::Failure;
 
 pub type From = Box<dyn Read + Send>;
 pub type To = Box<dyn Write + Send>;
@@ -85,20 +85,20 @@ fn carry_out(
     if under_way.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
         under_way.fetch_sub(1, Ordering::Relaxed);
         let text = format!("more than {REQUESTS_MAX} requests at a time");
-        return to.answer(id, Err(LabError::Usage(text)));
+        return to.answer(id, Err(Failure::usage(text)));
     }
     let (executor, answers, left) = (executor.clone(), to.clone(), under_way.clone());
     let work = move || {
         let carry_out = std::panic::AssertUnwindSafe(|| request.carry_out(&executor));
         let answer = std::panic::catch_unwind(carry_out)
-            .unwrap_or_else(|_| Err(LabError::Bug("the agent panicked".into())));
+            .unwrap_or_else(|_| Err(Failure::bug("the agent panicked")));
         left.fetch_sub(1, Ordering::Relaxed);
         answers.answer(id, answer);
     };
     if let Err(error) = std::thread::Builder::new().name("request".into()).spawn(work) {
         under_way.fetch_sub(1, Ordering::Relaxed);
         let text = format!("cannot start a thread: {error}");
-        to.answer(id, Err(LabError::Environment(text)));
+        to.answer(id, Err(Failure::environment(text)));
     }
 }
 
@@ -148,7 +148,7 @@ impl Outgoing {
     }
 
     /// Where nobody listens any more the stream has ended, which is noticed where it is read.
-    fn answer(&self, id: u64, answer: Result<serde_json::Value, LabError>) {
+    fn answer(&self, id: u64, answer: Result<serde_json::Value, Failure>) {
         let _ = self.say(match answer {
             Ok(value) => Message::Done { id, value },
             Err(failed) => Message::Failed { id, failed },

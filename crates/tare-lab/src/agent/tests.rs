@@ -5,13 +5,13 @@ use crate::executor::requests::Lines;
 use crate::halt::HaltReason;
 
 /// An agent that greets as ours do, and then does what this script says.
-fn agent(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
+fn agent(script: &str, halt: &Halt) -> (Result<Agent, Failure>, Receiver<Event>) {
     let hello = format!(r#"{{"tare":{PROTOCOL},"hello":{{"version":"{VERSION}"}}}}"#);
     place(&format!("echo '{hello}'; {script}"), halt)
 }
 
 /// A place that runs this script as its command.
-fn place(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>) {
+fn place(script: &str, halt: &Halt) -> (Result<Agent, Failure>, Receiver<Event>) {
     let argv: Vec<String> = ["sh", "-c", script].map(str::to_owned).to_vec();
     let (events, heard) = channel();
     let start = Start {
@@ -28,7 +28,7 @@ fn place(script: &str, halt: &Halt) -> (Result<Agent, LabError>, Receiver<Event>
 }
 
 /// Any request: what is answered is the script's.
-fn ask(agent: &Agent) -> Result<Option<u64>, LabError> {
+fn ask(agent: &Agent) -> Result<Option<u64>, Failure> {
     agent.ask(Lines { path: "/".into() }, TIMEOUT)
 }
 
@@ -40,7 +40,10 @@ fn said(what: &str) -> String {
 #[test]
 fn answers_of_another_protocol_than_its_greeting_are_not_taken() {
     let other = PROTOCOL + 1;
-    for what in [r#""done":{"id":1,"value":7}"#, r#""failed":{"id":1,"failed":{"target":"no"}}"#] {
+    for what in [
+        r#""done":{"id":1,"value":7}"#,
+        r#""failed":{"id":1,"failed":{"fault":"target","text":"no"}}"#,
+    ] {
         let script = format!(r#"read -r line; echo '{{"tare":{other},{what}}}'; cat"#);
         let (agent, _heard) = agent(&script, &Halt::default());
         let agent = agent.unwrap();
@@ -85,11 +88,13 @@ fn answers_that_nobody_asked_for_do_not_hide_the_time_limit_nor_a_stop() {
 
 #[test]
 fn its_errors_cannot_write_to_the_terminal() {
-    let failed = said(r#""failed":{"id":1,"failed":{"target":"\u001b]0;x\u0007\nno"}}"#);
+    let failed =
+        said(r#""failed":{"id":1,"failed":{"fault":"gate","text":"\u001b]0;x\u0007\nno"}}"#);
     let (agent, _heard) =
         agent(&format!("read -r line; printf '%s\\n' '{failed}'; cat"), &Halt::default());
     let error = ask(&agent.unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "\\u{1b}]0;x\\u{7}\n    no");
+    assert_eq!(error.fault, Fault::Environment, "an agent concludes nothing");
 }
 
 #[test]

@@ -12,7 +12,6 @@ use tare_io::process::Watched;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::log_file::LogFile;
 use crate::executor::running::{Running, Start};
@@ -22,6 +21,7 @@ use crate::launch::spec::{LaunchSpec, OWN_PROGRAM};
 use crate::machine::cgroup::Cgroup;
 use crate::machine::commands;
 use crate::network::listening;
+use tare_model::Failure;
 
 /// Where and how a process is started.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub struct EndWatch {
 
 impl EndWatch {
     /// Calls this once the server has ended, if nobody asked for it.
-    pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), LabError> {
+    pub fn call_at_end(self, on_end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let wait = move || {
             while !self.watched.ends_within(WATCHED_FOR) {}
             if !self.stopping.load(Ordering::Relaxed) {
@@ -88,7 +88,7 @@ impl EndWatch {
             }
         };
         let thread = std::thread::Builder::new().name("end-watch".into()).spawn(wait);
-        thread.map(drop).map_err(|e| LabError::Environment(format!("cannot start a thread: {e}")))
+        thread.map(drop).map_err(|e| Failure::environment(format!("cannot start a thread: {e}")))
     }
 }
 
@@ -104,9 +104,9 @@ const READY_CHECK: DurationNs = DurationNs::from_us(500);
 const STANDING_CHECK: Duration = Duration::from_millis(20);
 
 impl LocalServer {
-    pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, LabError> {
+    pub fn start(launch_spec: LaunchSpec, host: &HostContext) -> Result<Self, Failure> {
         if !launch_spec.stands && is_taken(launch_spec.address) {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "{}: something already answers on {}; stop it, or give the server another port",
                 host.who, launch_spec.address
             )));
@@ -150,10 +150,10 @@ impl LocalServer {
     }
 
     /// What tells when it ends; `None` where tare does not see it.
-    pub fn watch(&self) -> Result<Option<EndWatch>, LabError> {
+    pub fn watch(&self) -> Result<Option<EndWatch>, Failure> {
         let Some(pid) = self.pid() else { return Ok(None) };
         let watched = Watched::new(pid)
-            .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+            .map_err(|error| Failure::environment(format!("cannot watch a process: {error}")))?;
         Ok(Some(EndWatch { watched, stopping: self.stopping.clone() }))
     }
 
@@ -199,14 +199,14 @@ impl LocalServer {
 }
 
 /// Starts a server afresh that stands already: tare leaves it standing, and does not see it.
-fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), LabError> {
+fn relaunch(who: &str, argv: &[String], limit: DurationNs) -> Result<(), Failure> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let outcome = commands::run(&argv, limit);
     match outcome.worked {
         true => Ok(()),
         false => {
             let text = format!("{who}: relaunch did not work: {}", outcome.said);
-            Err(LabError::Environment(text))
+            Err(Failure::environment(text))
         }
     }
 }
@@ -233,12 +233,12 @@ fn passed_over() -> String {
 }
 
 /// The words with this program's own path, where they ask for it.
-fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
+fn own_program(argv: &[String]) -> Result<Vec<String>, Failure> {
     let mut argv = argv.to_vec();
     if let Some(first) = argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
         let own = owned::own_program().into_os_string().into_string();
         *first =
-            own.map_err(|path| LabError::Environment(format!("no path to itself: {path:?}")))?;
+            own.map_err(|path| Failure::environment(format!("no path to itself: {path:?}")))?;
     }
     Ok(argv)
 }
@@ -246,7 +246,7 @@ fn own_program(argv: &[String]) -> Result<Vec<String>, LabError> {
 impl LocalServer {
     /// Waits until something accepts connections at its address. Returns at once when `stop` is
     /// set.
-    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+    pub fn wait_until_listening(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         let limit = self.started + self.launch_spec.ready_within();
         loop {
             if answers(self.launch_spec.address) {
@@ -261,7 +261,7 @@ impl LocalServer {
     }
 
     /// Waits briefly for it to become ready; an error once it is dead, or too late.
-    pub fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+    pub fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
         let ended = match &self.running {
             Some(running) => running.ends_within(READY_CHECK),
             None => {
@@ -279,8 +279,8 @@ impl LocalServer {
                 format!("{}: the server ended before it was ready{}", self.who, how.told(""));
             // What a shell did not find is missing here; anything else is the server's own doing.
             return Err(match how.is_missing_program {
-                true => LabError::Environment(text),
-                false => LabError::Target(text),
+                true => Failure::environment(text),
+                false => Failure::target(text),
             });
         }
         if monotonic_now() > limit {
@@ -295,7 +295,7 @@ impl LocalServer {
                 (Some(running), true) => running.last_words(),
                 _ => String::new(),
             };
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "{}: no good reply from {} {within}{place}{words}",
                 self.who, self.launch_spec.address,
             )));

@@ -11,19 +11,19 @@ use tare_io::{DurationNs, Instant};
 use tare_load::measured::Measured;
 use tare_load::{LaneId, LoadPlan, Stretch};
 
-use crate::error::LabError;
 use crate::executor::{
     Clocks, Executor, LaneLife, LoadId, MeterId, Opened, Probed, ServerId, Target,
 };
 use crate::launch::spec::LaunchSpec;
 use crate::machine::cgroup::Cgroup;
 use crate::meters::{Footprint, Quiet, Reading, Used};
+use tare_model::Failure;
 
 /// A request with the type of its reply.
 pub trait Ask: Into<Request> + Send {
     type Reply: Serialize + DeserializeOwned + Send;
 
-    fn carry_out(self, executor: &Executor) -> Result<Self::Reply, LabError>;
+    fn carry_out(self, executor: &Executor) -> Result<Self::Reply, Failure>;
 }
 
 macro_rules! requests {
@@ -39,7 +39,7 @@ macro_rules! requests {
             impl Ask for $name {
                 type Reply = $reply;
 
-                fn carry_out(self, executor: &Executor) -> Result<$reply, LabError> {
+                fn carry_out(self, executor: &Executor) -> Result<$reply, Failure> {
                     executor.$method($(self.$field),*)
                 }
             }
@@ -60,7 +60,7 @@ macro_rules! requests {
 
         impl Request {
             /// Carries it out; the reply as a message.
-            pub fn carry_out(self, executor: &Executor) -> Result<serde_json::Value, LabError> {
+            pub fn carry_out(self, executor: &Executor) -> Result<serde_json::Value, Failure> {
                 match self {
                     $(Self::$name(request) => value(&request.carry_out(executor)?),)*
                 }
@@ -125,7 +125,7 @@ requests! {
     ReadClocks {} -> Clocks = clocks;
 }
 
-fn value(reply: &impl Serialize) -> Result<serde_json::Value, LabError> {
+fn value(reply: &impl Serialize) -> Result<serde_json::Value, Failure> {
     serde_json::to_value(reply)
-        .map_err(|error| LabError::Bug(format!("a reply is no message: {error}")))
+        .map_err(|error| Failure::bug(format!("a reply is no message: {error}")))
 }

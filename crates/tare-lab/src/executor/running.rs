@@ -12,7 +12,6 @@ use std::time::Duration;
 use tare_io::DurationNs;
 use tare_io::process::{Watched, pin_to};
 
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::drain::{Written, drain};
 use crate::executor::ending;
@@ -20,6 +19,7 @@ use crate::journal::Entries;
 use crate::journal::resources::Processes;
 use crate::machine::processes::ProcessIdentity;
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// What is started, and where.
 #[derive(Debug)]
@@ -65,10 +65,10 @@ const GO: &[u8] = b"go\n";
 const DRAIN_CHECKS: u32 = 200;
 
 impl Running {
-    pub fn start(start: &Start<'_>) -> Result<Self, LabError> {
+    pub fn start(start: &Start<'_>) -> Result<Self, Failure> {
         let mut child = spawn(start)?;
         let watched = Watched::new(child.id())
-            .map_err(|error| LabError::Environment(format!("cannot watch a process: {error}")))?;
+            .map_err(|error| Failure::environment(format!("cannot watch a process: {error}")))?;
         let birth = ProcessIdentity::of(child.id());
         if start.is_held() {
             release(&mut child, &watched, start, birth)?;
@@ -76,7 +76,7 @@ impl Running {
         let journal = start.journal.cloned();
         let written = Arc::new(Written::default());
         let mut drains = Vec::new();
-        let failed = |error| LabError::Environment(format!("cannot start a thread: {error}"));
+        let failed = |error| Failure::environment(format!("cannot start a thread: {error}"));
         let (who, events) = (start.who, start.events);
         if let Some(out) = child.stdout.take_if(|_| !start.talks) {
             let thread = drain(out, who.to_owned(), written.clone(), events.clone());
@@ -174,9 +174,9 @@ fn release(
     watched: &Watched,
     start: &Start<'_>,
     birth: Option<ProcessIdentity>,
-) -> Result<(), LabError> {
+) -> Result<(), Failure> {
     let mut begin = || {
-        let gone = || LabError::Environment(format!("{}: it ended at its start", start.who));
+        let gone = || Failure::environment(format!("{}: it ended at its start", start.who));
         let born = Processes(birth.ok_or_else(gone)?);
         start.journal.map_or(Ok(()), |journal| journal.record_before_create(born))?;
         let said = child.stdin.as_mut().map(|to| to.write_all(GO));
@@ -193,7 +193,7 @@ fn release(
     begun
 }
 
-fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
+fn spawn(start: &Start<'_>) -> Result<Child, Failure> {
     use std::os::unix::process::CommandExt;
     let named = start.argv.first().map(String::as_str).unwrap_or_default();
     // Servers live where ordinary paths do not look.
@@ -222,9 +222,9 @@ fn spawn(start: &Start<'_>) -> Result<Child, LabError> {
     // Children inherit the CPUs of the thread that starts them; this one lives for that alone.
     let starter = std::thread::spawn(move || {
         if !cpus.is_empty() {
-            pin_to(&cpus).map_err(|error| LabError::Environment(error.to_string()))?;
+            pin_to(&cpus).map_err(|error| Failure::environment(error.to_string()))?;
         }
-        command.spawn().map_err(|e| LabError::file("start", &program, e))
+        command.spawn().map_err(|e| Failure::file("start", &program, e))
     });
     starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -10,7 +10,7 @@ use tare_io::owned::own_program;
 use tare_io::process::{Watched, readable_within, signal};
 use tare_model::filters::FilterSpec;
 
-use crate::error::LabError;
+use tare_model::Failure;
 
 /// What the process is told, one a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Caller {
         spec: &FilterSpec,
         env: &[(String, String)],
         cpus: &[usize],
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let library = super::library_path(spec)?;
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
         let mut child = Command::new(own_program())
@@ -68,9 +68,9 @@ impl Caller {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| LabError::Environment(format!("cannot start tare: {error}")))?;
+            .map_err(|error| Failure::environment(format!("cannot start tare: {error}")))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(LabError::Environment("a process without pipes".into()));
+            return Err(Failure::environment("a process without pipes"));
         };
         let mut caller = Self { child, to, from: BufReader::new(from) };
         match caller.line() {
@@ -78,14 +78,14 @@ impl Caller {
             Some(line) => {
                 let why = line.strip_prefix(FAILED).unwrap_or(&line);
                 let text = format!("filter {}: {why}", spec.filter.name());
-                Err(LabError::Environment(text))
+                Err(Failure::environment(text))
             }
             None => Err(caller.why(spec)),
         }
     }
 
     /// Calls the filter so often.
-    pub fn call(&mut self, spec: &FilterSpec, url: &str, calls: u64) -> Result<Called, LabError> {
+    pub fn call(&mut self, spec: &FilterSpec, url: &str, calls: u64) -> Result<Called, Failure> {
         let asked = Calls { url: url.to_owned(), calls };
         let asked = serde_json::to_string(&asked).unwrap_or_default() + "\n";
         let sent = self.to.write_all(asked.as_bytes()).and_then(|()| self.to.flush());
@@ -107,12 +107,12 @@ impl Caller {
     }
 
     /// It has ended, or does now.
-    fn why(&mut self, spec: &FilterSpec) -> LabError {
+    fn why(&mut self, spec: &FilterSpec) -> Failure {
         let ended = Watched::new(self.child.id()).is_ok_and(|watched| watched.ends_within(SOON));
         let _ = signal(self.child.id(), libc::SIGKILL);
         let status = self.child.wait().map_or(String::new(), |status| status.to_string());
         let name = spec.filter.name();
-        LabError::Environment(match ended {
+        Failure::environment(match ended {
             true => format!("filter {name}: its process ended in a call ({status})"),
             false => format!("filter {name}: a call did not return within {TIMEOUT}"),
         })

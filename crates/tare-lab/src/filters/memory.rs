@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tare_model::filters::FilterSpec;
 
 use super::shared::SharedMemory;
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::resources;
+use tare_model::Failure;
 
 /// Makes shared memory, and notes that in the journal before.
-pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, LabError> {
+pub fn create(name: &str, prefix: &str, journal: &Journal) -> Result<SharedMemory, Failure> {
     let note = |path: &Path| journal.record_before_create(resources::SharedMemory(path.to_owned()));
     SharedMemory::create(name, prefix, note)
 }
@@ -25,7 +25,7 @@ pub struct FilterMemory {
 
 impl FilterMemory {
     /// `state` is where journals are kept.
-    pub fn of(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, LabError> {
+    pub fn of(spec: &FilterSpec, state: &Path) -> Result<Option<Self>, Failure> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         if !spec.filter.is_controlled() {
             return Ok(None);

@@ -11,9 +11,9 @@ use super::caller::{Caller, TRIAL_CALLS, calls_within};
 use super::environment;
 use super::memory::FilterMemory;
 use super::status::{FilterCounts, FilterStatus};
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::layers::{LayerProof, ProofContext};
+use tare_model::Failure;
 
 /// One launch's filter, between its start and its end.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl FilterProof {
         server: &Server,
         status: FilterStatus,
         context: &mut ProofContext<'_>,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let call_ns = call_cost(spec, context)?;
         let ProofContext { path, asker, .. } = context;
         let mut proof = Self {
@@ -120,7 +120,7 @@ impl LayerProof for FilterProof {
 }
 
 /// One call, in nanoseconds.
-fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, LabError> {
+fn call_cost(spec: &FilterSpec, context: &ProofContext<'_>) -> Result<f64, Failure> {
     // It has a memory of its own: the launch's counters are for its requests.
     let memory = FilterMemory::of(spec, context.state)?;
     let shared = memory.as_ref().map(|memory| memory.name.as_str());

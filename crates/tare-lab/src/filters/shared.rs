@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use tare_io::process::{lock, unlock};
 use tare_model::filters::PREFIX_MAX;
 
-use crate::error::LabError;
 use crate::journal::ours::PREFIX;
 use crate::machine::processes::Stat;
+use tare_model::Failure;
 
 const MAGIC: u64 = 0x3165_7261_742d_6673;
 const OWNER_AT: u64 = 8;
@@ -60,17 +60,17 @@ impl SharedMemory {
     pub(super) fn create(
         name: &str,
         prefix: &str,
-        note: impl Fn(&Path) -> Result<(), LabError>,
-    ) -> Result<Self, LabError> {
+        note: impl Fn(&Path) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
         let path = path_of(name);
         if path.symlink_metadata().is_ok() {
-            return Err(LabError::Environment(Self::whose(name)));
+            return Err(Failure::environment(Self::whose(name)));
         }
         // It appears whole, under its name, or not at all.
         let unfinished = path_of(&format!("{name}.{}", std::process::id()));
         note(&unfinished)?;
         note(&path)?;
-        let failed = |error| LabError::file("make shared memory", &path, error);
+        let failed = |error| Failure::file("make shared memory", &path, error);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -96,13 +96,13 @@ impl SharedMemory {
     }
 
     /// Opens what a controller that runs has made.
-    pub fn open(name: &str) -> Result<Self, LabError> {
+    pub fn open(name: &str) -> Result<Self, Failure> {
         let path = path_of(name);
         // /dev/shm is everybody's: another user's object of this name, or a link, is not opened.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let open = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
         let file = open.map_err(|error| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "{}: {error}: no controller runs under that name",
                 path.display()
             ))
@@ -112,11 +112,11 @@ impl SharedMemory {
         let (length, owner) = of.map_or((0, u32::MAX), |file| (file.len(), file.uid()));
         if owner != tare_io::process::effective_uid() {
             let text = format!("{} belongs to another user", memory.path.display());
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         if length != BYTES || memory.number(0).ok() != Some(MAGIC) {
             let text = format!("{} is not shared memory of tare", memory.path.display());
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         Ok(memory)
     }
@@ -144,10 +144,10 @@ impl SharedMemory {
     }
 
     /// Into the place that is not read now; then all turn to it at once.
-    pub fn set_prefix(&mut self, prefix: &str) -> Result<(), LabError> {
+    pub fn set_prefix(&mut self, prefix: &str) -> Result<(), Failure> {
         if prefix.is_empty() || prefix.len() > PREFIX_MAX {
             let text = format!("the prefix has {} bytes; 1 to {PREFIX_MAX} do", prefix.len());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         let write = || -> io::Result<()> {
             // Two that change it at once would write into the same place.
@@ -163,10 +163,10 @@ impl SharedMemory {
         };
         let written = write();
         unlock(&self.file);
-        written.map_err(|error| LabError::file("write", &self.path, error))
+        written.map_err(|error| Failure::file("write", &self.path, error))
     }
 
-    pub fn prefix(&self) -> Result<String, LabError> {
+    pub fn prefix(&self) -> Result<String, Failure> {
         let read = || -> io::Result<String> {
             let place = u64::from(self.number32(GENERATION_AT)? & 1);
             let length = self.number32(LENGTHS_AT + place * 4)?.min(TEXT_BYTES as u32);
@@ -174,14 +174,14 @@ impl SharedMemory {
             self.file.read_exact_at(&mut text, TEXTS_AT + place * TEXT_BYTES)?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         };
-        read().map_err(|error| LabError::file("read", &self.path, error))
+        read().map_err(|error| Failure::file("read", &self.path, error))
     }
 
-    pub fn totals(&self) -> Result<Totals, LabError> {
+    pub fn totals(&self) -> Result<Totals, Failure> {
         let mut slots = vec![0; SEATS * SEAT_BYTES];
         self.file
             .read_exact_at(&mut slots, SEATS_AT)
-            .map_err(|error| LabError::file("read", &self.path, error))?;
+            .map_err(|error| Failure::file("read", &self.path, error))?;
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
         let each = slots.chunks_exact(SEAT_BYTES);
         Ok(each.fold(Totals::default(), |sum, slot| Totals {

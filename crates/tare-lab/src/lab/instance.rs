@@ -7,7 +7,6 @@ use tare_io::DurationNs;
 use tare_model::samples::Proof;
 
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::event::Event;
 use crate::executor::Target;
 use crate::lab::server::Starting;
@@ -18,6 +17,7 @@ use crate::machine::processes;
 use crate::meters::Meter;
 use crate::meters::metering::MeterSource;
 use crate::places::{LabResources, Place, PlaceContext, Restarts};
+use tare_model::Failure;
 
 /// The first rounds of a run, over which a slow place is started afresh as often as was asked: many
 /// runs have no more.
@@ -51,7 +51,7 @@ impl PlaceInstance {
     }
 
     /// Begins to start it (afresh) where that is due.
-    pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+    pub fn begin(&mut self, round: u32, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.is_up(round, resources) {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl PlaceInstance {
         &mut self,
         round: u32,
         resources: &mut LabResources<'_>,
-    ) -> Result<Arc<Agent>, LabError> {
+    ) -> Result<Arc<Agent>, Failure> {
         if let Some(agent) = self.agent.as_ref().filter(|_| self.is_up(round, resources)) {
             return Ok(agent.clone());
         }
@@ -201,8 +201,8 @@ mod tests {
     struct Paper(Restarts);
 
     impl Place for Paper {
-        fn start(&mut self, _ground: &mut LabResources<'_>) -> Result<Agent, LabError> {
-            Err(LabError::Environment("made of paper".into()))
+        fn start(&mut self, _ground: &mut LabResources<'_>) -> Result<Agent, Failure> {
+            Err(Failure::environment("made of paper"))
         }
         fn prove(&self, _agent: &Agent) -> Proof {
             Proof::default()

@@ -10,13 +10,13 @@ use tare_model::plain;
 use tare_model::samples::{NUMBER_MAX, Probe};
 
 use crate::agent::TIMEOUT;
-use crate::error::LabError;
 use crate::executor::requests::{self, Close, Intervals, Open, Slice};
 use crate::executor::{INTERVALS_MAX, LaneLife, LoadId, Opened};
 use crate::lab::site::{Site, ask_all, ask_each};
 use crate::meters::Reading;
 use crate::meters::metering::{Metering, sample};
 use crate::world::{MadeBy, MakeLoad};
+use tare_model::Failure;
 
 /// Load on one variant.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ const WHY_CHARS_MAX: usize = 500;
 impl MakeLoad for Load {
     type Clients = Vec<Site>;
 
-    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<MadeBy, LabError> {
+    fn open(&mut self, clients: &Vec<Site>, plan: &LoadPlan) -> Result<MadeBy, Failure> {
         self.give_up();
         self.timeout = plan.engine.timeout;
         let parts = plan.divided(u32::try_from(clients.len()).unwrap_or(u32::MAX))?;
@@ -54,11 +54,11 @@ impl MakeLoad for Load {
             clients.iter().zip(parts).map(|(site, part)| (site, Open { lanes: vec![part] }));
         let replies = ask_each(asked, TIMEOUT);
         // Where one fails the others are open, and must be closed.
-        let of_site = |(site, reply): (&Site, &Result<Opened, LabError>)| {
+        let of_site = |(site, reply): (&Site, &Result<Opened, Failure>)| {
             reply.as_ref().ok().map(|opened| (site.clone(), opened.load))
         };
         self.clients = clients.iter().zip(&replies).filter_map(of_site).collect();
-        let opened: Result<Vec<Opened>, LabError> = replies.into_iter().collect();
+        let opened: Result<Vec<Opened>, Failure> = replies.into_iter().collect();
         let opened = opened.inspect_err(|_| self.give_up())?;
         self.opening = Measured::alongside(opened.iter().map(|one| one.opening.clone()).collect());
         let first = opened.into_iter().next();
@@ -71,14 +71,14 @@ impl MakeLoad for Load {
         })
     }
 
-    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError> {
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         match &self.clients[..] {
             [alone] => self.slice_by(alone, stretch),
             _ => self.slice_alongside(stretch),
         }
     }
 
-    fn close(&mut self) -> Result<LaneLife, LabError> {
+    fn close(&mut self) -> Result<LaneLife, Failure> {
         let asked = self.clients.iter().map(|(site, load)| (site, Close { load: *load }));
         let lives: Vec<Vec<LaneLife>> = ask_all(asked, TIMEOUT)?;
         self.clients.clear();
@@ -89,9 +89,9 @@ impl MakeLoad for Load {
         &mut self,
         clients: &Vec<Site>,
         plan: &LoadPlan,
-    ) -> Result<Result<Probe, String>, LabError> {
+    ) -> Result<Result<Probe, String>, Failure> {
         let Some(site) = clients.first() else {
-            return Err(LabError::Bug("nobody to ask".into()));
+            return Err(Failure::bug("nobody to ask"));
         };
         let probed = site.ask(requests::Probe { plan: Box::new(plan.clone()) })?;
         self.sent += probed.sent.min(NUMBER_MAX);
@@ -115,7 +115,7 @@ impl Load {
 
     /// The intervals of the last slice, where it handed them over: those of each client, and each
     /// begins when it did since the first of its client's.
-    pub fn intervals(&self) -> Result<Vec<Measured>, LabError> {
+    pub fn intervals(&self) -> Result<Vec<Measured>, Failure> {
         let mut all: Vec<Measured> = Vec::new();
         for (site, load) in &self.clients {
             let first = all.len();
@@ -146,7 +146,7 @@ impl Load {
         &self,
         (site, load): &(Site, LoadId),
         stretch: Stretch,
-    ) -> Result<Measured, LabError> {
+    ) -> Result<Measured, Failure> {
         let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
         let start_at = stretch.start_at.map(|at| site.clock().there(at));
         let stretch = Stretch { start_at, ..stretch };
@@ -159,7 +159,7 @@ impl Load {
     }
 
     /// The same slice by several clients, who begin it at one instant.
-    fn slice_alongside(&self, stretch: Stretch) -> Result<Measured, LabError> {
+    fn slice_alongside(&self, stretch: Stretch) -> Result<Measured, Failure> {
         let limit = stretch.ramp + stretch.window + self.timeout + GRACE;
         let late_max = DurationNs::from_ns(stretch.window.as_ns() / LATE_SHARE);
         let clients = &self.clients;
@@ -183,7 +183,7 @@ impl Load {
             let (first, last) = (began.iter().min(), began.iter().max());
             let skew_ns = last.zip(first).map_or(0, |(last, first)| last.since(*first).as_ns());
             late = last.map_or(DurationNs::ZERO, |last| last.since(begin));
-            let nobody = || LabError::Bug("a load by nobody".into());
+            let nobody = || Failure::bug("a load by nobody");
             let mut all = Measured::alongside(parts).ok_or_else(nobody)?;
             all.counts.answered += answered;
             // Without a ramp it is no slice, but tells what a ramp costs, or warms a server up: that
@@ -201,7 +201,7 @@ impl Load {
             }
             return Ok(all);
         }
-        Err(LabError::Environment(format!(
+        Err(Failure::environment(format!(
             "one of {} clients began {TRIES} slices in a row too late, the last by {} µs: a slice \
              of {} allows {late_max} (slices.window: longer slices; or fewer clients)",
             clients.len(),
@@ -223,7 +223,7 @@ pub fn at_once(
     loads: &mut [&mut Load],
     stretch: Stretch,
     meters: &[Option<&Metering>],
-) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+) -> Result<Vec<(Measured, Vec<Reading>)>, Failure> {
     let trips = loads.iter().flat_map(|load| &load.clients).map(|(site, _)| site.clock().trip);
     let trip = trips.max().unwrap_or_default();
     let start = monotonic_now() + trip + trip + LEAD;
@@ -235,9 +235,9 @@ pub fn at_once(
         let readings = scope.spawn(|| sample(meters, start, stretch.interval, times));
         let loads = loads.iter_mut().map(|load| scope.spawn(move || load.slice(stretch)));
         let loads: Vec<_> = loads.collect();
-        let lost = || LabError::Bug("a load thread panicked".into());
+        let lost = || Failure::bug("a load thread panicked");
         let measured = loads.into_iter().map(|load| load.join().unwrap_or_else(|_| Err(lost())));
-        let measured: Result<Vec<Measured>, LabError> = measured.collect();
+        let measured: Result<Vec<Measured>, Failure> = measured.collect();
         let readings = readings.join().unwrap_or_else(|_| Err(lost()))?;
         Ok(measured?.into_iter().zip(readings).collect())
     })

@@ -11,7 +11,6 @@ use tare_io::{DurationNs, Instant};
 use tare_model::plain;
 
 use crate::agent::TIMEOUT;
-use crate::error::LabError;
 use crate::executor::requests::{
     Ask, AskToStop, AwaitListening, AwaitReady, HowItEnded, IsAlive, Lines, Logged, Page, Peers,
     Start, Stop,
@@ -22,6 +21,7 @@ use crate::launch::injected::Injected;
 use crate::launch::spec::{CountSource, LaunchSpec};
 use crate::machine::cgroup::Cgroup;
 use crate::meters::metering::MeterSource;
+use tare_model::Failure;
 
 /// Dropped, it ends.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ const GRACE: DurationNs = DurationNs::from_secs(10);
 const WORDS_CHARS_MAX: usize = 4000;
 
 impl Server {
-    pub fn start(starting: Starting<'_>, launch_spec: LaunchSpec) -> Result<Self, LabError> {
+    pub fn start(starting: Starting<'_>, launch_spec: LaunchSpec) -> Result<Self, Failure> {
         let Starting { site, who, cpus, cgroup, metered } = starting;
         let (ready_within, port) = (launch_spec.ready_within(), launch_spec.address.port());
         let launch_spec = Box::new(launch_spec);
@@ -96,13 +96,13 @@ impl Server {
         }
     }
 
-    fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, LabError> {
+    fn ask<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
         self.site.ask_within(request, timeout + GRACE).map_err(|error| error.named(&self.who))
     }
 
     /// Waits until something accepts connections at its address. Returns at once when `stop` is
     /// set.
-    pub fn wait_until_listening(&self, stop: &AtomicBool) -> Result<(), LabError> {
+    pub fn wait_until_listening(&self, stop: &AtomicBool) -> Result<(), Failure> {
         match &self.process {
             Process::Started(server) => {
                 self.ask(AwaitListening { server: *server }, self.ready_within)
@@ -113,7 +113,7 @@ impl Server {
     }
 
     /// Waits a little for the server to become ready; an error once it is dead, or too late.
-    pub fn not_yet(&self, limit: Instant) -> Result<(), LabError> {
+    pub fn not_yet(&self, limit: Instant) -> Result<(), Failure> {
         let Process::Started(server) = self.process else { return Ok(()) };
         self.ask(AwaitReady { server, late: monotonic_now() > limit }, TIMEOUT)
     }
@@ -142,7 +142,7 @@ impl Server {
     }
 
     /// Why the place it runs in is no more; `None` where it still is after so long.
-    pub fn place_gone(&self, timeout: DurationNs) -> Option<LabError> {
+    pub fn place_gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.site.gone(timeout).map(|error| error.named(&self.who))
     }
 

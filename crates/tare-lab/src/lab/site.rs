@@ -6,9 +6,9 @@ use tare_io::DurationNs;
 
 use crate::agent::clock::Offset;
 use crate::agent::{Agent, TIMEOUT};
-use crate::error::LabError;
 use crate::executor::Executor;
 use crate::executor::requests::{Ask, ReadClocks};
+use tare_model::Failure;
 
 #[derive(Clone, Debug)]
 pub enum Site {
@@ -17,16 +17,12 @@ pub enum Site {
 }
 
 impl Site {
-    pub fn ask<A: Ask>(&self, request: A) -> Result<A::Reply, LabError> {
+    pub fn ask<A: Ask>(&self, request: A) -> Result<A::Reply, Failure> {
         self.ask_within(request, TIMEOUT)
     }
 
     /// In this process nothing is cut off: what waits there has limits of its own.
-    pub fn ask_within<A: Ask>(
-        &self,
-        request: A,
-        timeout: DurationNs,
-    ) -> Result<A::Reply, LabError> {
+    pub fn ask_within<A: Ask>(&self, request: A, timeout: DurationNs) -> Result<A::Reply, Failure> {
         match self {
             Self::Here(executor) => request.carry_out(executor),
             Self::There(agent) => agent.ask(request, timeout),
@@ -55,14 +51,14 @@ impl Site {
     }
 
     /// Finds that anew: clocks drift.
-    pub fn set_clock(&self) -> Result<(), LabError> {
+    pub fn set_clock(&self) -> Result<(), Failure> {
         let Some(agent) = self.agent() else { return Ok(()) };
         agent.set_clock(Offset::find(|| self.ask(ReadClocks {}))?);
         Ok(())
     }
 
     /// Why there is nobody to ask any more.
-    pub fn gone(&self, timeout: DurationNs) -> Option<LabError> {
+    pub fn gone(&self, timeout: DurationNs) -> Option<Failure> {
         self.agent().and_then(|agent| agent.gone(timeout))
     }
 }
@@ -71,7 +67,7 @@ impl Site {
 pub fn ask_all<'a, A: Ask>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
-) -> Result<Vec<A::Reply>, LabError> {
+) -> Result<Vec<A::Reply>, Failure> {
     ask_each(asked, timeout).into_iter().collect()
 }
 
@@ -80,7 +76,7 @@ pub fn ask_all<'a, A: Ask>(
 pub fn ask_each<'a, A: Ask>(
     asked: impl IntoIterator<Item = (&'a Site, A)>,
     timeout: DurationNs,
-) -> Vec<Result<A::Reply, LabError>> {
+) -> Vec<Result<A::Reply, Failure>> {
     let mut asked: Vec<(&Site, A)> = asked.into_iter().collect();
     if asked.len() == 1
         && let Some((site, request)) = asked.pop()
@@ -91,7 +87,7 @@ pub fn ask_each<'a, A: Ask>(
         let ask =
             |(site, request): (&'a Site, A)| scope.spawn(move || site.ask_within(request, timeout));
         let threads: Vec<_> = asked.into_iter().map(ask).collect();
-        let lost = || Err(LabError::Bug("a thread that asks panicked".into()));
+        let lost = || Err(Failure::bug("a thread that asks panicked"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })
 }

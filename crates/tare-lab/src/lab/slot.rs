@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tare_bypass::Bypass;
 use tare_io::process;
 
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::lab::Deployment;
 use crate::lab::instance::PlaceInstance;
@@ -23,6 +22,7 @@ use crate::machine::cgroup::Cgroup;
 use crate::network::intercept::{Direction, Namespace};
 use crate::places::LabResources;
 use crate::places::network::Network;
+use tare_model::Failure;
 
 /// One variant's part of the lab.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl VariantSlot {
         &mut self,
         round: u32,
         resources: &mut LabResources<'_>,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), Failure> {
         let mut instances = self.hops.iter_mut().filter_map(|hop| hop.instance.as_mut());
         instances.try_for_each(|instance| instance.up(round, resources).map(drop))
     }
@@ -134,7 +134,7 @@ impl VariantSlot {
         launched: &mut Launched,
         here: &Here<'_>,
         connections: u32,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), Failure> {
         launched.bypass = self.bypass.clone();
         for (at, hop) in self.hops.iter().enumerate().rev() {
             let hop = match layers::kind(&self.placed.layers[hop.layer]).is_injected() {
@@ -152,7 +152,7 @@ impl VariantSlot {
         to: Upstream,
         here: &Here<'_>,
         connections: u32,
-    ) -> Result<Hop, LabError> {
+    ) -> Result<Hop, Failure> {
         let hop = &self.hops[at];
         let layer = &self.placed.layers[hop.layer];
         let namespace = self.namespace(hop.stand)?;
@@ -220,7 +220,7 @@ impl VariantSlot {
     }
 
     /// What the cluster put into a pod of this variant.
-    fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, LabError> {
+    fn injected(&self, hop: &HopContext, launched: &Launched) -> Result<Hop, Failure> {
         let (side, instance) = match hop.stand {
             Stand::BesideClient => ("its client's pod", self.client()),
             Stand::BesideServer | Stand::Between => ("its pod", self.server.as_ref()),
@@ -228,7 +228,7 @@ impl VariantSlot {
         let found = instance.and_then(PlaceInstance::injected);
         let layer = &self.placed.layers[hop.layer];
         let mut injected = found.ok_or_else(|| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "{}: {side} has no sidecar, though it asked for one: is there a mesh in this \
                  cluster, and does it inject here?",
                 layer.facts().name()
@@ -258,7 +258,7 @@ impl VariantSlot {
     }
 
     /// Where a process stands that is beside client or server.
-    fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, LabError> {
+    fn namespace(&self, stand: Stand) -> Result<Option<Namespace>, Failure> {
         let (side, instance) = match stand {
             Stand::Between => return Ok(None),
             Stand::BesideClient => ("client", self.client()),
@@ -266,7 +266,7 @@ impl VariantSlot {
         };
         let namespace = instance.and_then(|instance| instance.place.namespace());
         namespace.map(Some).ok_or_else(|| {
-            LabError::Usage(format!(
+            Failure::usage(format!(
                 "{}: the place of its {side} keeps its network to itself (a kernel of its own): \
                  sidecars need netns, runc or crun",
                 self.placed.name
@@ -293,23 +293,23 @@ impl SocketGroups {
         Self { wanted, groups: Vec::new() }
     }
 
-    pub fn add(&mut self, cgroup: &mut Option<Cgroup>, journal: &Journal) -> Result<(), LabError> {
+    pub fn add(&mut self, cgroup: &mut Option<Cgroup>, journal: &Journal) -> Result<(), Failure> {
         if !self.wanted {
             return Ok(());
         }
         let cgroup = cgroup.as_mut().ok_or_else(|| {
-            LabError::Environment("a bypass needs control groups, which cannot be made".into())
+            Failure::environment("a bypass needs control groups, which cannot be made")
         })?;
         self.groups.push(cgroup.socket_group(journal)?);
         Ok(())
     }
 
     /// Watches all of them, for as long as what this gives is kept.
-    pub fn attach(&self) -> Result<Option<Arc<Bypass>>, LabError> {
+    pub fn attach(&self) -> Result<Option<Arc<Bypass>>, Failure> {
         if !self.wanted {
             return Ok(None);
         }
         let attached = Bypass::attach(&self.groups).map(Arc::new);
-        attached.map(Some).map_err(|why| LabError::Environment(format!("bypass: {why}")))
+        attached.map(Some).map_err(|why| Failure::environment(format!("bypass: {why}")))
     }
 }

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use tare_model::layers::KeyKind;
 
-use crate::error::LabError;
+use tare_model::Failure;
 
 /// A certificate and its key, in PEM.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ const IDENTITY: &str = "spiffe://cluster.local/ns/default/sa/default";
 pub const SERVER_NAME: &str = "localhost";
 
 /// Made for localhost: a server shows it, and nobody checks it.
-pub fn of_server() -> Result<&'static Certified, LabError> {
+pub fn of_server() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
     told(MADE.get_or_init(|| {
         let names = vec![SERVER_NAME.to_owned(), "127.0.0.1".to_owned()];
@@ -37,20 +37,20 @@ pub fn of_server() -> Result<&'static Certified, LabError> {
 }
 
 /// A sidecar or gateway shows it; [`authority`] signs it.
-pub fn of_layer(kind: KeyKind) -> Result<&'static Certified, LabError> {
+pub fn of_layer(kind: KeyKind) -> Result<&'static Certified, Failure> {
     static MADE: [OnceLock<Result<Certified, String>>; 2] = [OnceLock::new(), OnceLock::new()];
     let authority = authority()?;
     told(MADE[kind as usize].get_or_init(|| sign(authority, kind).map_err(|e| e.to_string())))
 }
 
 /// Who signs those of layers.
-pub fn authority() -> Result<&'static Certified, LabError> {
+pub fn authority() -> Result<&'static Certified, Failure> {
     static MADE: OnceLock<Result<Certified, String>> = OnceLock::new();
     told(MADE.get_or_init(|| make_authority().map_err(|e| e.to_string())))
 }
 
-fn told(made: &Result<Certified, String>) -> Result<&Certified, LabError> {
-    made.as_ref().map_err(|why| LabError::Environment(format!("cannot make a certificate: {why}")))
+fn told(made: &Result<Certified, String>) -> Result<&Certified, Failure> {
+    made.as_ref().map_err(|why| Failure::environment(format!("cannot make a certificate: {why}")))
 }
 
 fn authority_params() -> CertificateParams {

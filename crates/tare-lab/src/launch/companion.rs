@@ -5,10 +5,10 @@ use std::path::Path;
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 
-use crate::error::LabError;
 use crate::executor::local::HostContext;
 use crate::executor::running::{Running, Start};
 use crate::launch::spec::CompanionSpec;
+use tare_model::Failure;
 
 #[derive(Debug)]
 pub struct Companion(Running);
@@ -20,11 +20,7 @@ const GRACE: DurationNs = DurationNs::from_secs(2);
 
 impl Companion {
     /// Starts it, and waits until it is ready.
-    pub fn start(
-        spec: &CompanionSpec,
-        folder: &Path,
-        host: &HostContext,
-    ) -> Result<Self, LabError> {
+    pub fn start(spec: &CompanionSpec, folder: &Path, host: &HostContext) -> Result<Self, Failure> {
         // In a place its journal ends with the place; here `tare clean` must find it. Filters, which
         // need one, are on no ssh host.
         let data = ("XDG_DATA_HOME".to_owned(), folder.display().to_string());
@@ -47,7 +43,7 @@ impl Companion {
         Ok(companion)
     }
 
-    fn not_yet(&mut self, limit: Instant, who: &str) -> Result<(), LabError> {
+    fn not_yet(&mut self, limit: Instant, who: &str) -> Result<(), Failure> {
         let ended = self.0.ends_within(READY_CHECK);
         if ended {
             self.0.end_drains();
@@ -55,7 +51,7 @@ impl Companion {
         if ended || monotonic_now() > limit {
             let words = self.0.last_words();
             let text = format!("{who}: its controller did not start{words}");
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         Ok(())
     }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tare_io::DurationNs;
 use tare_model::layers::LayerSpec;
 
-use crate::error::LabError;
 use crate::launch::certificates::{self, Certified};
 use crate::launch::spec::{LaunchSpec, PlacedFile};
+use tare_model::Failure;
 
 /// What a server's launch may know of the place it is made for.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct LaunchContext<'a> {
 }
 
 impl LaunchContext<'_> {
-    pub(crate) fn address(&self) -> Result<SocketAddr, LabError> {
+    pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
         match self.fixed {
             Some(fixed) => Ok(fixed),
             None if self.port.is_some() => {
@@ -53,7 +53,7 @@ impl LaunchContext<'_> {
     }
 
     /// Where only tare asks, for pages about the server itself.
-    pub(crate) fn status_address(&self) -> Result<SocketAddr, LabError> {
+    pub(crate) fn status_address(&self) -> Result<SocketAddr, Failure> {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Ok(SocketAddr::new(ip, self.ports.next(ip)?))
     }
@@ -65,14 +65,14 @@ impl LaunchContext<'_> {
     }
 
     /// A certificate for localhost and its key, the same for all servers of this process.
-    pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), LabError> {
+    pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf), Failure> {
         let Certified { cert, key, .. } = certificates::of_server()?;
         let key = self.write_secret("key.pem", key.as_bytes());
         Ok((self.write("cert.pem", cert.as_bytes()), key))
     }
 
     /// The same in one file.
-    pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, LabError> {
+    pub(crate) fn certificate_with_key(&self) -> Result<PathBuf, Failure> {
         let Certified { cert, key, .. } = certificates::of_server()?;
         Ok(self.write_secret("both.pem", format!("{cert}{key}").as_bytes()))
     }
@@ -120,7 +120,7 @@ pub enum Ports {
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 impl Ports {
-    pub(crate) fn next(self, ip: IpAddr) -> Result<u16, LabError> {
+    pub(crate) fn next(self, ip: IpAddr) -> Result<u16, Failure> {
         // One row for all places: two may be on one machine elsewhere.
         static GIVEN: AtomicU16 = AtomicU16::new(0);
         match self {
@@ -138,13 +138,13 @@ impl Ports {
 
 /// A port that nobody has at the moment, and that was not given out a moment ago: its server may
 /// not have taken it yet.
-fn free_port(ip: IpAddr) -> Result<u16, LabError> {
+fn free_port(ip: IpAddr) -> Result<u16, Failure> {
     static GIVEN_OUT: Mutex<VecDeque<u16>> = Mutex::new(VecDeque::new());
     let mut given_out = GIVEN_OUT.lock().unwrap_or_else(|e| e.into_inner());
     for _ in 0..GIVEN_OUT_MAX {
         let address = TcpListener::bind((ip, 0))
             .and_then(|listener| listener.local_addr())
-            .map_err(|error| LabError::Environment(format!("no free port: {error}")))?;
+            .map_err(|error| Failure::environment(format!("no free port: {error}")))?;
         if !given_out.contains(&address.port()) {
             given_out.push_back(address.port());
             if given_out.len() > GIVEN_OUT_MAX {
@@ -153,15 +153,15 @@ fn free_port(ip: IpAddr) -> Result<u16, LabError> {
             return Ok(address.port());
         }
     }
-    Err(LabError::Environment("no free port: all were given out a moment ago".into()))
+    Err(Failure::environment("no free port: all were given out a moment ago"))
 }
 
 /// More than one round of any experiment needs.
 const GIVEN_OUT_MAX: usize = 100;
 
-pub(crate) fn utf8(path: &Path) -> Result<&str, LabError> {
+pub(crate) fn utf8(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| {
-        LabError::Environment(format!("{} is not UTF-8, which servers need", path.display()))
+        Failure::environment(format!("{} is not UTF-8, which servers need", path.display()))
     })
 }
 

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 
-use crate::error::LabError;
 use crate::executor::requests::Page;
 use crate::lab::site::Site;
 use crate::meters::metering::MeterSource;
+use tare_model::Failure;
 
 /// As Istio's: inside of the pod alone.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_000);
@@ -81,12 +81,12 @@ impl Injected {
     }
 
     /// Waits until it knows of the server that it leads to.
-    pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), LabError> {
+    pub fn wait_until_known(&self, stop: &AtomicBool) -> Result<(), Failure> {
         let Some(server) = self.leads_to else { return Ok(()) };
         let limit = monotonic_now() + KNOWS_WITHIN;
         while !self.knows(server) && !stop.load(Ordering::Relaxed) {
             if monotonic_now() > limit {
-                return Err(LabError::Environment(format!(
+                return Err(Failure::environment(format!(
                     "{}: after {KNOWS_WITHIN} it does not know of the server at {server}",
                     self.who
                 )));

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tare_io::DurationNs;
 
-use crate::error::LabError;
+use tare_model::Failure;
 
 /// The first word of a server that is the program itself which starts it: the agent, in a place
 /// with no other program of ours.
@@ -65,16 +65,16 @@ impl PlacedFile {
     }
 
     /// Whatever the umask, servers that give up root can read it; a secret only its owner.
-    fn write(&self) -> Result<(), LabError> {
+    fn write(&self) -> Result<(), Failure> {
         let bytes = STANDARD.decode(&self.base64).map_err(|error| {
-            LabError::Usage(format!("{} is not base64: {error}", self.path.display()))
+            Failure::usage(format!("{} is not base64: {error}", self.path.display()))
         })?;
         let missing: Vec<&Path> =
             self.path.ancestors().skip(1).take_while(|f| !f.is_dir()).collect();
         for folder in missing.into_iter().rev() {
             let made = std::fs::create_dir(folder);
             let opened = made.and_then(|()| set_permissions(folder, Permissions::from_mode(0o755)));
-            opened.map_err(|e| LabError::file("make", folder, e))?;
+            opened.map_err(|e| Failure::file("make", folder, e))?;
         }
         let mode = if self.secret { 0o600 } else { 0o644 };
         let write = || {
@@ -85,7 +85,7 @@ impl PlacedFile {
             file.set_permissions(Permissions::from_mode(mode))?;
             file.write_all(&bytes)
         };
-        write().map_err(|e| LabError::file("write", &self.path, e))
+        write().map_err(|e| Failure::file("write", &self.path, e))
     }
 }
 
@@ -94,7 +94,7 @@ impl LaunchSpec {
         DurationNs::from_ms(self.ready_within_ms)
     }
 
-    pub(crate) fn write_files(&self) -> Result<(), LabError> {
+    pub(crate) fn write_files(&self) -> Result<(), Failure> {
         for file in &self.files {
             file.write()?;
         }

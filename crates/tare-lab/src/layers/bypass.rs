@@ -7,21 +7,21 @@ use tare_model::layers::{BypassSpec, LayerFacts};
 use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext, Stand};
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::hop::Hop;
 use crate::places::need_root;
+use tare_model::Failure;
 
 impl LayerKind for BypassSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok("BPF programs (sockops, sk_msg) on a control group of its own processes".into())
     }
 
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         if !tare_bypass::is_built_in() {
             let text = "bypass: this tare was built without clang, which compiles it";
-            return Err(LabError::Environment(text.into()));
+            return Err(Failure::environment(text));
         }
         need_root("a bypass by BPF")
     }
@@ -35,9 +35,9 @@ impl LayerKind for BypassSpec {
         launched: &Launched,
         _: &[&Hop],
         _: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let Some(bypass) = launched.bypass.clone() else {
-            return Err(LabError::Environment("the bypass is not attached".into()));
+            return Err(Failure::environment("the bypass is not attached"));
         };
         let before = bypass.counts();
         let sidecars = launched.all_hops().filter(|hop| hop.stand != Stand::Between).count();

@@ -5,12 +5,12 @@ use tare_model::layers::{CryptoSpec, LayerFacts, Mask};
 use tare_model::samples::{Proof, Sent};
 
 use super::{LayerKind, LayerProof, ProofContext};
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::hop::Hop;
 use crate::machine::commands::run;
 use crate::machine::processes;
+use tare_model::Failure;
 
 /// Two words of bits, the second (after a colon) of CPUID's leaf 7.
 const VARIABLE: &str = "OPENSSL_ia32cap";
@@ -34,16 +34,16 @@ fn has(flags: &str, flag: &str) -> bool {
 }
 
 impl LayerKind for CryptoSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!("{VARIABLE}={} for its processes", bits(self.crypto)))
     }
 
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let flag = self.crypto.flag();
         match has(&flags, flag) {
             true => Ok(()),
-            false => Err(LabError::Environment(format!(
+            false => Err(Failure::environment(format!(
                 "{}: this CPU has no {flag}, so with and without are the same (a null experiment)",
                 self.name()
             ))),
@@ -59,7 +59,7 @@ impl LayerKind for CryptoSpec {
         launched: &Launched,
         _: &[&Hop],
         _: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let wanted = format!("{VARIABLE}={}", bits(self.crypto));
         let pids = launched.meter().processes();
         let environments: Vec<Environment> =

@@ -10,12 +10,12 @@ use tare_model::samples::{Proof, Sent};
 
 use super::proxies::{Passed, TlsTerms, program};
 use super::{LayerProof, Stand};
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::certificates;
 use crate::launch::hop::{Hop, Statistics};
 use crate::network::intercept::{Namespace, SIDECAR};
 use crate::network::tls_probe;
+use tare_model::Failure;
 
 /// What a layer's processes should be seen to do.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl HopsProof {
         expected: Expected,
         hops: &[&Hop],
         counting: &dyn Fn(&Hop) -> Box<dyn Counting>,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let (processes, wrong, seen) = (Vec::new(), Vec::new(), Vec::new());
         let mut proof = Self { expected, processes, wrong, seen };
         if let Some(hop) = hops.iter().find(|hop| hop.stand != Stand::BesideClient)
@@ -137,7 +137,7 @@ impl HopsProof {
     }
 
     /// Asks who takes connections there, as a stranger would.
-    fn look(&mut self, at: SocketAddr, terms: TlsTerms) -> Result<(), LabError> {
+    fn look(&mut self, at: SocketAddr, terms: TlsTerms) -> Result<(), Failure> {
         self.expect_refused(tls_probe::serves_plain_text(at), "a request in plain text");
         if terms.is_mutual {
             self.expect_refused(tls_probe::serves_unknown(at), "a client without a certificate");

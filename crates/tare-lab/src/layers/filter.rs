@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::{Inserted, LayerKind, LayerProof, ProofContext};
-use crate::error::LabError;
 use crate::filters;
 use crate::filters::proof::FilterProof;
 use crate::filters::status::{FilterStatus, PAGE};
 use crate::launch::Launched;
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::hop::Hop;
+use tare_model::Failure;
 
 impl LayerKind for FilterSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         let controller = match self.filter.is_controlled() {
             true => "; before it a controller, with shared memory tare-…",
             false => "",
@@ -22,15 +22,15 @@ impl LayerKind for FilterSpec {
         Ok(format!("{}{controller}", filters::describe(self)?))
     }
 
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         filters::check_machine(self.filter)
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         filters::needs(self)
     }
 
-    fn insert(&self, context: &LaunchContext<'_>, into: &mut Inserted) -> Result<(), LabError> {
+    fn insert(&self, context: &LaunchContext<'_>, into: &mut Inserted) -> Result<(), Failure> {
         if self.filter == FilterKind::Off {
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl LayerKind for FilterSpec {
         launched: &Launched,
         _: &[&Hop],
         proof: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let pages = launched.launch_spec.pages.filter(|_| self.filter != FilterKind::Off);
         let Some(address) = pages else { return Ok(None) };
         let status = FilterStatus { address };

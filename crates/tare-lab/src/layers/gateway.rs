@@ -8,12 +8,12 @@ use tare_model::samples::{Proof, Sent};
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsTerms, envoy, path};
 use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, where_it_runs};
-use crate::error::LabError;
 use crate::lab::server::Server;
 use crate::launch::Launched;
 use crate::launch::certificates;
 use crate::launch::context::{LaunchContext, counted};
 use crate::launch::hop::{Hop, Statistics, Upstream};
+use tare_model::Failure;
 
 fn terms(spec: &GatewaySpec) -> TlsTerms {
     TlsTerms {
@@ -26,7 +26,7 @@ fn terms(spec: &GatewaySpec) -> TlsTerms {
 }
 
 impl LayerKind for GatewaySpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         let program = path(self.gateway)?;
         let tls = self.tls;
         let versions = match tls.min == tls.max {
@@ -43,7 +43,7 @@ impl LayerKind for GatewaySpec {
         ))
     }
 
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         let program = path(self.gateway)?;
         match self.tls.provider {
             Some(provider) => {
@@ -53,7 +53,7 @@ impl LayerKind for GatewaySpec {
         }
     }
 
-    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![path(self.gateway)?])
     }
 
@@ -62,7 +62,7 @@ impl LayerKind for GatewaySpec {
         context: &LaunchContext<'_>,
         seat: &Seat<'_>,
         to: Upstream,
-    ) -> Result<HopPlan, LabError> {
+    ) -> Result<HopPlan, Failure> {
         let job = Job {
             threads: self.threads,
             is_http: true,
@@ -88,7 +88,7 @@ impl LayerKind for GatewaySpec {
         _: &Launched,
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let layer = hops.first().map_or_else(|| self.name(), |hop| hop.name.clone());
         let expected = Expected { layer, is_http: true, tls: Some(terms(self)) };
         let proof =

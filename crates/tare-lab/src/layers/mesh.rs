@@ -9,10 +9,10 @@ use tare_model::plain;
 use super::evidence::{Counting, Expected, HopsProof};
 use super::proxies::{Passed, TlsTerms};
 use super::{LayerKind, LayerProof, PodParts, PodSeat, ProofContext, Stand};
-use crate::error::LabError;
 use crate::launch::Launched;
 use crate::launch::hop::Hop;
 use crate::launch::injected::{self, Injected};
+use tare_model::Failure;
 
 /// Where a server's sidecar takes connections, and what stands for the servers that each knows:
 /// it also speaks with its control plane.
@@ -30,7 +30,7 @@ const MUTUAL: TlsTerms = TlsTerms {
 };
 
 impl LayerKind for MeshSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         let whose = match (self.inject.has_client(), self.inject.has_server()) {
             (true, true) => "beside it and its client",
             (true, false) => "beside its client",
@@ -45,7 +45,7 @@ impl LayerKind for MeshSpec {
     }
 
     /// Whether a cluster has a mesh shows when it is asked for a pod.
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl LayerKind for MeshSpec {
         _: &Launched,
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let expected = Expected {
             layer: self.name(),
             is_http: true,

@@ -13,12 +13,12 @@ use tare_io::DurationNs;
 use tare_model::layers::{KeyKind, KeyProvider, ProxyProgram, TlsVersion};
 
 use super::{HopPlan, Seat};
-use crate::error::LabError;
 use crate::launch::certificates;
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::hop::{Shows, Statistics, Upstream};
 use crate::launch::spec::LaunchSpec;
 use crate::machine::programs;
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
@@ -122,7 +122,7 @@ const UPSTREAM: TlsTerms = TlsTerms {
 
 impl JobTls {
     /// How a hop that understands requests speaks with what is behind it.
-    pub fn to(upstream: Upstream, context: &LaunchContext<'_>) -> Result<Option<Self>, LabError> {
+    pub fn to(upstream: Upstream, context: &LaunchContext<'_>) -> Result<Option<Self>, Failure> {
         upstream.shows.map(|shows| Self::without_own(UPSTREAM, shows, context)).transpose()
     }
 
@@ -130,7 +130,7 @@ impl JobTls {
         terms: TlsTerms,
         shows: Shows,
         context: &LaunchContext<'_>,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, Failure> {
         let (name, authority) = match shows {
             Shows::Hop => ("authority.pem", certificates::authority()?),
             Shows::Server => ("server.pem", certificates::of_server()?),
@@ -140,7 +140,7 @@ impl JobTls {
     }
 
     /// Among hops, with a certificate of its own. Writes its files into the context's folder.
-    pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, LabError> {
+    pub fn new(terms: TlsTerms, context: &LaunchContext<'_>) -> Result<Self, Failure> {
         let own = certificates::of_layer(terms.key)?;
         let files = OwnFiles {
             cert: context.write("cert.pem", own.cert.as_bytes()),
@@ -169,7 +169,7 @@ impl Job {
         own_config: Option<&Path>,
         context: &LaunchContext<'_>,
         seat: &Seat<'_>,
-    ) -> Result<HopPlan, LabError> {
+    ) -> Result<HopPlan, Failure> {
         let (path, program) = (path(program)?, self::program(program));
         let (name, text) = program.config(self, context);
         let text = match own_config {
@@ -206,7 +206,7 @@ pub fn program(program: ProxyProgram) -> &'static dyn Program {
     }
 }
 
-pub fn path(program: ProxyProgram) -> Result<PathBuf, LabError> {
+pub fn path(program: ProxyProgram) -> Result<PathBuf, Failure> {
     let (name, from) = self::program(program).names();
     programs::need(&[name], from)
 }

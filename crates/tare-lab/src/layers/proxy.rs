@@ -9,11 +9,11 @@ use tare_model::layers::{LayerFacts, ProxySpec, Side, Tls, TlsVersion};
 use super::evidence::{Expected, HopsProof, ProgramCounting};
 use super::proxies::{Job, JobTls, TlsTerms, path};
 use super::{HopPlan, LayerKind, LayerProof, ProofContext, Seat, Stand, where_it_runs};
-use crate::error::LabError;
 use crate::launch::Launched;
 use crate::launch::context::{LaunchContext, counted};
 use crate::launch::hop::{Hop, Upstream};
 use crate::network::intercept;
+use tare_model::Failure;
 
 /// Ports of sidecars, as Istio's.
 const LEAVING_PORT: u16 = 15_001;
@@ -37,7 +37,7 @@ fn job(
     context: &LaunchContext<'_>,
     stand: Stand,
     to: Upstream,
-) -> Result<Job, LabError> {
+) -> Result<Job, Failure> {
     let at = |port: u16| SocketAddr::new(context.ip, port);
     let (listen, statistics) = match stand {
         Stand::Between => (context.address()?, context.status_address()?),
@@ -69,7 +69,7 @@ fn job(
 }
 
 impl LayerKind for ProxySpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         let program = path(self.proxy)?;
         let threads = counted(self.threads, "thread");
         let who = match self.side {
@@ -91,7 +91,7 @@ impl LayerKind for ProxySpec {
         Ok(format!("{who} {program}{place} with {threads}, mode {mode}{tls}{redirected}"))
     }
 
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self) -> Result<(), Failure> {
         path(self.proxy)?;
         match self.side {
             Some(_) => intercept::check_machine(),
@@ -99,7 +99,7 @@ impl LayerKind for ProxySpec {
         }
     }
 
-    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs_of_hop(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![path(self.proxy)?])
     }
 
@@ -108,7 +108,7 @@ impl LayerKind for ProxySpec {
         context: &LaunchContext<'_>,
         seat: &Seat<'_>,
         to: Upstream,
-    ) -> Result<HopPlan, LabError> {
+    ) -> Result<HopPlan, Failure> {
         let job = job(self, context, seat.stand, to)?;
         job.plan(self.proxy, self.config.as_deref(), context, seat)
     }
@@ -118,7 +118,7 @@ impl LayerKind for ProxySpec {
         _: &Launched,
         hops: &[&Hop],
         _: &mut ProofContext<'_>,
-    ) -> Result<Option<Box<dyn LayerProof>>, LabError> {
+    ) -> Result<Option<Box<dyn LayerProof>>, Failure> {
         let between = hops.first().filter(|hop| hop.stand == Stand::Between);
         let layer = between.map_or_else(|| self.name(), |hop| hop.name.clone());
         let expected = Expected { layer, is_http: self.mode.is_http(), tls: terms(self) };

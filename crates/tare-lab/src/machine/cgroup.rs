@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tare_model::places::Limits;
 
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::ours::PREFIX;
 use crate::journal::resources;
 use crate::machine::processes;
+use tare_model::Failure;
 
 /// A control group of tare's own, in which one variant's server runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ const PERIOD_US: u64 = 100_000;
 
 impl Cgroup {
     /// Makes one below this process's own, or says why it cannot.
-    pub fn make(name: &str, journal: &Journal) -> Result<Result<Self, String>, LabError> {
+    pub fn make(name: &str, journal: &Journal) -> Result<Result<Self, String>, Failure> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let Some((parent, version)) = accounting_parent(&cgroups, &mounts) else {
@@ -72,7 +72,7 @@ impl Cgroup {
 
     /// Limits whoever is in it; an error in words where the kernel or the machine's set-up does
     /// not let us.
-    pub fn limit(&mut self, limits: Limits, journal: &Journal) -> Result<(), LabError> {
+    pub fn limit(&mut self, limits: Limits, journal: &Journal) -> Result<(), Failure> {
         let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US as f64).round() as u64);
         let mut settings = Vec::new();
         match self.version {
@@ -97,7 +97,7 @@ impl Cgroup {
         }
         for (path, value) in settings {
             fs::write(&path, &value).map_err(|error| {
-                LabError::Environment(format!(
+                Failure::environment(format!(
                     "cannot limit what a server uses: {}: {error}; limits need root and the \
                      controllers cpu and memory",
                     path.display()
@@ -108,13 +108,13 @@ impl Cgroup {
     }
 
     /// Version 2: who has processes of its own may not hand controllers down.
-    fn enable_v2(&self, limits: Limits) -> Result<(), LabError> {
+    fn enable_v2(&self, limits: Limits) -> Result<(), Failure> {
         if limits == Limits::default() || self.path.join("cpu.max").exists() {
             return Ok(());
         }
         let parent = self.path.parent().unwrap_or(Path::new("/")).join("cgroup.subtree_control");
         fs::write(&parent, "+cpu +memory").map_err(|error| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "cannot limit what a server uses: {}: {error}; with control groups of version 2, \
                  limits need tare in a delegated group that has no other process (systemd-run \
                  --scope -p Delegate=yes)",
@@ -124,26 +124,26 @@ impl Cgroup {
     }
 
     /// Version 1: the group of the same name under another controller.
-    fn beside(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, LabError> {
+    fn beside(&mut self, controller: &str, journal: &Journal) -> Result<PathBuf, Failure> {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let name = self.path.file_name().unwrap_or_default().to_owned();
         let parent = v1_parent(&cgroups, &mounts, controller).ok_or_else(|| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "cannot limit what a server uses: no control groups for {controller} are mounted"
             ))
         })?;
         let path = parent.join(name);
         if path != self.path && !self.limiting.contains(&path) {
             journal.record_before_create(resources::Cgroup(path.clone()))?;
-            fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
+            fs::create_dir(&path).map_err(|e| Failure::file("make", &path, e))?;
             self.limiting.push(path.clone());
         }
         Ok(path)
     }
 
     /// The group of version 2 that sockets of those in it are born in; made where it is not there.
-    pub fn socket_group(&mut self, journal: &Journal) -> Result<PathBuf, LabError> {
+    pub fn socket_group(&mut self, journal: &Journal) -> Result<PathBuf, Failure> {
         if self.version == Version::V2 {
             return Ok(self.path.clone());
         }
@@ -155,12 +155,12 @@ impl Cgroup {
         let parent = own_group(&cgroups, "").zip(mount_of(&mounts, "cgroup2", None));
         let (own, mount) = parent.ok_or_else(|| {
             let text = "no control groups of version 2 are mounted, which BPF programs watch";
-            LabError::Environment(text.into())
+            Failure::environment(text)
         })?;
         let name = self.path.file_name().unwrap_or_default();
         let path = below(mount, &own).join(name);
         journal.record_before_create(resources::Cgroup(path.clone()))?;
-        fs::create_dir(&path).map_err(|e| LabError::file("make", &path, e))?;
+        fs::create_dir(&path).map_err(|e| Failure::file("make", &path, e))?;
         self.sockets = Some(path.clone());
         Ok(path)
     }

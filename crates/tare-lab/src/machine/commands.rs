@@ -14,8 +14,8 @@ use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant};
 use tare_model::plain;
 
-use crate::error::LabError;
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// What came of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,9 +167,9 @@ const VERSION_PATIENCE: DurationNs = DurationNs::from_secs(10);
 const VERSION_CHARS_MAX: usize = 200;
 
 /// Runs one that must work.
-pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, LabError> {
+pub fn must(argv: &[&str], limit: DurationNs, what: &str) -> Result<String, Failure> {
     match run(argv, limit) {
         Outcome { worked: true, out, .. } => Ok(out),
-        Outcome { said, .. } => Err(LabError::Environment(format!("cannot {what}: {said}"))),
+        Outcome { said, .. } => Err(Failure::environment(format!("cannot {what}: {said}"))),
     }
 }

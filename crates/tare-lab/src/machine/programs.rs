@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_io::owned;
 use tare_io::process::is_root;
 
-use crate::error::LabError;
+use tare_model::Failure;
 
 /// A program by one of its names, in the order of preference. Root takes none that another user
 /// could have put there, nor one found through a relative entry of PATH.
@@ -43,10 +43,10 @@ fn look(names: &[&str]) -> Result<Option<PathBuf>, String> {
 }
 
 /// A program by one of its names, or the words for what to do.
-pub fn need(names: &[&str], package: &str) -> Result<PathBuf, LabError> {
-    let found = look(names).map_err(LabError::Environment)?;
+pub fn need(names: &[&str], package: &str) -> Result<PathBuf, Failure> {
+    let found = look(names).map_err(Failure::environment)?;
     found.ok_or_else(|| {
-        LabError::Environment(format!(
+        Failure::environment(format!(
             "{} is not installed (Debian: apt-get install {package})",
             names.join(" or ")
         ))

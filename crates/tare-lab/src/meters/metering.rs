@@ -7,7 +7,6 @@ use tare_model::samples::LaunchPart;
 use tare_model::usage::Usage;
 
 use crate::agent::TIMEOUT;
-use crate::error::LabError;
 use crate::executor::requests::{Attach, Processes, Quiesce, Read, ReadFootprint, Sample};
 use crate::executor::{MeterId, Target};
 use crate::lab::site::{Site, ask_all};
@@ -15,6 +14,7 @@ use crate::meters::probe::{Probe, ProcessFiles};
 use crate::meters::probes::{Link, Softirq};
 use crate::meters::{self, Quiet, Reading};
 use crate::world::{Meter, Used};
+use tare_model::Failure;
 
 /// Who meters something, and what.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ pub fn sample(
     from: Instant,
     interval: DurationNs,
     times: u32,
-) -> Result<Vec<Vec<Reading>>, LabError> {
+) -> Result<Vec<Vec<Reading>>, Failure> {
     let sites = by_site(meters.iter().copied().flatten());
     let asked = sites.iter().map(|(site, meters)| {
         let from = site.clock().there(from);

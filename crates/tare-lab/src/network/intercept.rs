@@ -6,9 +6,9 @@ use std::path::Path;
 
 use tare_io::DurationNs;
 
-use crate::error::LabError;
 use crate::machine::commands::{must, run};
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// A network namespace that tare made, and what is reached in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 /// Groups that nobody's processes should be in, by their names on one system or another.
 const NO_GROUPS: [&str; 2] = ["nogroup", "nobody"];
 
-pub fn check_machine() -> Result<(), LabError> {
+pub fn check_machine() -> Result<(), Failure> {
     programs::need(&["iptables-restore"], "iptables")?;
     programs::need(&["ip"], "iproute2")?;
     programs::need(&["setpriv"], "util-linux")?;
@@ -39,7 +39,7 @@ pub fn check_machine() -> Result<(), LabError> {
 }
 
 /// The group of all sidecars: what they send themselves is not sent through them again.
-pub fn group() -> Result<(&'static str, u32), LabError> {
+pub fn group() -> Result<(&'static str, u32), Failure> {
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let found = NO_GROUPS.into_iter().find_map(|name| {
         let mut fields = groups.lines().find_map(|line| {
@@ -49,15 +49,15 @@ pub fn group() -> Result<(&'static str, u32), LabError> {
         Some((name, fields.nth(1)?.parse().ok()?))
     });
     found.ok_or_else(|| {
-        LabError::Environment("sidecars need a group nogroup or nobody in /etc/group".into())
+        Failure::environment("sidecars need a group nogroup or nobody in /etc/group")
     })
 }
 
 impl Namespace {
     /// What starts a sidecar in it: in the group that its rules let through, with no more of
     /// root's rights than giving up its groups.
-    pub fn enter(&self, argv: Vec<String>) -> Result<Vec<String>, LabError> {
-        let found = |name: &str, from: &str| -> Result<String, LabError> {
+    pub fn enter(&self, argv: Vec<String>) -> Result<Vec<String>, Failure> {
+        let found = |name: &str, from: &str| -> Result<String, Failure> {
             Ok(programs::need(&[name], from)?.display().to_string())
         };
         let (_, gid) = group()?;
@@ -76,10 +76,10 @@ impl Namespace {
         to: SocketAddr,
         port: u16,
         folder: &Path,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), Failure> {
         let path = folder.join("redirect.rules");
         let text = rules(direction, to, port, group()?.1);
-        std::fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))?;
+        std::fs::write(&path, text).map_err(|e| Failure::file("write", &path, e))?;
         let path = path.display().to_string();
         let argv = ["ip", "netns", "exec", &self.name, "iptables-restore", "-w", "5", &path];
         must(&argv, TIMEOUT, "send connections through a sidecar").map(drop)

@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 
 use tare_io::owned::own_folder;
 
-use crate::error::LabError;
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// The static program `tare-agent`: as `$TARE_AGENT` says, else beside tare or above it.
-pub fn find() -> Result<PathBuf, LabError> {
+pub fn find() -> Result<PathBuf, Failure> {
     if let Some(given) = std::env::var_os("TARE_AGENT").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(given);
         return match is_static(&path) {
             Some(true) => Ok(path),
-            Some(false) => Err(LabError::Environment(format!(
+            Some(false) => Err(Failure::environment(format!(
                 "TARE_AGENT={}: it is linked dynamically, and places may lack its libraries: make \
                  agent",
                 path.display()
             ))),
-            None => Err(LabError::Usage(format!(
+            None => Err(Failure::usage(format!(
                 "TARE_AGENT={}: not a program of Linux",
                 path.display()
             ))),
@@ -33,13 +33,13 @@ pub fn find() -> Result<PathBuf, LabError> {
     let is_agent = |path: &PathBuf| is_static(path) == Some(true) && programs::is_ours(path);
     all.into_iter().find(is_agent).ok_or_else(|| {
         let text = "the agent that runs inside places is not built: make agent";
-        LabError::Environment(text.into())
+        Failure::environment(text)
     })
 }
 
 /// The hash of a file's bytes, as it is written in hexadecimal.
-pub fn hash(path: &Path) -> Result<String, LabError> {
-    let bytes = std::fs::read(path).map_err(|e| LabError::file("read", path, e))?;
+pub fn hash(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| Failure::file("read", path, e))?;
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
     Ok(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -14,10 +14,10 @@ use super::{
     runtime,
 };
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::journal::resources;
 use crate::machine::commands::{self, must, run};
 use crate::machine::programs;
+use tare_model::Failure;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(60);
 const TIMEOUT: DurationNs = DurationNs::from_secs(30);
@@ -31,9 +31,9 @@ pub fn podman_here() -> ContainerSpec {
     ContainerSpec { runtime, ..ContainerSpec::of_engine("podman") }
 }
 
-fn program(spec: &ContainerSpec) -> Result<PathBuf, LabError> {
+fn program(spec: &ContainerSpec) -> Result<PathBuf, Failure> {
     if !ENGINES.contains(&spec.engine.as_str()) {
-        return Err(LabError::Usage(format!("container: '{}' is no engine", spec.engine)));
+        return Err(Failure::usage(format!("container: '{}' is no engine", spec.engine)));
     }
     let package = match spec.engine.as_str() {
         "docker" => "docker.io",
@@ -45,12 +45,12 @@ fn program(spec: &ContainerSpec) -> Result<PathBuf, LabError> {
 
 impl PlaceKind for ContainerSpec {
     /// The engine answers, and has the image.
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         let program = program(self)?;
         let program_text = program.display().to_string();
         let answered = run(&[&program_text, "info"], TIMEOUT);
         if !answered.worked {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "container: {} does not work here: {}",
                 self.engine, answered.said
             )));
@@ -59,7 +59,7 @@ impl PlaceKind for ContainerSpec {
         check_runtime(self, &program_text)?;
         let image = run(&[&program_text, "image", "inspect", &self.image], TIMEOUT);
         if !self.image.is_empty() && !image.worked {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "container: {} has no image '{}': get it first ({} pull {}, or {} load)",
                 self.engine, self.image, self.engine, self.image, self.engine
             )));
@@ -86,16 +86,15 @@ impl PlaceKind for ContainerSpec {
 }
 
 /// podman's own choice is crun, which refuses what some machines have.
-fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), LabError> {
+fn check_runtime(spec: &ContainerSpec, program: &str) -> Result<(), Failure> {
     if spec.engine != "podman" || spec.runtime.is_some() || !runtime::has_both_cgroups() {
         return Ok(());
     }
     let argv = [program, "info", "--format", "{{.Host.OCIRuntime.Name}}"];
     match run(&argv, TIMEOUT).out.trim() {
-        "crun" => Err(LabError::Environment(
+        "crun" => Err(Failure::environment(
             "container: podman's crun refuses the control groups of this machine (versions 1 \
-             and 2 at once): say runtime = \"runc\""
-                .into(),
+             and 2 at once): say runtime = \"runc\"",
         )),
         _ => Ok(()),
     }
@@ -117,7 +116,7 @@ impl Container {
         format!("{}-{}", self.context.tag, self.starts)
     }
 
-    fn argv(&self) -> Result<Vec<String>, LabError> {
+    fn argv(&self) -> Result<Vec<String>, Failure> {
         let agent = agent_file::find()?;
         let name = self.container();
         let mut argv: Vec<String> = ["run", "--rm"].map(str::to_owned).to_vec();
@@ -171,7 +170,7 @@ impl Container {
     }
 
     /// As the engine says: of its own network, or this machine's.
-    fn find_address(&self) -> Result<IpAddr, LabError> {
+    fn find_address(&self) -> Result<IpAddr, Failure> {
         if self.spec.network.as_deref() == Some("host") {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
@@ -185,7 +184,7 @@ impl Container {
             }
             std::thread::park_timeout(ADDRESS_CHECK);
         }
-        Err(LabError::Environment(format!(
+        Err(Failure::environment(format!(
             "{}: {} gave its container no address (network = \"host\" shares this machine's)",
             self.context.who, self.spec.engine
         )))
@@ -204,7 +203,7 @@ fn hard_limit(name: &str) -> Option<u64> {
 }
 
 impl Place for Container {
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         self.program = program(&self.spec)?.display().to_string();
         self.starts += 1;
         let key = match self.spec.engine.as_str() {

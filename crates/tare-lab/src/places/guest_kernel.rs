@@ -8,11 +8,11 @@ use tare_io::DurationNs;
 use tare_io::owned::{self, Folder, Lock};
 use tare_io::time::monotonic_now;
 
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::temporary;
 use crate::machine::commands::{is_stopped, must, run};
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ const DOWNLOAD_WITHIN: DurationNs = DurationNs::from_secs(180);
 const TIMEOUT: DurationNs = DurationNs::from_secs(60);
 
 /// Somebody else is at it; bounded by their own limits, and by the user.
-fn wait_for(lock: &fs::File) -> Result<(), LabError> {
+fn wait_for(lock: &fs::File) -> Result<(), Failure> {
     let until = monotonic_now() + DOWNLOAD_WITHIN + DOWNLOAD_WITHIN;
     while owned::try_lock(lock) == Lock::Held {
         if is_stopped() || monotonic_now() >= until {
             let text = "another tare is getting the kernel for guests, and does not end";
-            return Err(LabError::Environment(text.into()));
+            return Err(Failure::environment(text));
         }
         std::thread::park_timeout(std::time::Duration::from_millis(100));
     }
@@ -50,17 +50,17 @@ fn wait_for(lock: &fs::File) -> Result<(), LabError> {
 
 impl GuestKernel {
     /// The user's, with the modules of its release where the machine has them.
-    pub fn own(image: &Path, modules: Option<&Path>) -> Result<Self, LabError> {
+    pub fn own(image: &Path, modules: Option<&Path>) -> Result<Self, Failure> {
         if !image.is_file() {
             let text = format!("vm: kernel {} is not a file", image.display());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         let Some(modules) = modules else {
             return Ok(Self { image: image.into(), modules: None, release: String::new() });
         };
         let release = release_in(modules).ok_or_else(|| {
             let text = format!("vm: modules {}: holds no lib/modules/RELEASE", modules.display());
-            LabError::Usage(text)
+            Failure::usage(text)
         })?;
         Ok(Self { image: image.into(), modules: Some(modules.into()), release })
     }
@@ -76,17 +76,17 @@ impl GuestKernel {
     }
 
     /// The distribution's: downloaded and unpacked, once, whoever asks at the same time.
-    pub fn provide(journal: &Journal) -> Result<Self, LabError> {
+    pub fn provide(journal: &Journal) -> Result<Self, Failure> {
         if let Some(kept) = Self::kept() {
             return Ok(kept);
         }
         let folder = folder().ok_or_else(|| {
-            LabError::Environment("HOME is not set: nowhere to keep the kernel for guests".into())
+            Failure::environment("HOME is not set: nowhere to keep the kernel for guests")
         })?;
         can_provide()?;
         let parent = folder.parent().unwrap_or(Path::new("/"));
         let own = Folder::make(parent).map_err(|error| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "a kernel for guests cannot be kept: {error}; set XDG_CACHE_HOME to a folder that \
                  only you can write to"
             ))
@@ -94,7 +94,7 @@ impl GuestKernel {
         let (parent, folder) = (own.path(), own.path().join(NAME));
         let lock_path = parent.join("guest-kernel.lock");
         let lock =
-            fs::File::create(&lock_path).map_err(|e| LabError::file("make", &lock_path, e))?;
+            fs::File::create(&lock_path).map_err(|e| Failure::file("make", &lock_path, e))?;
         wait_for(&lock)?;
         if let Some(kept) = Self::kept() {
             return Ok(kept);
@@ -102,15 +102,15 @@ impl GuestKernel {
         let making = temporary::folder_in(parent, journal)?;
         Self::unpack(&making)?;
         owned::remove_tree(&folder)
-            .map_err(|error| LabError::Environment(format!("cannot replace a kernel: {error}")))?;
-        fs::rename(&making, &folder).map_err(|e| LabError::file("keep", &folder, e))?;
+            .map_err(|error| Failure::environment(format!("cannot replace a kernel: {error}")))?;
+        fs::rename(&making, &folder).map_err(|e| Failure::file("keep", &folder, e))?;
         Self::kept().ok_or_else(|| {
             let text = format!("{PACKAGE} holds no kernel: give one (vm = {{ kernel = \"…\" }})");
-            LabError::Environment(text)
+            Failure::environment(text)
         })
     }
 
-    fn unpack(making: &Path) -> Result<(), LabError> {
+    fn unpack(making: &Path) -> Result<(), Failure> {
         let depends =
             must(&["apt-cache", "depends", PACKAGE], TIMEOUT, &format!("find {PACKAGE}"))?;
         let name =
@@ -127,11 +127,11 @@ impl GuestKernel {
             TIMEOUT,
             "index the kernel's modules (Debian: apt-get install kmod)",
         )?;
-        fs::write(making.join(READY), "").map_err(|e| LabError::file("write", making, e))
+        fs::write(making.join(READY), "").map_err(|e| Failure::file("write", making, e))
     }
 
     /// The modules that a guest needs, in the order in which they are loaded.
-    pub fn needed(&self, confidential: bool) -> Result<Vec<PathBuf>, LabError> {
+    pub fn needed(&self, confidential: bool) -> Result<Vec<PathBuf>, Failure> {
         let Some(folder) = &self.modules else { return Ok(Vec::new()) };
         let folder_text = folder.display().to_string();
         let mut all: Vec<PathBuf> = Vec::new();
@@ -142,7 +142,7 @@ impl GuestKernel {
                 ["modprobe", "-d", &folder_text, "-S", &self.release, "--show-depends", name];
             let listed = run(&argv, TIMEOUT);
             if !listed.worked && must_be {
-                return Err(LabError::Environment(format!(
+                return Err(Failure::environment(format!(
                     "cannot find the module {name} of the guest's kernel: {} (Debian: apt-get \
                      install kmod)",
                     listed.said
@@ -164,13 +164,13 @@ impl GuestKernel {
 const READY: &str = "tare-ready";
 
 /// Whether the distribution's kernel can be had.
-pub fn can_provide() -> Result<(), LabError> {
+pub fn can_provide() -> Result<(), Failure> {
     if GuestKernel::kept().is_some() {
         return Ok(());
     }
     for program in ["apt-get", "dpkg-deb"] {
         if programs::find(&[program]).is_none() {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "vm: the kernel for guests comes from Debian's packages, and {program} is not \
                  here: give one (vm = {{ kernel = \"/path/vmlinuz\", modules = \"/\" }})"
             )));

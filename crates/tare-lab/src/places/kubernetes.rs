@@ -28,7 +28,6 @@ use tare_model::samples::Proof;
 use super::oci::Seen as _;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof};
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::lab::site::Site;
 use crate::launch::Entry;
 use crate::launch::context::Ports;
@@ -41,22 +40,23 @@ use path::{Path, PathProof, Spot};
 use pod::{AGENT, FOLDER, PodOrder};
 use reach::{HELLO_WITHIN, LOOK, copy_agent, exec, wait};
 use sidecar::Sidecar;
+use tare_model::Failure;
 
 /// Accounts of a new namespace come a moment after it.
 const ACCOUNT_WITHIN: DurationNs = DurationNs::from_secs(15);
 
 impl PlaceKind for KubernetesSpec {
     /// The cluster answers, and has the classes and nodes that are named.
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         agent_file::find()?;
         let cluster = ground::connect(self.context.as_deref())?;
         let version = cluster.version().map_err(ground::kube)?;
-        let there = |kind: Kind, name: &Option<String>| -> Result<(), LabError> {
+        let there = |kind: Kind, name: &Option<String>| -> Result<(), Failure> {
             let Some(name) = name else { return Ok(()) };
             match cluster.read(kind, "", name) {
                 // Who may not look may still use it.
                 Ok(Some(_)) | Err(tare_kube::KubeError::Forbidden { .. }) => Ok(()),
-                Ok(None) => Err(LabError::Environment(format!(
+                Ok(None) => Err(Failure::environment(format!(
                     "kubernetes: {} has no {} '{name}'",
                     cluster.server,
                     kind.name()
@@ -109,18 +109,18 @@ fn oci_kernel(handler: &str) -> &'static str {
 }
 
 /// Whether the cluster of the current context answers.
-pub fn here() -> Result<String, LabError> {
+pub fn here() -> Result<String, Failure> {
     agent_file::find()?;
     let cluster = ground::connect(None)?.impatient();
     let version = cluster.version().map_err(ground::kube)?;
     Ok(format!("yes: Kubernetes {version} at {}", cluster.server))
 }
 
-fn manifest(path: &std::path::Path) -> Result<Value, LabError> {
+fn manifest(path: &std::path::Path) -> Result<Value, Failure> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| LabError::Usage(format!("kubernetes: {}: {error}", path.display())))?;
+        .map_err(|error| Failure::usage(format!("kubernetes: {}: {error}", path.display())))?;
     tare_kube::manifest(&text)
-        .map_err(|error| LabError::Usage(format!("kubernetes: {}: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("kubernetes: {}: {error}", path.display())))
 }
 
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl Pod {
     }
 
     /// Once: what its pods share, one after another.
-    fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, LabError> {
+    fn prepare(&mut self, resources: &LabResources<'_>) -> Result<Arc<Ground>, Failure> {
         if let Some(ground) = &self.ground {
             return Ok(ground.clone());
         }
@@ -211,7 +211,7 @@ impl Pod {
     }
 
     /// Asks for its pod.
-    fn ask(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
+    fn ask(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
         self.starts += 1;
         resources.clusters.is_asked_for(&self.context.tag);
         if self.service.is_none() {
@@ -222,7 +222,7 @@ impl Pod {
         let server = self.server_node(resources.clusters);
         if server.is_none() && (self.spec.same_node_as.or(self.spec.other_node_than)).is_some() {
             let text = format!("{}: its server's node is not known", self.context.who);
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         let told = |other: Option<tare_model::places::OtherPod>| other.and(server.as_deref());
         let order = PodOrder {
@@ -257,7 +257,7 @@ impl Pod {
     }
 
     /// Waits until its pod runs, and looks where.
-    fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), LabError> {
+    fn settle(&mut self, ground: &Ground, resources: &LabResources<'_>) -> Result<(), Failure> {
         self.begun = false;
         let within = self.spec.start_within()?;
         let pod = wait(ground, &self.name(), &self.container(), within, resources.halt.flag())
@@ -301,7 +301,7 @@ impl Pod {
         &self,
         ground: &Ground,
         resources: &LabResources<'_>,
-    ) -> Result<Path, LabError> {
+    ) -> Result<Path, Failure> {
         let (spec, tag) = (&self.spec, &self.context.tag);
         let front = front::wait(spec, ground, tag, spec.start_within()?, resources.halt.flag());
         let mut front = front.map_err(|error| error.named(&self.context.who))?;
@@ -326,7 +326,7 @@ impl Pod {
         node: &str,
         uid: &str,
         container: Option<&str>,
-    ) -> Result<Arc<NodeMeter>, LabError> {
+    ) -> Result<Arc<NodeMeter>, Failure> {
         let start = |argv: &[String]| self.context.start_agent(argv, HELLO_WITHIN, resources.halt);
         let wanted = Wanted {
             who: &self.context.who,
@@ -350,12 +350,12 @@ impl Pod {
         &self,
         ground: &Arc<Ground>,
         resources: &LabResources<'_>,
-    ) -> Result<Agent, LabError> {
+    ) -> Result<Agent, Failure> {
         let name = self.name();
         let argv = exec(ground, &name, &self.container(), false, &[AGENT, "--pod"])?;
         let mut agent = self.context.start_agent(&argv, HELLO_WITHIN, resources.halt)?;
         if agent.hello.program_sha256 != self.hash {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "{}: the agent in its pod is not this tare's (SHA-256 {} there, {} here)",
                 self.context.who, agent.hello.program_sha256, self.hash
             )));
@@ -375,7 +375,7 @@ impl Place for Pod {
         (same.is_none() || is_there) && (other.is_none() || !is_there)
     }
 
-    fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+    fn begin(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         if self.begun {
             // A round that was lost before it was waited for has asked already.
             return Ok(());
@@ -389,7 +389,7 @@ impl Place for Pod {
         self.ask(&ground, resources)
     }
 
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         let ground = self.prepare(resources)?;
         if !self.begun {
             self.ask(&ground, resources)?;

@@ -11,12 +11,12 @@ use super::{
     Here, LabResources, Place, PlaceContext, PlaceKind, Restarts, agent_file, own_namespace, proof,
 };
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::machine::programs;
 use crate::network::intercept::Namespace;
+use tare_model::Failure;
 
 impl PlaceKind for NetnsSpec {
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         if self.rate.is_some() || self.delay.is_some() {
             programs::need(&["tc"], "iproute2")?;
         }
@@ -41,7 +41,7 @@ pub struct Netns {
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(10);
 
 impl Place for Netns {
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         let network = super::network_of(resources)?;
         let PlaceContext { index, tag, .. } = &self.context;
         let shape = Shape { rate: self.spec.rate.clone(), delay: self.spec.delay.clone() };

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use tare_io::DurationNs;
 
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::resources::{BlockedRange, Link, NetworkNamespace};
 use crate::machine::commands::{must, run};
+use tare_model::Failure;
 
 #[derive(Debug)]
 pub struct Network {
@@ -64,7 +64,7 @@ pub struct Shape {
 
 impl Network {
     /// Makes a bridge with the first range that is free.
-    pub fn make(journal: &Journal) -> Result<Self, LabError> {
+    pub fn make(journal: &Journal) -> Result<Self, Failure> {
         super::need_root("a network of its own")?;
         let taken = taken();
         let owner = owner();
@@ -86,17 +86,16 @@ impl Network {
             }
             if !made.said.contains("exists") {
                 let text = format!("cannot make the bridge {bridge}: {}", made.said);
-                return Err(LabError::Environment(text));
+                return Err(Failure::environment(text));
             }
         }
-        Err(LabError::Environment(
+        Err(Failure::environment(
             "no private range of addresses is free: all of 10.213/16, 172.29/16 and 192.168/16 \
-             are in use (tare clean removes what killed runs left)"
-                .into(),
+             are in use (tare clean removes what killed runs left)",
         ))
     }
 
-    fn set_up(&self, journal: &Journal) -> Result<(), LabError> {
+    fn set_up(&self, journal: &Journal) -> Result<(), Failure> {
         let bridge = self.range.bridge();
         // Should the bridge go away in mid-run, load must not look for its servers elsewhere.
         let range = format!("{}/{PREFIX_BITS}", self.range.address(0));
@@ -115,7 +114,7 @@ impl Network {
             let path = format!("/proc/sys/net/{family}/conf/{bridge}/{key}");
             if Path::new(&path).exists() && std::fs::write(&path, value).is_err() {
                 let text = format!("cannot keep {bridge} to this machine: {path} cannot be set");
-                return Err(LabError::Environment(text));
+                return Err(Failure::environment(text));
             }
         }
         Ok(())
@@ -167,7 +166,7 @@ impl Network {
         name: &str,
         shape: &Shape,
         journal: &Journal,
-    ) -> Result<IpAddr, LabError> {
+    ) -> Result<IpAddr, Failure> {
         let link = self.link(index);
         let host = host_number(index);
         let (mac, peer_mac) = (self.mac(host, 0), self.mac(host, 1));
@@ -201,7 +200,7 @@ impl Network {
     }
 
     /// Both ways: what goes to the place and what comes from it.
-    fn shape(&self, link: &str, namespace: &str, shape: &Shape) -> Result<(), LabError> {
+    fn shape(&self, link: &str, namespace: &str, shape: &Shape) -> Result<(), Failure> {
         if *shape == Shape::default() {
             return Ok(());
         }
@@ -223,7 +222,7 @@ impl Network {
             let done = run(&argv, TIMEOUT);
             if !done.worked {
                 let text = not_shaped(&done.said, shape.delay.is_some());
-                return Err(LabError::Environment(text));
+                return Err(Failure::environment(text));
             }
         }
         Ok(())

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::agent::protocol::Hello;
-use crate::error::LabError;
 use crate::journal::resources;
 use crate::machine::commands::{self, must, run};
 use crate::machine::programs;
 use crate::network::intercept::Namespace;
+use tare_model::Failure;
 
 /// What servers need of root, and no more: to give up root, to end their workers, low ports.
 pub const CAPABILITIES: [&str; 5] =
@@ -70,20 +70,20 @@ impl Seen for Kernel {
 }
 
 impl PlaceKind for OciSpec {
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         super::check_files("oci", &self.programs)?;
         let program = program(self)?;
         if self.platform.is_some() && kernel(self) != Kernel::Gvisor {
-            return Err(LabError::Usage("oci: platform goes with the runtime runsc".into()));
+            return Err(Failure::usage("oci: platform goes with the runtime runsc"));
         }
         if let Some(root) = self.root.as_ref().filter(|root| !root.is_dir()) {
             let text = format!("oci: root {} is not a folder", root.display());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         if let Some(root) = &self.root {
             tare_io::owned::check(root).map_err(|error| {
                 let text = format!("oci: root: {error}: a runtime runs as root on what is in it");
-                LabError::Usage(text)
+                Failure::usage(text)
             })?;
         }
         // A runtime would make them there, and leave them.
@@ -92,16 +92,16 @@ impl PlaceKind for OciSpec {
         let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
         if let Some(path) = missing.into_iter().find(|path| !is_folder(path)) {
             let text = format!("oci: root has no folder {} to mount on", path.display());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         if kernel(self) == Kernel::Machine && !Path::new("/dev/kvm").exists() {
             let text = format!("{} needs /dev/kvm, which is not here", self.name());
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         if kernel(self) == Kernel::Machine {
             let help = run(&[&program.display().to_string(), "--help"], TIMEOUT);
             if !help.out.lines().any(|line| line.trim_start().starts_with("run ")) {
-                return Err(LabError::Environment(format!(
+                return Err(Failure::environment(format!(
                     "{} is no OCI runtime with a command line (Kata 2 and later are containerd \
                      shims): use {{ container = {{ engine = \"nerdctl\", runtime = \
                      \"io.containerd.kata.v2\", … }} }}",
@@ -130,15 +130,15 @@ impl PlaceKind for OciSpec {
     }
 }
 
-fn program(spec: &OciSpec) -> Result<PathBuf, LabError> {
+fn program(spec: &OciSpec) -> Result<PathBuf, Failure> {
     let path = Path::new(&spec.runtime);
     if path.components().count() > 1 {
         if !path.is_file() {
-            return Err(LabError::Usage(format!("oci: {} is not a file", path.display())));
+            return Err(Failure::usage(format!("oci: {} is not a file", path.display())));
         }
         // tare clean must be able to start it, too.
         return tare_io::owned::check(path)
-            .map_err(|error| LabError::Environment(format!("oci: {error}")));
+            .map_err(|error| Failure::environment(format!("oci: {error}")));
     }
     let hint = match spec.runtime.as_str() {
         "runc" | "crun" => {
@@ -151,7 +151,7 @@ fn program(spec: &OciSpec) -> Result<PathBuf, LabError> {
     };
     programs::find(&[&spec.runtime]).ok_or_else(|| {
         let text = format!("oci: no runtime '{}' is installed ({hint})", spec.runtime);
-        LabError::Environment(text)
+        Failure::environment(text)
     })
 }
 
@@ -216,10 +216,10 @@ impl Oci {
     }
 
     /// Once: the root, and what the journal must know.
-    fn prepare(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+    fn prepare(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         self.program = program(&self.spec)?;
         let root = self.bundle().join("rootfs");
-        std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
+        std::fs::create_dir_all(&root).map_err(|e| Failure::file("make", &root, e))?;
         let mut needs = self.context.needs.clone();
         needs.extend(self.spec.programs.iter().cloned());
         match &self.spec.root {
@@ -229,11 +229,11 @@ impl Oci {
         }
         // Aside, as a mount's source cannot lie under another mount.
         let covered = self.covered();
-        std::fs::create_dir_all(&covered).map_err(|e| LabError::file("make", &covered, e))?;
+        std::fs::create_dir_all(&covered).map_err(|e| Failure::file("make", &covered, e))?;
         for name in ["tmp", "run"] {
             let (from, to) = (root.join(name), covered.join(name));
-            std::fs::rename(&from, &to).map_err(|e| LabError::file("move", &from, e))?;
-            std::fs::create_dir(&from).map_err(|e| LabError::file("make", &from, e))?;
+            std::fs::rename(&from, &to).map_err(|e| Failure::file("move", &from, e))?;
+            std::fs::create_dir(&from).map_err(|e| Failure::file("make", &from, e))?;
         }
         // Runtimes make groups of this name in every hierarchy.
         if let Some(cgroup) = &self.context.cgroup {
@@ -331,7 +331,7 @@ impl Oci {
 const FILES: u64 = 65_536;
 
 impl Place for Oci {
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         if self.starts == 0 {
             self.prepare(resources)?;
         }
@@ -343,7 +343,7 @@ impl Place for Oci {
             network.attach_namespace(*index, tag, &Shape::default(), resources.journal)?;
         let config = self.config(&format!("/run/netns/{tag}"));
         let path = self.bundle().join("config.json");
-        std::fs::write(&path, config.to_string()).map_err(|e| LabError::file("write", &path, e))?;
+        std::fs::write(&path, config.to_string()).map_err(|e| Failure::file("write", &path, e))?;
         let (id, state, program) = (self.id(), self.state(), self.program.clone());
         resources.journal.record_before_create(resources::OciContainer {
             runtime: match self.spec.runtime.contains('/') {

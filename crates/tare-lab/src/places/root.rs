@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tare_io::DurationNs;
 
-use crate::error::LabError;
 use crate::machine::commands::run;
 use crate::machine::programs;
+use tare_model::Failure;
 
 /// Where its files go.
 pub struct Root<'a>(pub &'a Path);
@@ -27,7 +27,7 @@ const TIMEOUT: DurationNs = DurationNs::from_secs(10);
 
 impl Root<'_> {
     /// Fills it with the agent and what servers need.
-    pub fn fill(&self, agent: &Path, needs: &[PathBuf]) -> Result<(), LabError> {
+    pub fn fill(&self, agent: &Path, needs: &[PathBuf]) -> Result<(), Failure> {
         for folder in FOLDERS {
             self.folder(Path::new(folder))?;
         }
@@ -36,13 +36,13 @@ impl Root<'_> {
                 self.folder(&target)?;
                 let link = self.0.join(name);
                 if !link.exists() {
-                    symlink(&target, &link).map_err(|e| LabError::file("make", &link, e))?;
+                    symlink(&target, &link).map_err(|e| Failure::file("make", &link, e))?;
                 }
             }
         }
         for (name, text) in [("passwd", PASSWD), ("group", GROUP), ("hosts", HOSTS)] {
             let path = self.0.join("etc").join(name);
-            fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))?;
+            fs::write(&path, text).map_err(|e| Failure::file("write", &path, e))?;
         }
         for path in closure(needs)? {
             self.copy(&path, &path)?;
@@ -50,8 +50,8 @@ impl Root<'_> {
             let named = self.0.join(path.strip_prefix("/").unwrap_or(&path));
             if !named.exists() {
                 let folder = named.parent().unwrap_or(self.0);
-                fs::create_dir_all(folder).map_err(|e| LabError::file("make", folder, e))?;
-                fs::copy(&path, &named).map_err(|e| LabError::file("copy", &path, e))?;
+                fs::create_dir_all(folder).map_err(|e| Failure::file("make", folder, e))?;
+                fs::copy(&path, &named).map_err(|e| Failure::file("copy", &path, e))?;
             }
         }
         self.copy(agent, Path::new(AGENT))
@@ -59,21 +59,21 @@ impl Root<'_> {
 
     /// Makes a folder, and those above it; names that are links on this machine go where they
     /// point.
-    fn folder(&self, path: &Path) -> Result<PathBuf, LabError> {
+    fn folder(&self, path: &Path) -> Result<PathBuf, Failure> {
         let whole = Path::new("/").join(path);
         let real = fs::canonicalize(&whole).unwrap_or(whole);
         let inside = self.0.join(real.strip_prefix("/").unwrap_or(&real));
-        fs::create_dir_all(&inside).map_err(|e| LabError::file("make", &inside, e))?;
+        fs::create_dir_all(&inside).map_err(|e| Failure::file("make", &inside, e))?;
         Ok(inside)
     }
 
-    fn copy(&self, from: &Path, to: &Path) -> Result<(), LabError> {
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), Failure> {
         let folder = self.folder(to.parent().unwrap_or(Path::new("/")))?;
         let to = folder.join(to.file_name().unwrap_or_default());
         if to.exists() {
             return Ok(());
         }
-        fs::copy(from, &to).map(drop).map_err(|e| LabError::file("copy", from, e))
+        fs::copy(from, &to).map(drop).map_err(|e| Failure::file("copy", from, e))
     }
 }
 
@@ -81,7 +81,7 @@ impl Root<'_> {
 pub const AGENT: &str = "/tare-agent";
 
 /// Files with all libraries that they are linked with.
-fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
+fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
     let mut all = BTreeSet::new();
     programs::need(&["ldd"], "libc-bin")?;
     let mut files = Vec::new();
@@ -94,7 +94,7 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
     for need in files {
         if !need.is_file() {
             let text = format!("{} is not a file, and the place needs it", need.display());
-            return Err(LabError::Environment(text));
+            return Err(Failure::environment(text));
         }
         all.insert(need.clone());
         if !is_elf(&need) {
@@ -110,7 +110,7 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
                     }
                     Library::Missing(name) => {
                         let text = format!("{} needs {name}, which is missing", need.display());
-                        return Err(LabError::Environment(text));
+                        return Err(Failure::environment(text));
                     }
                     Library::None => {}
                 }
@@ -127,8 +127,8 @@ fn closure(needs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, LabError> {
 /// A folder that holds more was named by mistake: a place's root is copied.
 const FILES_MAX: usize = 20_000;
 
-fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), LabError> {
-    let entries = fs::read_dir(folder).map_err(|e| LabError::file("read", folder, e))?;
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let entries = fs::read_dir(folder).map_err(|e| Failure::file("read", folder, e))?;
     for entry in entries.flatten() {
         let path = entry.path();
         // Links to folders may lead in circles; where they lead is somewhere else.
@@ -139,7 +139,7 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), LabError> 
         }
         if files.len() > FILES_MAX {
             let text = format!("{}: more than {FILES_MAX} files are in it", folder.display());
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
     }
     Ok(())

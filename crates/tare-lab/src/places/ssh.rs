@@ -11,16 +11,16 @@ use tare_model::samples::Proof;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, proof, ssh_command};
 use crate::agent::clock::Offset;
 use crate::agent::{Agent, TIMEOUT};
-use crate::error::LabError;
 use crate::executor::requests::ReadClocks;
 use crate::journal::resources::SshFolder;
 use crate::machine::commands::{self, must, run};
 use crate::machine::programs;
+use tare_model::Failure;
 
 const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
 const COMMAND_TIMEOUT: DurationNs = DurationNs::from_secs(60);
 
-pub fn check_program() -> Result<String, LabError> {
+pub fn check_program() -> Result<String, Failure> {
     let program = programs::need(&["ssh"], "openssh-client")?;
     agent_file::find()?;
     let version = commands::version(&program, "-V").unwrap_or_default();
@@ -29,12 +29,12 @@ pub fn check_program() -> Result<String, LabError> {
 
 impl PlaceKind for SshSpec {
     /// The host is asked.
-    fn check_machine(&self) -> Result<String, LabError> {
+    fn check_machine(&self) -> Result<String, Failure> {
         check_program()?;
         let machine = ask(self, "uname -sm")?;
         match machine.trim() {
             "Linux x86_64" => Ok("yes".into()),
-            other => Err(LabError::Environment(format!(
+            other => Err(Failure::environment(format!(
                 "ssh {}: it is {}, and the agent is for Linux x86_64",
                 self.host,
                 plain::line(&other.chars().take(100).collect::<String>())
@@ -52,13 +52,13 @@ impl PlaceKind for SshSpec {
     }
 }
 
-fn ask(spec: &SshSpec, remote: &str) -> Result<String, LabError> {
+fn ask(spec: &SshSpec, remote: &str) -> Result<String, Failure> {
     let argv = ssh_command::command_line(&spec.host, &spec.options, remote);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let done = run(&argv, COMMAND_TIMEOUT);
     match done.worked {
         true => Ok(done.out),
-        false => Err(LabError::Environment(format!(
+        false => Err(Failure::environment(format!(
             "ssh {}: cannot run a command there: {} (try: ssh {} true)",
             spec.host, done.said, spec.host
         ))),
@@ -80,7 +80,7 @@ impl Ssh {
         format!("/tmp/{}", self.context.tag)
     }
 
-    fn copy(&mut self, resources: &mut LabResources<'_>) -> Result<(), LabError> {
+    fn copy(&mut self, resources: &mut LabResources<'_>) -> Result<(), Failure> {
         let folder = self.remote_folder();
         resources.journal.record_before_create(SshFolder {
             host: self.spec.host.clone(),
@@ -99,7 +99,7 @@ impl Ssh {
     }
 
     /// The address that this machine reaches it by: what ssh connected to.
-    fn find_address(&self) -> Result<IpAddr, LabError> {
+    fn find_address(&self) -> Result<IpAddr, Failure> {
         if let Some(address) = self.spec.address {
             return Ok(address);
         }
@@ -107,7 +107,7 @@ impl Ssh {
         let said = ask(&self.spec, "echo $SSH_CONNECTION")?;
         let found = said.split_whitespace().nth(2).and_then(|text| text.parse().ok());
         found.ok_or_else(|| {
-            LabError::Environment(format!(
+            Failure::environment(format!(
                 "ssh {}: sshd did not report its address; give one (address = \"…\")",
                 self.spec.host
             ))
@@ -116,7 +116,7 @@ impl Ssh {
 }
 
 impl Place for Ssh {
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         if !self.copied {
             self.copy(resources)?;
             self.address = self.find_address()?;

@@ -17,10 +17,10 @@ use super::qemu::Machine;
 use super::root::Root;
 use super::{Here, LabResources, Place, PlaceContext, PlaceKind, agent_file, cpio, proof};
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::machine::commands;
 use crate::machine::programs;
+use tare_model::{Failure, Fault};
 
 /// A guest by the hardware speaks in a second or two.
 const KVM_WITHIN: DurationNs = DurationNs::from_secs(12);
@@ -59,38 +59,38 @@ fn seen_inside(kind: Confidential) -> (&'static str, &'static str) {
     }
 }
 
-fn program(spec: &VmSpec) -> Result<PathBuf, LabError> {
+fn program(spec: &VmSpec) -> Result<PathBuf, Failure> {
     match &spec.program {
         Some(path) if path.is_file() => Ok(path.clone()),
-        Some(path) => Err(LabError::Usage(format!("vm: program {} is not a file", path.display()))),
+        Some(path) => Err(Failure::usage(format!("vm: program {} is not a file", path.display()))),
         None => programs::need(&["qemu-system-x86_64"], "qemu-system-x86"),
     }
 }
 
 impl PlaceKind for VmSpec {
-    fn check_machine(&self) -> Result<String, LabError> {
-        let usage = |text: String| Err(LabError::Usage(format!("vm: {text}")));
+    fn check_machine(&self) -> Result<String, Failure> {
+        let usage = |text: String| Err(Failure::usage(format!("vm: {text}")));
         super::check_files("vm", &self.programs)?;
         let mut files = self.kernel.iter().chain(&self.firmware);
         if let Some(path) = files.find(|path| !path.is_file()) {
             return usage(format!("{} is not a file", path.display()));
         }
         if let Some(why) = self.confidential.and_then(|kind| missing(kind, Path::new("/"))) {
-            return Err(LabError::Environment(why));
+            return Err(Failure::environment(why));
         }
         if self.confidential.is_some() && self.firmware.is_none() {
             let text = "vm: a confidential guest needs firmware = \"/path/OVMF.fd\", built for it";
-            return Err(LabError::Environment(text.into()));
+            return Err(Failure::environment(text));
         }
         if self.confidential.is_some() && self.kernel.is_none() {
             let text = "vm: a confidential guest needs kernel = \"/path/vmlinuz\", built for it: \
                         Debian's for clouds is not";
-            return Err(LabError::Environment(text.into()));
+            return Err(Failure::environment(text));
         }
         let program = program(self)?;
         let kvm = open_kvm();
         if let (Accel::Kvm, Err(why)) = (self.accel, &kvm) {
-            return Err(LabError::Environment(format!("vm: {why}; accel = \"tcg\" emulates")));
+            return Err(Failure::environment(format!("vm: {why}; accel = \"tcg\" emulates")));
         }
         super::need_root("a virtual machine on tare's network")?;
         if self.kernel.is_none() {
@@ -164,13 +164,13 @@ impl Vm {
     }
 
     /// Once: the kernel, the initramfs, and how its link joins the bridge.
-    fn prepare(&self, network: &Network, journal: &Journal) -> Result<GuestKernel, LabError> {
+    fn prepare(&self, network: &Network, journal: &Journal) -> Result<GuestKernel, Failure> {
         let kernel = match &self.spec.kernel {
             Some(image) => GuestKernel::own(image, self.spec.modules.as_deref())?,
             None => GuestKernel::provide(journal)?,
         };
         let root = self.context.folder.join("root");
-        std::fs::create_dir_all(&root).map_err(|e| LabError::file("make", &root, e))?;
+        std::fs::create_dir_all(&root).map_err(|e| Failure::file("make", &root, e))?;
         let mut needs = self.context.needs.clone();
         needs.extend(self.spec.programs.iter().cloned());
         Root(&root).fill(&agent_file::find()?, &needs)?;
@@ -180,24 +180,24 @@ impl Vm {
             port: "tare.agent".into(),
         };
         let modules = root.join(MODULES.trim_start_matches('/'));
-        std::fs::create_dir_all(&modules).map_err(|e| LabError::file("make", &modules, e))?;
+        std::fs::create_dir_all(&modules).map_err(|e| Failure::file("make", &modules, e))?;
         for path in kernel.needed(self.spec.confidential.is_some())? {
             let name = path.file_name().unwrap_or_default();
             std::fs::copy(&path, modules.join(name))
-                .map_err(|e| LabError::file("copy", &path, e))?;
+                .map_err(|e| Failure::file("copy", &path, e))?;
             plan.modules.push(Path::new(MODULES).join(name));
         }
         let write = |path: PathBuf, text: String| {
-            std::fs::write(&path, text).map_err(|e| LabError::file("write", &path, e))
+            std::fs::write(&path, text).map_err(|e| Failure::file("write", &path, e))
         };
         let text = serde_json::to_string(&plan).unwrap_or_default();
         write(root.join(GUEST_PLAN.trim_start_matches('/')), text)?;
         let init = root.join("init");
         let _ = std::fs::remove_file(&init);
         std::os::unix::fs::symlink(super::root::AGENT, &init)
-            .map_err(|e| LabError::file("make", &init, e))?;
+            .map_err(|e| Failure::file("make", &init, e))?;
         cpio::write(&root, &self.initramfs())
-            .map_err(|e| LabError::file("write", &self.initramfs(), e))?;
+            .map_err(|e| Failure::file("write", &self.initramfs(), e))?;
         self.check_memory()?;
         let _ = std::fs::remove_dir_all(&root);
         let bridge = network.bridge();
@@ -207,20 +207,20 @@ impl Vm {
         )?;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(self.tap_script(), mode)
-            .map_err(|e| LabError::file("open up", &self.tap_script(), e))?;
+            .map_err(|e| Failure::file("open up", &self.tap_script(), e))?;
         Ok(kernel)
     }
 
     /// The guest keeps its root in memory, at most in half of it, beside the archive that it comes
     /// from: what does not fit would be missing without a word.
-    fn check_memory(&self) -> Result<(), LabError> {
+    fn check_memory(&self) -> Result<(), Failure> {
         let archive = self.initramfs();
-        let bytes = std::fs::metadata(&archive).map_err(|e| LabError::file("read", &archive, e))?;
+        let bytes = std::fs::metadata(&archive).map_err(|e| Failure::file("read", &archive, e))?;
         let (bytes, memory) = (bytes.len(), self.spec.memory.0);
         if bytes <= memory / ARCHIVE_PART {
             return Ok(());
         }
-        Err(LabError::Usage(format!(
+        Err(Failure::usage(format!(
             "vm: the programs in it take {} MiB, which is too much for its memory of {} MiB: give it \
              memory = \"{}M\" or more",
             bytes >> 20,
@@ -235,7 +235,7 @@ impl Vm {
         network: &Network,
         kvm: bool,
         resources: &LabResources<'_>,
-    ) -> Result<Agent, LabError> {
+    ) -> Result<Agent, Failure> {
         // The check of the timer counts its ticks against a clock that runs on while the host
         // emulates something else; kernels know the hardware's guests and leave it out.
         let timer = if kvm { "" } else { "no_timer_check " };
@@ -269,11 +269,13 @@ impl Vm {
         self.context.start_agent(&machine.argv(), within, resources.halt).map_err(|error| {
             let said = last_words(&console);
             match (error, said) {
-                (LabError::Environment(text), Some(said)) => {
-                    LabError::Environment(format!("{text}; the guest said last: {said}"))
+                (Failure { fault: Fault::Environment, text }, Some(said)) => {
+                    Failure::environment(format!("{text}; the guest said last: {said}"))
                 }
-                (LabError::Environment(text), None) if self.spec.kernel.is_some() => {
-                    LabError::Environment(format!(
+                (Failure { fault: Fault::Environment, text }, None)
+                    if self.spec.kernel.is_some() =>
+                {
+                    Failure::environment(format!(
                         "{text}; the guest's kernel said nothing: is {} one for this machine?",
                         kernel.image.display()
                     ))
@@ -314,7 +316,7 @@ fn said_last(text: &str) -> Option<String> {
 }
 
 impl Place for Vm {
-    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, LabError> {
+    fn start(&mut self, resources: &mut LabResources<'_>) -> Result<Agent, Failure> {
         let network = super::network_of(resources)?;
         let kernel = match &self.kernel {
             Some(kernel) => kernel.clone(),
@@ -337,7 +339,7 @@ impl Place for Vm {
                 // Once it worked, a failure is one; and who asked for the hardware gets it, or not.
                 Err(error) if must || *boots == Some(true) => return Err(error),
                 Err(_) if resources.halt.is_raised() => {
-                    return Err(LabError::Environment("interrupted".into()));
+                    return Err(Failure::environment("interrupted"));
                 }
                 Err(error) => {
                     *boots = Some(false);

@@ -6,15 +6,15 @@ use tare_io::DurationNs;
 use tare_model::servers::CaddySpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, counted, page, utf8};
 use crate::launch::spec::CountSource;
 use crate::launch::spec::LaunchSpec;
 use crate::machine::programs;
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-fn program() -> Result<PathBuf, LabError> {
+fn program() -> Result<PathBuf, Failure> {
     programs::need(&["caddy"], "caddy")
 }
 
@@ -23,7 +23,7 @@ fn on_off(on: bool) -> &'static str {
 }
 
 impl ServerKind for CaddySpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!(
             "starts: {} with {}, {} bytes per reply, access log {}, TLS {}",
             program()?.display(),
@@ -34,11 +34,11 @@ impl ServerKind for CaddySpec {
         ))
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![program()?])
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let program = program()?;
         let folder = utf8(context.folder)?.to_owned();
         let address = context.address()?;

@@ -6,14 +6,14 @@ use tare_io::DurationNs;
 use tare_model::servers::CommandSpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::spec::CountSource;
 use crate::launch::spec::LaunchSpec;
 use crate::machine::programs;
+use tare_model::Failure;
 
 impl ServerKind for CommandSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!("starts: {}", self.command))
     }
 
@@ -22,7 +22,7 @@ impl ServerKind for CommandSpec {
     }
 
     /// The shell, and the programs that the command's words name.
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         let words = self.command.split_whitespace().filter(|word| !word.contains(['=', '{', '$']));
         let found = words.filter_map(|word| match Path::new(word) {
             path if path.is_absolute() => path.is_file().then(|| path.to_owned()),
@@ -31,7 +31,7 @@ impl ServerKind for CommandSpec {
         Ok(std::iter::once(PathBuf::from("/bin/sh")).chain(found).collect())
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let address = context.address()?;
         let folder = utf8(context.folder)?;
         let fill = |text: &str| {

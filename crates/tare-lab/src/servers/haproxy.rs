@@ -6,22 +6,22 @@ use tare_io::DurationNs;
 use tare_model::servers::HaproxySpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, counted, page, utf8};
 use crate::launch::spec::LaunchSpec;
 use crate::launch::spec::{CountPage, CountSource};
 use crate::machine::programs;
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 /// A reply's head has room for this.
 const HEAD_BYTES: u32 = 4096;
 
-fn program() -> Result<PathBuf, LabError> {
+fn program() -> Result<PathBuf, Failure> {
     programs::need(&["haproxy"], "haproxy")
 }
 
 impl ServerKind for HaproxySpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!(
             "starts: {} with {}, {} bytes per reply, TLS {}",
             program()?.display(),
@@ -31,11 +31,11 @@ impl ServerKind for HaproxySpec {
         ))
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![program()?])
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let program = program()?;
         let (address, status) = (context.address()?, context.status_address()?);
         let page = context.write("page", &page(self.body_bytes));

@@ -6,11 +6,11 @@ use tare_io::DurationNs;
 use tare_model::servers::HttpdSpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, page, utf8};
 use crate::launch::spec::LaunchSpec;
 use crate::launch::spec::{CountPage, CountSource};
 use crate::machine::programs;
+use tare_model::Failure;
 
 const NAMES: [&str; 2] = ["apache2", "httpd"];
 /// Where distributions keep its modules.
@@ -24,11 +24,11 @@ const MODULES: [&str; 6] = ["mpm_event", "authz_core", "dir", "status", "unixd",
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
 /// The server, and the folder of its modules.
-fn program() -> Result<(PathBuf, &'static str), LabError> {
+fn program() -> Result<(PathBuf, &'static str), Failure> {
     let program = programs::need(&NAMES, "apache2-bin")?;
     let folder = MODULE_FOLDERS.into_iter().find(|folder| Path::new(folder).is_dir());
     let folder = folder.ok_or_else(|| {
-        LabError::Environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
+        Failure::environment(format!("httpd's modules are in none of {MODULE_FOLDERS:?}"))
     })?;
     Ok((program, folder))
 }
@@ -50,7 +50,7 @@ impl ServerKind for HttpdSpec {
         "starts the place's httpd".into()
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         let (program, modules) = program()?;
         let modules = MODULES.map(|name| Path::new(modules).join(format!("mod_{name}.so")));
         Ok(std::iter::once(program)
@@ -58,7 +58,7 @@ impl ServerKind for HttpdSpec {
             .collect())
     }
 
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!(
             "starts: {} with {} × {} threads, {} bytes per reply, access log {}",
             program()?.0.display(),
@@ -69,7 +69,7 @@ impl ServerKind for HttpdSpec {
         ))
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let (program, load) = match context.our_programs {
             true => {
                 let (program, modules) = program()?;

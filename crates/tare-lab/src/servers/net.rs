@@ -7,9 +7,9 @@ use tare_io::owned::own_program;
 use tare_model::servers::NetSpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::spec::{LaunchSpec, OWN_PROGRAM};
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
 
@@ -27,7 +27,7 @@ fn flags(spec: &NetSpec) -> Vec<String> {
 }
 
 impl ServerKind for NetSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!("starts: tare net --serve {}", flags(self).join(" ")))
     }
 
@@ -35,13 +35,13 @@ impl ServerKind for NetSpec {
         "its agent is the endpoint".into()
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         // What `exec` executes.
         Ok(vec![own_program(), "/bin/true".into()])
     }
 
     /// Where a place has programs of its own, its agent is the endpoint.
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let program = match context.our_programs {
             true => utf8(&own_program())?.to_owned(),
             false => OWN_PROGRAM.to_owned(),

@@ -7,20 +7,20 @@ use tare_io::DurationNs;
 use tare_model::servers::NginxSpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, counted, page, utf8};
 use crate::launch::spec::LaunchSpec;
 use crate::launch::spec::{CountPage, CountSource};
 use crate::layers::{self, Inserted};
 use crate::machine::programs;
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(10);
 
-fn program(spec: &NginxSpec) -> Result<PathBuf, LabError> {
+fn program(spec: &NginxSpec) -> Result<PathBuf, Failure> {
     match &spec.program {
         Some(path) if path.is_file() => Ok(path.clone()),
         Some(path) => {
-            Err(LabError::Usage(format!("nginx program {} is not a file", path.display())))
+            Err(Failure::usage(format!("nginx program {} is not a file", path.display())))
         }
         None => programs::need(&["nginx"], "nginx"),
     }
@@ -31,11 +31,11 @@ impl ServerKind for NginxSpec {
         "starts the place's nginx".into()
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![program(self)?])
     }
 
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         let program = program(self)?;
         Ok(match &self.config {
             Some(config) => format!("starts: {} -c {}", program.display(), config.display()),
@@ -50,7 +50,7 @@ impl ServerKind for NginxSpec {
         })
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         // Elsewhere it is found where it starts.
         let program = match (context.our_programs, &self.program) {
             (true, _) => utf8(&program(self)?)?.to_owned(),
@@ -60,10 +60,10 @@ impl ServerKind for NginxSpec {
         let folder = utf8(context.folder)?.to_owned();
         if let Some(config) = &self.config {
             let config = std::fs::canonicalize(config)
-                .map_err(|error| LabError::Usage(format!("{}: {error}", config.display())))?;
+                .map_err(|error| Failure::usage(format!("{}: {error}", config.display())))?;
             let Some(address) = context.fixed else {
                 let text = "nginx with your own config needs a url that says where it listens";
-                return Err(LabError::Usage(text.into()));
+                return Err(Failure::usage(text));
             };
             let argv = [&program, "-c", utf8(&config)?, "-g", "daemon off;"];
             let launch_spec =
@@ -102,7 +102,7 @@ fn config_text(
     address: SocketAddr,
     status: SocketAddr,
     inserted: &Inserted,
-) -> Result<String, LabError> {
+) -> Result<String, Failure> {
     let files = context.connections * 2 + 128;
     let access_log = if spec.access_log { "access.log" } else { "off" };
     // A worker that gives up root must still read the page.

@@ -7,15 +7,15 @@ use tare_io::owned::own_program;
 use tare_model::servers::TargetSpec;
 
 use super::ServerKind;
-use crate::error::LabError;
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::spec::{CountPage, CountSource};
 use crate::launch::spec::{LaunchSpec, OWN_PROGRAM};
+use tare_model::Failure;
 
 const READY_WITHIN: DurationNs = DurationNs::from_secs(5);
 
 impl ServerKind for TargetSpec {
-    fn describe(&self) -> Result<String, LabError> {
+    fn describe(&self) -> Result<String, Failure> {
         Ok(format!("starts: tare target {}", self.flags().join(" ")))
     }
 
@@ -23,11 +23,11 @@ impl ServerKind for TargetSpec {
         format!("its agent is the target, {}", self.flags().join(" "))
     }
 
-    fn needs(&self) -> Result<Vec<PathBuf>, LabError> {
+    fn needs(&self) -> Result<Vec<PathBuf>, Failure> {
         Ok(vec![own_program()])
     }
 
-    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, LabError> {
+    fn launch_spec(&self, context: &LaunchContext<'_>) -> Result<LaunchSpec, Failure> {
         let program = match context.our_programs {
             true => utf8(&own_program())?.to_owned(),
             false => OWN_PROGRAM.to_owned(),

@@ -10,7 +10,7 @@ use super::flights::{Flight, FlightId, OfConnection, Refused};
 use super::opening::PIECE_BYTES;
 use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Decoded, Request, RequestBytes};
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use crate::protocol::reply::{GOOD, Reply, ReplyDefect};
 use crate::source::Source;
 use crate::tls::TlsSession;
@@ -108,7 +108,7 @@ impl Engine {
         handed = handed.and_then(|()| put(bytes, &mut connection.tls, &mut connection.outgoing));
         match handed {
             Ok(()) => self.send_more(io, slot, now),
-            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+            Err(text) => self.fail(io, slot, RequestFailure::Tls(text), now),
         }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
                 Connected::Yes
             }
             Err(text) => {
-                self.fail(io, slot, Failure::Tls(text), now);
+                self.fail(io, slot, RequestFailure::Tls(text), now);
                 Connected::No
             }
         }
@@ -185,7 +185,7 @@ impl Engine {
         slot: u32,
         chunk: &Chunk,
         now: Instant,
-    ) -> Result<Connected, Failure> {
+    ) -> Result<Connected, RequestFailure> {
         let mut at = 0;
         loop {
             let input = &io.chunk(chunk)[at..];
@@ -208,7 +208,7 @@ impl Engine {
         slot: u32,
         chunk: &Chunk,
         now: Instant,
-    ) -> Result<Connected, Failure> {
+    ) -> Result<Connected, RequestFailure> {
         let mut at = 0;
         loop {
             let connection = &mut self.connections[slot as usize];
@@ -221,7 +221,7 @@ impl Engine {
             // Also after an error: TLS tells the peer why, in an alert.
             if let Err(text) = taken {
                 self.send_tls(io, slot, now);
-                return Err(Failure::Tls(text));
+                return Err(RequestFailure::Tls(text));
             }
             if !tls.is_handshaking() && connection.state == State::Handshaking {
                 // The request goes out together with the end of the handshake.
@@ -247,7 +247,7 @@ impl Engine {
         io: &mut R,
         slot: u32,
         now: Instant,
-    ) -> Result<Connected, Failure> {
+    ) -> Result<Connected, RequestFailure> {
         loop {
             // The session is taken out while its bytes are parsed, which needs the whole engine.
             let Some(mut tls) = self.connections[slot as usize].tls.take() else {
@@ -277,7 +277,7 @@ impl Engine {
         slot: u32,
         rest: &mut &[u8],
         now: Instant,
-    ) -> Result<Option<Decoded>, Failure> {
+    ) -> Result<Option<Decoded>, RequestFailure> {
         let list = &self.connections[slot as usize].flights;
         let flights = &mut OfConnection::new(&mut self.flights, list, now);
         Ok(self.codec.decode(slot, rest, flights, &mut self.said)?)
@@ -456,7 +456,7 @@ impl Engine {
             }
             State::Handshaking => {
                 let text = "connection closed during the handshake".to_owned();
-                self.fail(io, slot, Failure::Tls(text), now);
+                self.fail(io, slot, RequestFailure::Tls(text), now);
             }
             _ => {
                 let clean = connection.tls.as_ref().is_none_or(|tls| tls.said_goodbye());

@@ -9,7 +9,7 @@ use super::exchange::Connected;
 use super::flights::{Flight, FlightId, Refused};
 use super::{Engine, Lifetime, Phase};
 use crate::codec::{Codec, Room};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{FailureKind, RequestFailure};
 use crate::protocol::reply::ReplyDefect;
 
 impl Engine {
@@ -71,7 +71,7 @@ impl Engine {
                 connection.state = State::Handshaking;
                 self.send_tls(io, slot, now);
             }
-            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+            Err(text) => self.fail(io, slot, RequestFailure::Tls(text), now),
         }
     }
 
@@ -156,7 +156,7 @@ impl Engine {
         let Some(tls) = &mut connection.tls else { return };
         match tls.take_outgoing(&mut connection.outgoing) {
             Ok(()) => self.flush(io, slot),
-            Err(text) => self.fail(io, slot, Failure::Tls(text), now),
+            Err(text) => self.fail(io, slot, RequestFailure::Tls(text), now),
         }
     }
 
@@ -228,7 +228,7 @@ impl Engine {
         &mut self,
         io: &mut R,
         slot: u32,
-        failure: Failure,
+        failure: RequestFailure,
         now: Instant,
     ) {
         let connection = &mut self.connections[slot as usize];
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// This request gets no reply any more.
-    pub(super) fn fail_flight(&mut self, flight: FlightId, failure: &Failure, now: Instant) {
+    pub(super) fn fail_flight(&mut self, flight: FlightId, failure: &RequestFailure, now: Instant) {
         let flight = self.end_flight(flight);
         match self.phase {
             Phase::Drain { .. } => {
@@ -287,9 +287,9 @@ impl Engine {
         let connection = &self.connections[slot as usize];
         let is_sent = connection.state == State::Open && !connection.unsent;
         if !is_sent || !self.codec.cancel(slot, flight, &mut self.said) {
-            return self.fail(io, slot, Failure::TimedOut, now);
+            return self.fail(io, slot, RequestFailure::TimedOut, now);
         }
-        self.fail_flight(flight, &Failure::TimedOut, now);
+        self.fail_flight(flight, &RequestFailure::TimedOut, now);
         if self.say(io, slot, now) == Connected::Yes {
             self.settle(io, slot, now);
         }
@@ -341,10 +341,10 @@ pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// on.
 const REST_AFTER_FAILED_CONNECT: DurationNs = DurationNs::from_ms(10);
 
-fn is_close_by_server(failure: &Failure) -> bool {
+fn is_close_by_server(failure: &RequestFailure) -> bool {
     match failure {
-        Failure::Reply(defect) => defect.is_early_close(),
-        Failure::Errno(_) => true,
-        Failure::TimedOut | Failure::Tls(_) => false,
+        RequestFailure::Reply(defect) => defect.is_early_close(),
+        RequestFailure::Errno(_) => true,
+        RequestFailure::TimedOut | RequestFailure::Tls(_) => false,
     }
 }

@@ -11,11 +11,12 @@ use tare_lab::executor::LaneLife;
 use tare_lab::machine;
 use tare_lab::meters::{Quiet, Reading, until_quiet};
 use tare_lab::world::{Asker, Expected, Launch, MadeBy, MakeLoad, Meter, Placement, Used, World};
-use tare_lab::{Event, Halt, LabError};
+use tare_lab::{Event, Halt};
 use tare_load::measured::Measured;
 use tare_load::pacer::RateProfile;
 use tare_load::{LoadPlan, Stretch};
 use tare_model::Distribution;
+use tare_model::Failure;
 use tare_model::counters::{Counter, Counters};
 use tare_model::plan::{Stop, VariantId};
 use tare_model::samples::{Counts, LaunchPart, Probe, Proof, Sent, Series};
@@ -23,7 +24,6 @@ use tare_stats::stopping::Limit;
 use tare_store::{Entry, RunId};
 
 use crate::clock::Clock;
-use crate::error::RunError;
 use crate::observer;
 use crate::record::Record;
 
@@ -39,7 +39,7 @@ pub enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// The user stops the run.
     Interrupt,
     /// What is asked for fails.
@@ -56,7 +56,7 @@ pub struct Planned {
     pub phase: Phase,
     pub variant: usize,
     pub nth: u32,
-    pub fault: Fault,
+    pub fault: InjectedFault,
 }
 
 pub struct Server {
@@ -157,7 +157,7 @@ impl FakeWorld {
     }
 
     /// Enters a phase: counts it, and does what was planned for it.
-    fn enter(&self, phase: Phase, variant: usize) -> Result<(), LabError> {
+    fn enter(&self, phase: Phase, variant: usize) -> Result<(), Failure> {
         let nth = {
             let mut seen = self.seen.borrow_mut();
             let same = |entry: &&mut (Phase, usize, u32)| (entry.0, entry.1) == (phase, variant);
@@ -178,19 +178,19 @@ impl FakeWorld {
             });
         match planned.map(|planned| planned.fault) {
             None => {}
-            Some(Fault::Hang) => {
+            Some(InjectedFault::Hang) => {
                 let deadline = self.halt.borrow().deadline();
                 self.pass(deadline.since(Clock::now(self)));
                 self.hangs.set(true);
             }
-            Some(Fault::Interrupt) => self.stop.store(true, Ordering::Relaxed),
-            Some(Fault::Die) => {
+            Some(InjectedFault::Interrupt) => self.stop.store(true, Ordering::Relaxed),
+            Some(InjectedFault::Die) => {
                 self.servers[variant].is_up.set(false);
                 self.halt.borrow().on_end()(self.servers[variant].name);
             }
-            Some(Fault::Fail) => {
+            Some(InjectedFault::Fail) => {
                 let name = self.servers[variant].name;
-                return Err(LabError::Environment(format!("{name}: {phase:?} failed")));
+                return Err(Failure::environment(format!("{name}: {phase:?} failed")));
             }
         }
         Ok(())
@@ -260,7 +260,7 @@ impl World for FakeLab {
         &mut self,
         VariantId(variant): VariantId,
         _: u32,
-    ) -> Result<Option<FakeLaunch>, LabError> {
+    ) -> Result<Option<FakeLaunch>, Failure> {
         let world = self.0.clone();
         world.enter(Phase::Launch, variant)?;
         let server = &world.servers[variant];
@@ -272,7 +272,7 @@ impl World for FakeLab {
         Ok(Some(FakeLaunch { world, variant, started }))
     }
 
-    fn clients(&mut self, variant: VariantId, _: u32) -> Result<usize, LabError> {
+    fn clients(&mut self, variant: VariantId, _: u32) -> Result<usize, Failure> {
         Ok(variant.0)
     }
 
@@ -289,7 +289,7 @@ impl World for FakeLab {
         loads: &mut [&mut FakeLoad],
         stretch: Stretch,
         _: &[Option<&FakeMeter>],
-    ) -> Result<Vec<(Measured, Vec<Reading>)>, LabError> {
+    ) -> Result<Vec<(Measured, Vec<Reading>)>, Failure> {
         let world = &self.0;
         let variants: Vec<usize> = loads.iter().map(|load| load.lane.unwrap().0).collect();
         world.say(match variants.as_slice() {
@@ -397,18 +397,18 @@ impl Launch for FakeLaunch {
         self.started + DurationNs::from_secs(5)
     }
 
-    fn wait_until_listening(&mut self) -> Result<(), LabError> {
+    fn wait_until_listening(&mut self) -> Result<(), Failure> {
         self.world.enter(Phase::Listen, self.variant)
     }
 
-    fn not_yet(&mut self, limit: Instant) -> Result<(), LabError> {
+    fn not_yet(&mut self, limit: Instant) -> Result<(), Failure> {
         self.world.pass(DurationNs::from_ms(1));
         let name = self.world.servers[self.variant].name;
         if !self.is_alive() {
-            return Err(LabError::Environment(format!("{name}: ended before it was ready")));
+            return Err(Failure::environment(format!("{name}: ended before it was ready")));
         }
         if Clock::now(self.world.as_ref()) > limit {
-            return Err(LabError::Environment(format!("{name}: not ready in time")));
+            return Err(Failure::environment(format!("{name}: not ready in time")));
         }
         Ok(())
     }
@@ -421,11 +421,11 @@ impl Launch for FakeLaunch {
         ("the server".into(), Some(" (exit status: 9)".into()))
     }
 
-    fn place_gone(&self, _: DurationNs) -> Option<LabError> {
+    fn place_gone(&self, _: DurationNs) -> Option<Failure> {
         None
     }
 
-    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), LabError> {
+    fn begin_proofs(&mut self, _: &str, _: &mut dyn Asker) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -481,7 +481,7 @@ impl Meter for FakeMeter {
 impl MakeLoad for FakeLoad {
     type Clients = usize;
 
-    fn open(&mut self, variant: &usize, plan: &LoadPlan) -> Result<MadeBy, LabError> {
+    fn open(&mut self, variant: &usize, plan: &LoadPlan) -> Result<MadeBy, Failure> {
         assert_eq!(variant_of(plan), *variant);
         let rate = plan.rate.as_ref().and_then(RateProfile::constant_rate);
         self.lane = Some((*variant, 0, rate));
@@ -489,7 +489,7 @@ impl MakeLoad for FakeLoad {
         Ok(MadeBy { reactor: "arithmetic".into(), ..MadeBy::default() })
     }
 
-    fn slice(&mut self, stretch: Stretch) -> Result<Measured, LabError> {
+    fn slice(&mut self, stretch: Stretch) -> Result<Measured, Failure> {
         let (variant, _, rate) = self.lane.unwrap();
         self.world.enter(Phase::Slice, variant)?;
         let per_s = self.world.servers[variant].per_s.get();
@@ -516,12 +516,12 @@ impl MakeLoad for FakeLoad {
         Ok(Measured { began: Instant::ZERO, counts, latencies, marks: Vec::new() })
     }
 
-    fn close(&mut self) -> Result<LaneLife, LabError> {
+    fn close(&mut self) -> Result<LaneLife, Failure> {
         let sent = self.lane.take().map_or(0, |(_, sent, _)| sent);
         Ok(LaneLife { sent, replies: vec![sent, 0, 0, 0], ..LaneLife::default() })
     }
 
-    fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, LabError> {
+    fn ask(&mut self, variant: &usize, _: &LoadPlan) -> Result<Result<Probe, String>, Failure> {
         self.world.enter(Phase::Ask, *variant)?;
         if self.world.hangs.take() {
             return Ok(Err("no complete reply within the time limit".into()));
@@ -572,7 +572,7 @@ impl Clock for FakeWorld {
 }
 
 impl Record for FakeWorld {
-    fn write(&self, run: RunId, entry: Entry) -> Result<(), RunError> {
+    fn write(&self, run: RunId, entry: Entry) -> Result<(), Failure> {
         if let Entry::RunEnded(end) = &entry {
             self.say(format!("run {run} ended: {}", end.stopped_by));
         }

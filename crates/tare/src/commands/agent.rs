@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use tare_lab::places::kubernetes::image;
 
-use crate::failure::Failure;
 use crate::load::outputs::print;
+use tare_model::Failure;
 
 /// Write the agent, the program that runs inside places, as a container image
 ///
@@ -38,5 +38,5 @@ pub fn run(args: &Agent) -> Result<(), Failure> {
     let Command::Image(Image { file, name }) = &args.command;
     image::write(file, name)?;
     let text = format!("{}: image {name}\n", file.display());
-    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }

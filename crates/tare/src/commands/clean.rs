@@ -4,9 +4,9 @@ use clap::Args;
 use tare_lab::journal;
 use tare_lab::places::kubernetes::survey;
 
-use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::places::journal_folder;
+use tare_model::Failure;
 
 /// Remove what a killed run left behind: processes, control groups, folders, namespaces, containers
 ///
@@ -50,10 +50,10 @@ pub fn run(args: &Clean) -> Result<(), Failure> {
     if let Some(more @ 1..) = swept.in_use.len().checked_sub(IN_USE_SHOWN) {
         text.push_str(&format!("… and {more} more\n"));
     }
-    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     match cleaned.complaints.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Environment(cleaned.complaints.join("; "))),
+        false => Err(Failure::environment(cleaned.complaints.join("; "))),
     }
 }
 

@@ -13,7 +13,6 @@ use tare_model::variant::{Difference, Variant};
 
 use crate::args::load::LoadArgs;
 use crate::args::words::{cpu_list, positive_duration};
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::outputs::FormFiles;
 use crate::load::url_list;
@@ -23,6 +22,7 @@ use crate::run::choices::{MAX_TIME, OF_EFFECT, PRECISION, percent};
 use crate::run::gate::Gate;
 use crate::run::machine::check_machine;
 use crate::run::places::{divide_cpus, store_path};
+use tare_model::Failure;
 
 /// Compare servers: what each costs, with a confidence interval
 ///
@@ -248,7 +248,7 @@ fn plan(args: &Compare) -> Result<Plan, Failure> {
     let given = of_launches.iter().find(|(_, given)| *given);
     if let (Some((flag, _)), true) = (given, args.launch.is_empty()) {
         let text = format!("{flag} is for servers that tare starts (--launch NAME='command')");
-        return Err(Failure::Usage(text));
+        return Err(Failure::usage(text));
     }
     let mut load = args.load.spec().absolute(std::path::Path::new(""));
     load.headers = share_headers(&load.headers, &mut variants);
@@ -307,7 +307,7 @@ fn variants(args: &Compare) -> Result<Vec<Variant>, Failure> {
         if name == url && url.contains("{port}") && !args.launch.is_empty() {
             if std::mem::replace(&mut is_given, true) {
                 let allowed = "two URLs without a name have {port}; write NAME=URL";
-                return Err(Failure::Usage(format!("{text}: {allowed}")));
+                return Err(Failure::usage(format!("{text}: {allowed}")));
             }
             of_launches = url;
             continue;

@@ -23,13 +23,13 @@ use tare_run::Stopped;
 use tare_store::Store;
 
 use crate::args::words::positive_duration;
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::print;
 use crate::run::aside::{Temporary, measure_aside};
 use crate::run::choices::PRECISION;
 use crate::run::places::{divide_cpus, journal_folder, store_path};
+use tare_model::Failure;
 
 /// Show what can be measured on this machine, and how precisely
 ///
@@ -51,7 +51,7 @@ pub struct Doctor {
 
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     let say = |text: String| {
-        print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+        print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
     };
     if let Some(context) = &args.context {
         let found = tare_lab::places::kubernetes::survey::survey(context)?;
@@ -263,12 +263,12 @@ fn noise(
     })?;
     let measured = measure_aside(&[plan], &folder.join("noise.db"), stop)?;
     match measured.stopped.into_iter().next() {
-        Some(Stopped::Failed(failure)) => return Err(failure.into()),
-        Some(Stopped::Interrupted) => return Err(Failure::Interrupted),
+        Some(Stopped::Failed(failure)) => return Err(failure),
+        Some(Stopped::Interrupted) => return Err(Failure::interrupted()),
         _ => {}
     }
     let Some(document) = measured.documents.into_iter().next() else {
-        return Err(Failure::Bug("a run without a report".into()));
+        return Err(Failure::bug("a run without a report"));
     };
     let report = document.report;
     let Some(comparison) = report.comparisons.iter().find(|c| c.asked) else {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use tare_lab::filters::describe;
 use tare_model::filters::{FilterKind, FilterSpec};
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// Measure and query URL filters, and control their shared memory
 ///
@@ -43,13 +43,13 @@ pub fn run(args: &Filter) -> Result<(), Failure> {
 
 /// A filter by its name, or a library by its path.
 fn named(text: &str, prefix: &str) -> Result<FilterSpec, Failure> {
-    let usage = |why: String| Failure::Usage(format!("filter '{text}': {why}"));
+    let usage = |why: String| Failure::usage(format!("filter '{text}': {why}"));
     let is_path = text.contains('/') || Path::new(text).extension().is_some_and(|e| e == "so");
     let spec = if is_path {
         let path = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
         FilterSpec { path: Some(path), ..FilterSpec::plain(FilterKind::Library, prefix) }
     } else {
-        FilterSpec::plain(FilterKind::parse(text).map_err(Failure::Usage)?, prefix)
+        FilterSpec::plain(FilterKind::parse(text).map_err(Failure::usage)?, prefix)
     };
     if spec.filter == FilterKind::Off {
         return Err(usage("there is nothing to call".into()));

@@ -11,10 +11,10 @@ use tare_io::time::wall_unix_ms;
 use tare_report::import::{ImportDocument, sources};
 use tare_store::{NewRun, RunRow, Store};
 
-use crate::failure::Failure;
 use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::run::command;
 use crate::run::places::store_path;
+use tare_model::Failure;
 
 /// Read other tools' results, audit them, and store them
 ///
@@ -114,7 +114,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
                 "--as was given {} times for {n} files: give it once, or {n} times",
                 all.len()
             );
-            return Err(Failure::Usage(text));
+            return Err(Failure::usage(text));
         }
     };
     let mut files = Vec::new();
@@ -124,7 +124,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
             false => printable(&path.display().to_string()),
         };
         let found = tare_import::read(&file, open(path)?)
-            .map_err(|Trouble { line, why }| Failure::Usage(format!("{file}:{line}: {why}")))?;
+            .map_err(|Trouble { line, why }| Failure::usage(format!("{file}:{line}: {why}")))?;
         let given_at = at_lines(&lines, &file, &found)?;
         files.push(FileDrafts { file, given, given_at, found });
     }
@@ -136,7 +136,7 @@ fn read_all(args: &Import) -> Result<Imported, Failure> {
     let outputs: usize = files.iter().map(|file| file.found.drafts.len()).sum();
     if outputs > OUTPUTS_MAX {
         let text = format!("{outputs} outputs; up to {OUTPUTS_MAX} are read at once");
-        return Err(Failure::Usage(text));
+        return Err(Failure::usage(text));
     }
     let mut import = assemble(&name, files);
     if let Some(baseline) = &args.baseline {
@@ -208,7 +208,7 @@ fn open(path: &std::path::Path) -> Result<Box<dyn BufRead>, Failure> {
         return Ok(Box::new(BufReader::new(std::io::stdin())));
     }
     let shown = printable(&path.display().to_string());
-    let cannot = |why: String| Failure::Usage(format!("{shown}: cannot be read: {why}"));
+    let cannot = |why: String| Failure::usage(format!("{shown}: cannot be read: {why}"));
     let input = open_input(path).map_err(|error| cannot(error.to_string()))?;
     Ok(Box::new(BufReader::new(input)))
 }
@@ -221,7 +221,7 @@ pub fn stored(
 ) -> Result<ImportDocument, Failure> {
     let mut import: Imported = serde_json::from_str(found).map_err(|error| {
         let text = format!("the import {} is of another version of tare: {error}", row.id);
-        Failure::Environment(text)
+        Failure::environment(text)
     })?;
     if let Some(name) = baseline {
         rebase(&mut import, name)?;

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use tare_kube::exec::{self, Exec};
 use tare_kube::{KubeError, Which};
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// Carry the streams of a program in a pod; tare starts this itself
 ///
@@ -52,8 +52,8 @@ pub fn run(args: &Kubernetes) -> Result<(), Failure> {
     };
     match exec::run(&exec) {
         Ok(0) => Ok(()),
-        Ok(code) => Err(Failure::Environment(format!("it ended with status {code}"))),
-        Err(error @ KubeError::Usage(_)) => Err(Failure::Usage(error.to_string())),
-        Err(error) => Err(Failure::Environment(error.to_string())),
+        Ok(code) => Err(Failure::environment(format!("it ended with status {code}"))),
+        Err(error @ KubeError::Usage(_)) => Err(Failure::usage(error.to_string())),
+        Err(error) => Err(Failure::environment(error.to_string())),
     }
 }

@@ -19,7 +19,6 @@ use tare_report::load::text;
 
 use crate::args::load::{LoadArgs, default_threads};
 use crate::args::words::{count, duration, positive_duration};
-use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::describe::{Found, Request, describe};
 use crate::load::elsewhere;
@@ -27,6 +26,7 @@ use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::load::url_list;
 use crate::load::watch::Watch;
+use tare_model::Failure;
 
 /// Put load on one server and report its throughput and latency
 ///
@@ -115,7 +115,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
             let result = tare_load::run(&plan, &stop, &mut watch);
             let intervals = watch.intervals();
             if result.is_err() && interrupted() {
-                return Err(Failure::Interrupted);
+                return Err(Failure::interrupted());
             }
             describe(&request, &plan, Found::here(&result?), intervals, interrupted())
         }
@@ -123,7 +123,7 @@ pub fn run(args: &Load) -> Result<(), Failure> {
     };
     outputs.write(&report, &watch.hdr_log)?;
     if report.interrupted {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     conclude(&report)
 }
@@ -140,7 +140,7 @@ fn conclude(report: &LoadReport) -> Result<(), Failure> {
     nothing_good(report)?;
     // Numbers that a guard forbids are printed, and do not pass for a success.
     match report.guards.iter().find(|guard| guard.severity == Severity::Void) {
-        Some(guard) => Err(Failure::Void(format!("void ({}): {}", guard.code, guard.text))),
+        Some(guard) => Err(Failure::void(format!("void ({}): {}", guard.code, guard.text))),
         None => Ok(()),
     }
 }
@@ -158,7 +158,7 @@ fn nothing_good(report: &LoadReport) -> Result<(), Failure> {
         }
         None => "no request was answered in the time measured".to_owned(),
     };
-    Err(Failure::Target(format!("not one good reply from {}: {why}", report.asked.address)))
+    Err(Failure::target(format!("not one good reply from {}: {why}", report.asked.address)))
 }
 
 /// Where results go.
@@ -182,11 +182,11 @@ impl Outputs {
         let twice = paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path));
         if twice && !outputs.all().any(Output::is_stdout) {
             let text = "--json, --csv and --hdr: each needs a file of its own";
-            return Err(Failure::Usage(text.into()));
+            return Err(Failure::usage(text));
         }
         if outputs.all().filter(|output| output.is_stdout()).count() > 1 {
             let text = "--json, --csv and --hdr: only one of them can be - (standard output)";
-            return Err(Failure::Usage(text.into()));
+            return Err(Failure::usage(text));
         }
         Ok(outputs)
     }
@@ -199,7 +199,7 @@ impl Outputs {
     fn write(&mut self, report: &LoadReport, hdr_log: &str) -> Result<(), Failure> {
         if !self.all().any(Output::is_stdout) {
             print(&text::render(report))
-                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+                .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
         }
         if let Some(json) = &mut self.json {
             json.write_json(&report.json())?;
@@ -214,7 +214,7 @@ impl Outputs {
 fn plan(args: &Load, urls: &[Url]) -> Result<LoadPlan, Failure> {
     let first = &urls[0];
     let stages = args.stages.as_deref().map(RateProfile::parse).transpose();
-    let stages = stages.map_err(|error| Failure::Usage(format!("--stages: {error}")))?;
+    let stages = stages.map_err(|error| Failure::usage(format!("--stages: {error}")))?;
     // Clients elsewhere have CPUs of their own, and there are more where one thread is not enough.
     let is_here = args.kubernetes.is_none() && args.ssh.is_empty();
     let threads = if is_here { default_threads() } else { 1 };

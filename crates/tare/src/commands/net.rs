@@ -14,7 +14,6 @@ use tare_report::net::{NetReport, SCHEMA, render};
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
 use crate::args::words::{cpu_list, duration, positive_duration};
-use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
@@ -22,6 +21,7 @@ use crate::net::measure::{Found, Rounds, measure, plans};
 use crate::net::serve::{connections_max, serve};
 use crate::net::sizes::{size, sizes};
 use crate::run::places::store_path;
+use tare_model::Failure;
 
 /// Measure the network to an endpoint: round trips, bandwidth, connections, over TCP and UDP
 ///
@@ -157,21 +157,21 @@ pub fn run(args: &Net) -> Result<(), Failure> {
     let report = NetReport { schema: SCHEMA.into(), endpoint, seed, runs, interrupted, cells };
     if !json.as_ref().is_some_and(Output::is_stdout) {
         print(&render(&report))
-            .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+            .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     }
     if let Some(json) = &mut json {
         json.write_json(&report.json())?;
     }
     written?;
     if interrupted {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     match report.cells.iter().find(|cell| cell.messages == 0 || cell.failed.is_some()) {
         None => Ok(()),
         Some(cell) => {
             let why = cell.failed.as_deref().or(cell.first_error.as_deref());
             let why = why.unwrap_or("not one message came in the time given");
-            Err(Failure::Target(format!("{}: {why}", cell.test)))
+            Err(Failure::target(format!("{}: {why}", cell.test)))
         }
     }
 }
@@ -237,7 +237,7 @@ fn run_serve(args: &Net) -> Result<(), Failure> {
 pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16), Failure> {
     let bad = || {
         let allowed = "write a host, host:port or [address]:port";
-        Err(Failure::Usage(format!("'{text}' is not where an endpoint can be; {allowed}")))
+        Err(Failure::usage(format!("'{text}' is not where an endpoint can be; {allowed}")))
     };
     if text.parse::<IpAddr>().is_ok() {
         return Ok((text.to_owned(), port));

@@ -12,7 +12,6 @@ use tare_model::net::NetTest;
 use tare_report::net::NetCell;
 use tare_target::endpoint::{EndpointPlan, Loss, Obeys};
 
-use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::interrupt;
 use crate::load::outputs::print;
@@ -22,6 +21,7 @@ use crate::net::serve::{connections_max, serve};
 use crate::qperf::format::{Line, Value, block};
 use crate::qperf::options::{self, AskedTest, Loop, Settings, TIME, Test, Variable};
 use crate::run::aside::Temporary;
+use tare_model::Failure;
 
 /// Measure TCP and UDP with qperf's flags and output, against a tare qperf on the other side
 ///
@@ -56,7 +56,7 @@ fn run_words(words: &[String]) -> Result<(), Failure> {
     if words.iter().any(|word| ["-V", "--version"].contains(&word.as_str())) {
         return said(&format!("tare qperf {}\n", env!("CARGO_PKG_VERSION")));
     }
-    let asked = options::parse(words).map_err(|why| Failure::Usage(format!("qperf: {why}")))?;
+    let asked = options::parse(words).map_err(|why| Failure::usage(format!("qperf: {why}")))?;
     let Some(host) = &asked.host else { return run_server(&asked) };
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(stop.clone())?;
@@ -107,7 +107,7 @@ fn run_test(
         (Test::TcpBw, false) => NetTest::TcpStream,
         (Test::TcpBw, true) => NetTest::TcpStreamReverse,
         (Test::UdpBw, true) => {
-            return Err(Failure::Usage("qperf: -f: only tcp_bw can be turned round".into()));
+            return Err(Failure::usage("qperf: -f: only tcp_bw can be turned round"));
         }
         (Test::UdpBw, false) => NetTest::UdpStream,
         (Test::UdpLat, _) => NetTest::UdpRr,
@@ -133,12 +133,12 @@ fn run_test(
     let plans = plans(&address.to_string(), address, vec![load], rounds)?;
     let cells = measure(&plans, &aside.store(), stop)?.cells;
     if interrupt::was_interrupted() {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     let Some(cell) = cells.first().filter(|cell| cell.messages > 0) else {
         let why = cells.first().and_then(|cell| cell.failed.clone().or(cell.first_error.clone()));
         let why = why.unwrap_or_else(|| "nothing came in the time given".into());
-        return Err(Failure::Target(format!("{}: {why}", test.name())));
+        return Err(Failure::target(format!("{}: {why}", test.name())));
     };
     said(&block(test.name(), &lines(test, with, cell), &with.show))
 }
@@ -224,7 +224,7 @@ fn run_server(asked: &options::Options) -> Result<(), Failure> {
 }
 
 fn said(text: &str) -> Result<(), Failure> {
-    print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    print(text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
 
 const HELP: &str = "\

@@ -15,10 +15,10 @@ use tare_results::{conclude, document_of, is_running, plan_of};
 use tare_store::Store;
 
 use super::import;
-use crate::failure::Failure;
 use crate::load::outputs::{Outputs, files_of, print, print_report};
 use crate::run::gate::{self, Gate};
 use crate::run::places::store_path;
+use tare_model::Failure;
 
 /// Report a stored run: as text, HTML, JSON, Markdown, CSV, or in other tools' formats
 ///
@@ -89,7 +89,7 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         if !args.fail_if.is_empty() {
             let text =
                 format!("--fail-if: run {} was imported; gates judge tare's own runs", row.id);
-            return Err(Failure::Usage(text));
+            return Err(Failure::usage(text));
         }
         return args.write(&import::stored(&found, &row, args.baseline.as_deref())?);
     }
@@ -101,7 +101,7 @@ pub fn run(args: &Report) -> Result<(), Failure> {
         let why = events.iter().rev().find_map(|event| event.text.strip_prefix("failed: "));
         let why = why.unwrap_or("it was ended by a failure");
         return print_report(&format!("run {} measured nothing: {why}\n", row.id))
-            .map_err(|error| Failure::Environment(format!("standard output: {error}")));
+            .map_err(|error| Failure::environment(format!("standard output: {error}")));
     }
     document.report.gates = gate::results(&args.fail_if, &asked, &document.report);
     args.write(&document)?;
@@ -142,7 +142,7 @@ impl Report {
                 Ok(plan) if !plan.cell.is_empty() => plan.cell,
                 _ => {
                     let text = format!("run {number} is not part of a sweep; {NAME_ITS_RUNS}");
-                    return Err(Failure::Usage(text));
+                    return Err(Failure::usage(text));
                 }
             };
             let (mut document, asked) = self.read(store, &text)?;
@@ -150,7 +150,7 @@ impl Report {
             if *shared.get_or_insert_with(|| own.clone()) != own {
                 let text =
                     format!("runs {first} and {number} are not of one sweep; {NAME_ITS_RUNS}");
-                return Err(Failure::Usage(text));
+                return Err(Failure::usage(text));
             }
             self.check_gates(&document.report)?;
             if document.report.run.rounds == 0 {
@@ -177,7 +177,7 @@ impl Report {
         let row = store.find_run(text)?;
         if row.is_import {
             let text = format!("run {} was imported: it has no rounds to compare", row.id);
-            return Err(Failure::Usage(text));
+            return Err(Failure::usage(text));
         }
         let mut plan = plan_of(&row)?;
         if let Some(name) = &self.baseline {
@@ -195,9 +195,9 @@ impl Report {
         let (after, asked) = self.read(store, later)?;
         let (a, b) = (before.report.run.id, after.report.run.id);
         if a == b {
-            return Err(Failure::Usage(format!("run {a} and run {b} are the same: name two")));
+            return Err(Failure::usage(format!("run {a} and run {b} are the same: name two")));
         }
-        let mut pair = PairDocument::new(&before, &after, &asked).map_err(Failure::Usage)?;
+        let mut pair = PairDocument::new(&before, &after, &asked).map_err(Failure::usage)?;
         gate::check_names_of(&self.fail_if, &pair)?;
         pair.gates = gate::results_of_pair(&self.fail_if, &asked, &pair);
         self.write(&pair)?;
@@ -221,10 +221,10 @@ impl Report {
             };
         };
         let text = document.render(form).map_err(|why| match self.why {
-            true => Failure::Usage(format!("--why: {why}")),
+            true => Failure::usage(format!("--why: {why}")),
             false => Failure::flag("--format", form.word(), why),
         })?;
         let printed = if self.why { print_report(&text) } else { print(&text) };
-        printed.map_err(|error| Failure::Environment(format!("standard output: {error}")))
+        printed.map_err(|error| Failure::environment(format!("standard output: {error}")))
     }
 }

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tare_lab::LabError;
 use tare_model::plan::Plan;
+use tare_model::{Failure, Fault};
 use tare_report::units::counted;
 
 use super::compare::{Choices, OutputArgs};
 use crate::experiment;
-use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::begin::{resume, run_new};
 use crate::run::machine::{absent, check_machine, describe, without};
@@ -54,17 +53,17 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             if plan.seed != seed || plan.slices != slices {
                 let text = "--seed, --slice, --warmup and --cycles cannot be changed of a run that \
                             is resumed";
-                return Err(Failure::Usage(text.into()));
+                return Err(Failure::usage(text));
             }
             args.outputs.options(plan).map(drop)
         });
     }
     let Some(file) = &args.file else {
-        return Err(Failure::Usage("no experiment file given; name one, or --resume RUN".into()));
+        return Err(Failure::usage("no experiment file given; name one, or --resume RUN"));
     };
-    let in_file = |failure| match failure {
-        Failure::Usage(text) => Failure::Usage(format!("{}: {text}", file.display())),
-        failure => failure,
+    let in_file = |failure: Failure| match failure.fault {
+        Fault::Usage => failure.map(|text| format!("{}: {text}", file.display())),
+        _ => failure,
     };
     let mut plans = Vec::new();
     for mut plan in experiment::read(file)? {
@@ -77,7 +76,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
         plans.push(plan);
     }
     let Some(first) = plans.first() else {
-        return Err(Failure::Bug("an experiment without a plan".into()));
+        return Err(Failure::bug("an experiment without a plan"));
     };
     let options = args.outputs.options(first)?;
     sweep::check(&plans).map_err(in_file)?;
@@ -88,7 +87,7 @@ pub fn run(args: &Run) -> Result<(), Failure> {
             plans.iter().for_each(|plan| text.push_str(&format!("  {}\n", plan.name)));
         }
         return print(&text)
-            .map_err(|error| Failure::Environment(format!("standard output: {error}")));
+            .map_err(|error| Failure::environment(format!("standard output: {error}")));
     }
     // Cells of a sweep have the same places.
     let absent = absent(first).map_err(in_file)?;
@@ -105,7 +104,7 @@ fn dry_run(plan: &Plan) -> Result<String, Failure> {
     let mut text = format!("{json}\n\nin each round:\n");
     for variant in &plan.variants {
         let (what, layers) = match describe(variant) {
-            Err(LabError::Environment(why)) if variant.optional => {
+            Err(Failure { fault: Fault::Environment, text: why }) if variant.optional => {
                 text.push_str(&format!("  {}: skipped: {why}\n", variant.name));
                 continue;
             }

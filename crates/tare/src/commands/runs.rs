@@ -14,9 +14,9 @@ use tare_results::{Conclusion, Conclusions, conclusions, is_running, plan_of};
 use tare_stats::Verdict;
 use tare_store::{RunFilter, RunRow, Store};
 
-use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::places::store_path;
+use tare_model::Failure;
 
 /// List or delete stored runs
 ///
@@ -63,7 +63,7 @@ pub fn run(args: &Runs) -> Result<(), Failure> {
         }
         text
     };
-    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
 
 /// For verdicts that are not known yet; the newest runs' come first.
@@ -76,7 +76,7 @@ fn delete(store: &mut Store, texts: &[String]) -> Result<String, Failure> {
     for row in rows? {
         if is_running(&row) {
             let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
-            return Err(Failure::Environment(text));
+            return Err(Failure::environment(text));
         }
         if store.delete_run(row.id)? {
             told.push_str(&format!("deleted run {}: {}\n", row.id, plain::line(&row.name)));

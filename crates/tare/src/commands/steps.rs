@@ -18,13 +18,13 @@ use tare_report::units::duration;
 use tare_steps::{Observer, Order, StepsError, carry_out, lacks};
 
 use crate::args::words::positive_duration;
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{FormFiles, Outputs, print_stderr};
 use crate::run::choices::percent;
 use crate::run::places::journal_folder;
 use crate::toml_file::{self, Source};
+use tare_model::Failure;
 
 /// Measure what it takes to put something in place: time, waiting, steps, commands, values
 ///
@@ -146,10 +146,10 @@ pub fn run(args: &Steps) -> Result<(), Failure> {
         outputs.write(&analyse(told, &procedures, done) as &dyn Document, None)?;
     }
     match ended {
-        Err(StepsError::Interrupted) => Err(Failure::Interrupted),
-        Err(error @ StepsError::Step { .. }) => Err(Failure::Target(error.to_string())),
-        Err(error) => Err(Failure::Environment(error.to_string())),
-        Ok(()) if !complaints.is_empty() => Err(Failure::Environment(complaints.join("; "))),
+        Err(StepsError::Interrupted) => Err(Failure::interrupted()),
+        Err(error @ StepsError::Step { .. }) => Err(Failure::target(error.to_string())),
+        Err(error) => Err(Failure::environment(error.to_string())),
+        Ok(()) if !complaints.is_empty() => Err(Failure::environment(complaints.join("; "))),
         Ok(()) => Ok(()),
     }
 }
@@ -171,7 +171,7 @@ fn read(args: &Steps) -> Result<Asking, Failure> {
     let mut seen: Vec<&String> = Vec::new();
     for name in names {
         if seen.contains(&name) {
-            return Err(Failure::Usage(format!("two procedures are called '{name}'")));
+            return Err(Failure::usage(format!("two procedures are called '{name}'")));
         }
         seen.push(name);
     }
@@ -189,7 +189,7 @@ fn read_one(path: &Path) -> Result<Asking, Failure> {
         return Ok(Asking { name, repetitions: REPETITIONS, baseline: 0, procedures });
     }
     let experiment: Experiment = source.parse()?;
-    let in_file = |why: &str| Failure::Usage(format!("{}: {why}", path.display()));
+    let in_file = |why: &str| Failure::usage(format!("{}: {why}", path.display()));
     let mut procedures = Vec::new();
     for variant in &experiment.variants {
         let (mut one, home) = procedure(&source.whole(&variant.procedure))?;
@@ -213,7 +213,7 @@ fn read_one(path: &Path) -> Result<Asking, Failure> {
 fn procedure(path: &Path) -> Result<(Procedure, PathBuf), Failure> {
     let text = toml_file::read(path)?;
     let procedure: Procedure = Source { path, text: &text }.parse()?;
-    let in_file = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
+    let in_file = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     procedure.check().map_err(|why| in_file(why.0))?;
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok((procedure, whole.parent().unwrap_or(Path::new("/")).to_owned()))
@@ -236,7 +236,7 @@ fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
         None => {
             let why = skipped.into_iter().find(|(name, _)| *name == baseline);
             let why = why.map_or(String::new(), |(_, why)| why);
-            return Err(Failure::Environment(format!(
+            return Err(Failure::environment(format!(
                 "{baseline}: the baseline cannot be carried out here: {why}"
             )));
         }
@@ -246,7 +246,7 @@ fn leave_out(asking: &mut Asking) -> Result<Vec<(String, String)>, Failure> {
 
 /// What cannot be carried out so.
 fn check(args: &Steps, asking: &Asking) -> Result<(), Failure> {
-    let wrong = |text: String| Err(Failure::Usage(text));
+    let wrong = |text: String| Err(Failure::usage(text));
     if (args.from.is_some() || args.keep) && asking.procedures.len() > 1 {
         return wrong("--from and --keep are for one procedure".into());
     }

@@ -16,10 +16,10 @@ use tare_stats::Estimate;
 use tare_stats::estimate::trimmed_mean;
 
 use crate::args::words::{cpu_list, positive_duration};
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
+use tare_model::Failure;
 
 /// Measure what system calls cost here: getpid, pipes, page faults, fork, …
 ///
@@ -102,7 +102,7 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
     }
     let interrupted = interrupt::was_interrupted();
     if seen.iter().all(|seen| seen.ns.is_empty()) && interrupted {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     let calls: Vec<SysCall> =
         calls.iter().zip(seen).map(|(call, seen)| described(*call, seen)).collect();
@@ -120,16 +120,16 @@ pub fn run(args: &Sys) -> Result<(), Failure> {
         if args.unixbench {
             text.push_str(&unixbench(&report));
         }
-        print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     }
     if let Some(json) = &mut json {
         json.write_json(&report.json())?;
     }
     if interrupted {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     match report.calls.iter().find_map(|call| call.failed.as_ref().map(|why| (call, why))) {
-        Some((call, why)) => Err(Failure::Environment(format!("{}: {why}", call.call))),
+        Some((call, why)) => Err(Failure::environment(format!("{}: {why}", call.call))),
         None => Ok(()),
     }
 }
@@ -227,7 +227,7 @@ struct Worker {
 impl Copies {
     fn start(args: &Sys) -> Result<Self, Failure> {
         let cannot = |error: std::io::Error| {
-            Failure::Environment(format!("cannot start a process to make calls in: {error}"))
+            Failure::environment(format!("cannot start a process to make calls in: {error}"))
         };
         let own = own_program();
         let mut workers = Self(Vec::new());
@@ -244,7 +244,7 @@ impl Copies {
                 .spawn()
                 .map_err(cannot)?;
             let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(Failure::Bug("a child without pipes".into()));
+                return Err(Failure::bug("a child without pipes"));
             };
             workers.0.push(Worker { child, to, from: BufReader::new(from) });
         }
@@ -253,7 +253,7 @@ impl Copies {
 
     /// All of them make a call at the same time; or why one cannot.
     fn make(&mut self, call: Call) -> Result<Result<Vec<Counted>, String>, Failure> {
-        let gone = || Failure::Environment("a process that makes calls has ended".into());
+        let gone = || Failure::environment("a process that makes calls has ended");
         for worker in &mut self.0 {
             let order = format!("{} {}\n", call.name(), SLICE.as_ns());
             worker.to.write_all(order.as_bytes()).map_err(|_| gone())?;
@@ -297,7 +297,7 @@ fn work() -> Result<(), Failure> {
     // It is nobody's without its parent.
     let _ = tare_io::process::end_with_parent();
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| Failure::Environment(error.to_string()))?;
+        let line = line.map_err(|error| Failure::environment(error.to_string()))?;
         let Some((call, ns)) = line.split_once(' ') else { break };
         let (Ok(call), Ok(ns)) = (Call::parse(call), ns.parse()) else { break };
         let answer = match tare_io::calls::make(call, DurationNs::from_ns(ns)) {

@@ -14,8 +14,8 @@ use tare_target::serve::{Target, TargetPlan};
 use tare_target::tls::TlsServer;
 
 use crate::args::words::{cpu_list, duration};
-use crate::failure::Failure;
 use crate::load::outputs::{Output, print};
+use tare_model::Failure;
 
 /// Run a server with exactly known costs and latencies, for testing load generators
 ///
@@ -193,7 +193,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         _ if args.tls => Some(TlsServer::self_signed()),
         _ => None,
     };
-    let tls = tls.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let tls = tls.transpose().map_err(|error| Failure::usage(error.to_string()))?;
     if let (Some(path), Some(tls)) = (&args.write_cert, &tls)
         && let Some(pem) = &tls.certificate_pem
     {
@@ -222,7 +222,7 @@ pub fn run(args: &TargetArgs) -> Result<(), Failure> {
         }
         Endpoint::Unix(path) => print(&format!("unix:{}\n", path.display())),
     }
-    .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     let waited = target.wait();
     if let Endpoint::Unix(path) = &target.listens
         && std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
@@ -263,7 +263,7 @@ const SLOTS_MAX_BY_DEFAULT: u32 = 16_384;
 fn behaviour(args: &TargetArgs) -> Result<Behaviour, Failure> {
     let delay = match &args.delay {
         Some(text) => {
-            Delay::parse(text).map_err(|error| Failure::Usage(format!("--delay: {error}")))?
+            Delay::parse(text).map_err(|error| Failure::usage(format!("--delay: {error}")))?
         }
         None => Delay::Fixed(DurationNs::ZERO),
     };

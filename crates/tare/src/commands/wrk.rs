@@ -22,11 +22,11 @@ use tare_wrk::script::{Script, ScriptError, ScriptOptions};
 use tare_wrk::statistics::{RateSamples, Statistic};
 
 use crate::args::words::count;
-use crate::failure::Failure;
 use crate::load::addresses::{address_of, random_seed};
 use crate::load::describe::{Found, Request, describe};
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
+use tare_model::Failure;
 
 /// Load a server with wrk's or wrk2's flags, scripts and output, measured by tare
 ///
@@ -95,7 +95,7 @@ struct Linked {
 pub fn run_linked(name: &str) -> Result<(), Failure> {
     let linked = Linked::try_parse().map_err(super::one_line)?;
     if name == "wrk2" && linked.wrk.rate.is_none() && !linked.wrk.version {
-        return Err(Failure::Usage("wrk2 needs a rate: give -R, requests per second".into()));
+        return Err(Failure::usage("wrk2 needs a rate: give -R, requests per second"));
     }
     run(&linked.wrk)
 }
@@ -105,7 +105,7 @@ pub fn run(args: &Wrk) -> Result<(), Failure> {
         return show(concat!("wrk (tare ", env!("CARGO_PKG_VERSION"), ")\n"));
     };
     let url =
-        Url::parse(url_text).map_err(|why| Failure::Usage(format!("URL '{url_text}': {why}")))?;
+        Url::parse(url_text).map_err(|why| Failure::usage(format!("URL '{url_text}': {why}")))?;
     let threads = u32::try_from(args.threads).unwrap_or(u32::MAX);
     let connections = u32::try_from(args.connections).unwrap_or(u32::MAX);
     if threads > THREADS_MAX {
@@ -125,7 +125,7 @@ pub fn run(args: &Wrk) -> Result<(), Failure> {
     let mut samples = RateSamples::default();
     let result = tare_load::run(&plan, &stop, &mut samples);
     if result.is_err() && interrupt::was_interrupted() {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     let result = result?;
     finish(args, &script, &plan, &result, &samples)
@@ -143,7 +143,7 @@ fn load_script(
     let headers = args
         .headers
         .iter()
-        .map(|text| parse_header(text).map_err(|error| Failure::Usage(format!("-H: {error}"))))
+        .map(|text| parse_header(text).map_err(|error| Failure::usage(format!("-H: {error}"))))
         .collect::<Result<Vec<_>, _>>()?;
     let options = ScriptOptions {
         path: args.script.clone(),
@@ -160,7 +160,7 @@ fn load_script(
 }
 
 fn script_failure(error: ScriptError) -> Failure {
-    Failure::Usage(error.to_string())
+    Failure::usage(error.to_string())
 }
 
 fn plan(
@@ -185,7 +185,7 @@ fn plan(
             connections,
             max_connections: connections,
             lifetime: Lifetime::Kept,
-            tls: tls.map_err(|error| Failure::Usage(error.to_string()))?,
+            tls: tls.map_err(|error| Failure::usage(error.to_string()))?,
             timeout: args.timeout,
             // wrk counts every whole reply; those above 399 are also shown as errors.
             expected: StatusSet::any(),
@@ -195,7 +195,7 @@ fn plan(
         order: Order::InTurn { from: 0 },
         source: Some(Arc::new(move |worker| made.source(worker))),
         worker_endpoints: script.addresses().into_iter().flatten().map(Endpoint::Tcp).collect(),
-        rate: rate.map_err(|error| Failure::Usage(format!("-R: {error}")))?,
+        rate: rate.map_err(|error| Failure::usage(format!("-R: {error}")))?,
         poisson: false,
         stretch: Stretch { window: args.duration, interval: SAMPLE_INTERVAL, ..Stretch::NONE },
         workers: threads,
@@ -234,9 +234,9 @@ fn finish(
     }
     script.done(total, latency, requests, flavour == Flavour::Wrk2).map_err(script_failure)?;
     if let Some(error) = script.error() {
-        return Err(Failure::Usage(error));
+        return Err(Failure::usage(error));
     }
-    if interrupt::was_interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
+    if interrupt::was_interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
 /// What wrk would have said nothing about.
@@ -270,7 +270,7 @@ fn notes(script: &Script, plan: &LoadPlan, url: &str, result: &LoadResult) -> Ve
 }
 
 fn show(text: &str) -> Result<(), Failure> {
-    print(text).map_err(|error| Failure::Environment(format!("standard output: {error}")))
+    print(text).map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
 
 fn body_size(text: &str) -> Result<u64, String> {

@@ -3,8 +3,8 @@
 use tare_model::layers::LayerSpec;
 use toml::{Spanned, Table, Value};
 
-use crate::failure::Failure;
 use crate::toml_file::{Source, nearest};
+use tare_model::Failure;
 
 pub(super) fn layer(written: Spanned<Table>, source: &Source<'_>) -> Result<LayerSpec, Failure> {
     let at = written.span().start;

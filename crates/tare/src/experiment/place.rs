@@ -4,8 +4,8 @@ use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::places::{ENGINES, PlaceSpec};
 use toml::{Spanned, Table, Value};
 
-use crate::failure::Failure;
 use crate::toml_file::{Source, nearest};
+use tare_model::Failure;
 
 pub(super) fn place(
     written: Option<Spanned<Value>>,

@@ -13,7 +13,7 @@ use tare_model::text::OptionalDuration;
 use toml::Spanned;
 
 use super::Source;
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// As it is written.
 #[derive(Default)]

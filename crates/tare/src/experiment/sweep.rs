@@ -12,8 +12,8 @@ use tare_model::plan::Draft;
 use toml::Spanned;
 
 use super::Source;
-use crate::failure::Failure;
 use crate::net::sizes::{size, sizes};
+use tare_model::Failure;
 
 /// As they are written: a list, or sizes in one word, `"1:256K:*64"`.
 #[derive(Deserialize)]

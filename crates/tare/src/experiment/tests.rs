@@ -5,6 +5,8 @@ use tare_model::places::{ContainerSpec, PlaceSpec};
 use tare_model::plan::Plan;
 use tare_model::servers::ServerSpec;
 
+use tare_model::Fault;
+
 use super::*;
 use crate::run::machine::check_machine;
 
@@ -331,7 +333,9 @@ fn a_hop_says_where_it_runs_and_what_it_may_use() {
             "a sidecar runs where its client or server does: leave out place",
         ),
     ] {
-        let Err(Failure::Usage(said)) = with_layers(layers, more) else { panic!("{layers}") };
+        let Err(Failure { fault: Fault::Usage, text: said }) = with_layers(layers, more) else {
+            panic!("{layers}")
+        };
         assert!(said.contains(part), "{layers}: {said}");
     }
 }
@@ -366,7 +370,9 @@ fn a_variant_has_one_client_or_several() {
         ("\"same_as_server\"", "same_as_server needs a place"),
         ("[\"netns\", { kubernetes = { pods = 2 } }]", "unknown key 'pods'"),
     ] {
-        let Err(Failure::Usage(said)) = with_client(written) else { panic!("{written}") };
+        let Err(Failure { fault: Fault::Usage, text: said }) = with_client(written) else {
+            panic!("{written}")
+        };
         assert!(said.contains(part), "{written}: {said}");
     }
 }

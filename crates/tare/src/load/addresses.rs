@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tare_model::load::Family;
 
-use crate::failure::Failure;
 use crate::load::interrupt;
+use tare_model::Failure;
 
 /// For choosing among several addresses of one name.
 const CHOOSING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ pub fn address_of(host: &str, port: u16, family: Family) -> Result<SocketAddr, F
         })
         .collect();
     match found.as_slice() {
-        [] => Err(Failure::Target(format!("{host} has no address of the family asked for"))),
+        [] => Err(Failure::target(format!("{host} has no address of the family asked for"))),
         [only] => Ok(*only),
         several => Ok(several
             .iter()
@@ -48,7 +48,7 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let _ = sender.send(found.map_err(|error: std::io::Error| error.to_string()));
     };
     let thread = std::thread::Builder::new().name("names".into()).spawn(ask);
-    thread.map_err(|error| Failure::Environment(format!("cannot start a thread: {error}")))?;
+    thread.map_err(|error| Failure::environment(format!("cannot start a thread: {error}")))?;
     loop {
         match found.recv_timeout(STOP_CHECK) {
             Ok(Ok(found)) => return Ok(found),
@@ -56,12 +56,12 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
                 let text =
                     text.strip_prefix("failed to lookup address information: ").unwrap_or(&text);
                 let text = format!("cannot resolve {host}: {}", text.to_lowercase());
-                return Err(Failure::Target(text));
+                return Err(Failure::target(text));
             }
-            Err(_) if interrupt::was_interrupted() => return Err(Failure::Interrupted),
+            Err(_) if interrupt::was_interrupted() => return Err(Failure::interrupted()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::Bug("the look-up of a name ended without an answer".into()));
+                return Err(Failure::bug("the look-up of a name ended without an answer"));
             }
         }
     }

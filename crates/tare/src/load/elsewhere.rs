@@ -7,19 +7,18 @@ use std::sync::atomic::AtomicBool;
 
 use tare_io::{DurationNs, Instant};
 use tare_lab::Halt;
-use tare_lab::LabError;
 use tare_lab::places::kubernetes::ground::service_address;
 use tare_load::measured::Measured;
 use tare_load::{LoadPlan, Tally};
+use tare_model::Failure;
 use tare_model::clients::{CLIENTS_MAX, ClientSpec, Clients};
 use tare_model::load::Family;
 use tare_model::places::{KubernetesSpec, PlaceFacts, PlaceSpec, SshSpec};
 use tare_model::url::Url;
 use tare_report::clients::ClientsFound;
 use tare_report::load::LoadReport;
-use tare_run::{RunError, load_from};
+use tare_run::load_from;
 
-use crate::failure::Failure;
 use crate::load::addresses::address_of;
 use crate::load::describe::{ClientCpu, Found, Request, describe};
 use crate::load::watch::Watch;
@@ -88,7 +87,7 @@ pub fn target(spec: &KubernetesSpec, url: &Url, family: Family) -> Result<Socket
 pub fn hosts(names: &[String]) -> Result<Vec<PlaceSpec>, Failure> {
     let place = |name: &String| {
         let spec = SshSpec { host: name.clone(), address: None, options: Vec::new() };
-        spec.check().map_err(|error| Failure::Usage(format!("--ssh: {error}")))?;
+        spec.check().map_err(|error| Failure::usage(format!("--ssh: {error}")))?;
         Ok(PlaceSpec::Ssh(spec))
     };
     names.iter().map(place).collect()
@@ -103,7 +102,7 @@ pub fn run(
     stop: &Arc<AtomicBool>,
 ) -> Result<LoadReport, Failure> {
     let clients: Vec<_> = places.iter().cloned().map(ClientSpec::Place).collect();
-    let clients = Clients::try_from(clients).map_err(RunError::from)?;
+    let clients = Clients::try_from(clients).map_err(Failure::from)?;
     let halt = Halt::without_timer(Instant::FAR, stop.clone());
     halt.ignore_ends(true);
     let once = load_from(clients, plan, &journal_folder()?, &halt)?;
@@ -112,7 +111,7 @@ pub fn run(
     }
     if let Some(proof) = once.proofs.iter().find(|proof| !proof.held) {
         let text = format!("not proven: {}: {}", proof.layer, proof.text);
-        return Err(LabError::Environment(text).into());
+        return Err(Failure::environment(text));
     }
     match &once.intervals {
         Ok(intervals) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tare_io::time::monotonic_now;
 use tare_io::{DurationNs, Instant, system};
 
-use crate::failure::Failure;
+use tare_model::{Failure, Fault};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -45,14 +45,14 @@ pub fn end_until_taken() {
 
 /// Runs in a signal handler.
 extern "C" fn on_early_signal(_: i32) {
-    system::exit_at_once(Failure::Interrupted.exit_code().into());
+    system::exit_at_once(Fault::Interrupted.exit_code().into());
 }
 
 /// Sets `stop` on any of these. A signal that comes when stopping has taken a while
 /// ends the process as it would have.
 pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     if STOP.set(stop).is_err() {
-        return Err(Failure::Bug("interrupts are already taken".into()));
+        return Err(Failure::bug("interrupts are already taken"));
     }
     // Under nohup a run goes on when the terminal is gone; else that ends it, and it cleans up.
     // A shell's background jobs start with SIGINT ignored, and are still to heed it.
@@ -60,7 +60,7 @@ pub fn on_interrupt(stop: Arc<AtomicBool>) -> Result<(), Failure> {
     let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let signals: Vec<i32> = all.filter(|s| always(s) || !system::is_ignored(*s)).collect();
     system::on_signals(&signals, on_signal)
-        .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
+        .map_err(|error| Failure::environment(format!("cannot catch signals: {error}")))
 }
 
 /// Whether a signal came.

@@ -8,8 +8,8 @@ use tare_io::files::Outlet;
 use tare_model::plain;
 use tare_report::form::{Document, Form};
 
-use crate::failure::Failure;
 use crate::paint::paint;
+use tare_model::Failure;
 
 /// A file (or `-`, standard output) that is written at the end. What stands in it stays until then:
 /// a run that fails costs nobody the last report.
@@ -34,7 +34,7 @@ impl Output {
 
     fn failed(&self, error: &std::io::Error) -> Failure {
         let (flag, path) = (&self.flag, self.path.display());
-        Failure::Environment(format!("{flag}: cannot write {path}: {error}"))
+        Failure::environment(format!("{flag}: cannot write {path}: {error}"))
     }
 
     pub fn is_stdout(&self) -> bool {
@@ -99,7 +99,7 @@ impl Outputs {
             wanted[..*at].iter().any(|(_, other)| other == path)
         }) {
             let text = "each form needs a file of its own, and only one can be - (standard output)";
-            return Err(Failure::Usage(format!("--{}: {text}", wanted[at].0.word())));
+            return Err(Failure::usage(format!("--{}: {text}", wanted[at].0.word())));
         }
         let outputs = wanted
             .iter()
@@ -115,9 +115,9 @@ impl Outputs {
     /// The text goes to standard output, with where it is kept, unless another form has that.
     pub fn write(&mut self, document: &dyn Document, kept: Option<&str>) -> Result<(), Failure> {
         if !self.take_stdout() {
-            let text = document.render(Form::Text).map_err(Failure::Usage)?;
+            let text = document.render(Form::Text).map_err(Failure::usage)?;
             print_report(&(text + kept.unwrap_or_default()))
-                .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+                .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
         }
         self.write_forms(document)
     }
@@ -125,7 +125,7 @@ impl Outputs {
     /// The forms alone.
     pub fn write_forms(&mut self, document: &dyn Document) -> Result<(), Failure> {
         for (form, output) in &mut self.0 {
-            output.write(&document.render(*form).map_err(Failure::Usage)?)?;
+            output.write(&document.render(*form).map_err(Failure::usage)?)?;
         }
         Ok(())
     }

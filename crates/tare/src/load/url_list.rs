@@ -5,7 +5,7 @@ use std::path::Path;
 use tare_io::files::read_input;
 use tare_model::url::Url;
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 const URLS_MAX_BYTES: u64 = 16 << 20;
 /// Each is a request, whose bytes are kept for as long as the load runs.
@@ -19,7 +19,7 @@ pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
             (true, Some(server)) => Url { target: line.clone(), ..server.clone() },
             (true, None) => {
                 let why = "a path needs a server: give a URL too, or start with a whole one";
-                return Err(Failure::Usage(format!("{from} '{line}': {why}")));
+                return Err(Failure::usage(format!("{from} '{line}': {why}")));
             }
             (false, _) => parse(&line, &from)?,
         };
@@ -27,7 +27,7 @@ pub fn read(path: &Path, base: Option<&Url>) -> Result<Vec<Url>, Failure> {
             && (&first.host, first.port, first.tls) != (&url.host, url.port, url.tls)
         {
             let why = format!("is on another server than {}", first.host_header());
-            return Err(Failure::Usage(format!("{from} '{line}': {why}")));
+            return Err(Failure::usage(format!("{from} '{line}': {why}")));
         }
         urls.push(url);
     }
@@ -40,7 +40,7 @@ pub fn paths(path: &Path) -> Result<Vec<String>, Failure> {
         true => Ok(line),
         false => {
             let why = "write a path, such as /index.html: the servers are the variants'";
-            Err(Failure::Usage(format!("{from} '{line}': {why}")))
+            Err(Failure::usage(format!("{from} '{line}': {why}")))
         }
     });
     lines.collect()
@@ -48,7 +48,7 @@ pub fn paths(path: &Path) -> Result<Vec<String>, Failure> {
 
 /// The lines that say something, each with where it stands.
 fn lines(path: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let cannot = |why: String| Failure::Usage(format!("--urls {}: {why}", path.display()));
+    let cannot = |why: String| Failure::usage(format!("--urls {}: {why}", path.display()));
     let bytes = read_input(path, URLS_MAX_BYTES).map_err(|error| cannot(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8 text".into()))?;
     // Some editors begin a file with a byte order mark.
@@ -58,12 +58,12 @@ fn lines(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let all = all.take(URLS_MAX + 1);
     let lines: Vec<_> = all.map(|(number, line)| (at(number), line.to_owned())).collect();
     match lines.get(URLS_MAX) {
-        Some((from, _)) => Err(Failure::Usage(format!("{from}: more than {URLS_MAX} URLs"))),
+        Some((from, _)) => Err(Failure::usage(format!("{from}: more than {URLS_MAX} URLs"))),
         None if lines.is_empty() => Err(cannot("there is no URL in it".into())),
         None => Ok(lines),
     }
 }
 
 pub fn parse(text: &str, from: &str) -> Result<Url, Failure> {
-    Url::parse(text).map_err(|why| Failure::Usage(format!("{from} '{text}': {why}")))
+    Url::parse(text).map_err(|why| Failure::usage(format!("{from} '{text}': {why}")))
 }

@@ -13,10 +13,10 @@ use tare_model::variant::Variant;
 use tare_report::net::NetCell;
 use tare_run::Stopped;
 
-use crate::failure::Failure;
 use crate::run::aside::measure_aside;
 use crate::run::choices::PRECISION;
 use crate::run::measure::Measured;
+use tare_model::Failure;
 
 /// How long, and how often.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub fn plans(
     let plan = |load: Load| {
         let (test, bytes) = match &load.workload {
             Workload::Net(net) => (net.test.name(), net.message_bytes.to_string()),
-            _ => return Err(Failure::Bug("a test of the network that is none".into())),
+            _ => return Err(Failure::bug("a test of the network that is none")),
         };
         let cell = [("test", test.to_owned()), ("message_bytes", bytes.clone())];
         Ok(Plan::try_from(PlanParts {
@@ -109,9 +109,9 @@ pub fn measure(plans: &[Plan], store: &Path, stop: &Arc<AtomicBool>) -> Result<F
     if cells.iter().all(|cell| cell.rounds == 0) {
         written?;
         return Err(match stopped.into_iter().next() {
-            Some(Stopped::Failed(failure)) => failure.into(),
-            Some(Stopped::Interrupted) | None => Failure::Interrupted,
-            Some(_) => Failure::Unresolved("no round was finished in time".into()),
+            Some(Stopped::Failed(failure)) => failure,
+            Some(Stopped::Interrupted) | None => Failure::interrupted(),
+            Some(_) => Failure::unresolved("no round was finished in time"),
         });
     }
     let runs = documents.iter().map(|document| document.report.run.id).collect();

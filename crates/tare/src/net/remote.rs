@@ -9,7 +9,7 @@ use tare_io::DurationNs;
 use tare_load::protocol::control::Control;
 use tare_load::protocol::wire::{Greeting, Purpose};
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 const TIMEOUT: DurationNs = DurationNs::from_secs(5);
 
@@ -64,6 +64,6 @@ fn ask(
             _ => "does not end (quit is allowed from 127.0.0.1, or with the server's --token)"
                 .to_owned(),
         };
-        Failure::Target(format!("{address}: {what}: {error}"))
+        Failure::target(format!("{address}: {what}: {error}"))
     })
 }

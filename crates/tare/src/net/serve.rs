@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use tare_io::system;
 use tare_target::endpoint::{EndpointPlan, NetEndpoint};
 
-use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::print;
+use tare_model::Failure;
 
 /// Beside connections: listeners, standard streams.
 const SPARE_FILES: u64 = 64;
@@ -25,7 +25,7 @@ pub fn serve(plan: &EndpointPlan, words: impl FnOnce(SocketAddr) -> String) -> R
     let mut endpoint = NetEndpoint::start(plan)?;
     interrupt::on_interrupt(endpoint.stopper())?;
     print(&words(endpoint.listens))
-        .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+        .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     let waited = endpoint.wait();
     // Its threads end with the process; waiting for them takes long in gVisor.
     std::mem::forget(endpoint);

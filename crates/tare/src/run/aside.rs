@@ -18,8 +18,8 @@ use super::begin::{begin, open_with_room};
 use super::live::LiveTable;
 use super::measure::{Begun, Measured, measure};
 use super::places::journal_folder;
-use crate::failure::Failure;
 use crate::load::interrupt;
+use tare_model::Failure;
 
 /// Measures plans that differ in load only, and keeps the runs in this store.
 pub fn measure_aside(

@@ -19,9 +19,9 @@ use super::machine::check_machine;
 use super::measure::{Begun, Measured, measure};
 use super::places::journal_folder;
 use super::{RunOptions, command};
-use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::Outputs;
+use tare_model::Failure;
 
 /// Below this much free space a run is not begun: a minute of slices takes a few megabytes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
@@ -47,10 +47,10 @@ pub fn resume(
     let row = store.find_run(text)?;
     if is_running(&row) {
         let text = format!("run {} is being measured by process {}", row.id, row.owner_pid);
-        return Err(Failure::Environment(text));
+        return Err(Failure::environment(text));
     }
     if row.is_import {
-        return Err(Failure::Usage(format!("run {} was imported: it cannot be resumed", row.id)));
+        return Err(Failure::usage(format!("run {} was imported: it cannot be resumed", row.id)));
     }
     let mut parts = plan_of(&row)?;
     change(&mut parts)?;
@@ -97,7 +97,7 @@ pub(super) fn open_with_room(path: &Path) -> Result<Store, Failure> {
     let store = Store::open(path)?;
     let free = tare_io::process::free_bytes(path).unwrap_or(u64::MAX);
     if free < FREE_BYTES_MIN {
-        return Err(Failure::Environment(format!(
+        return Err(Failure::environment(format!(
             "the store {} lies on a disk with {} free; a run needs {} (--store FILE)",
             path.display(),
             tare_report::units::bytes(free as f64),
@@ -121,7 +121,7 @@ fn halt_within(
     stop: Arc<AtomicBool>,
 ) -> Result<Halt, Failure> {
     let left = DurationNs::from_ns(plan.stop.max_time.as_ns().saturating_sub(elapsed_ns));
-    Ok(Halt::at(options.began + left, stop, interrupt::was_interrupted)?)
+    Halt::at(options.began + left, stop, interrupt::was_interrupted)
 }
 
 pub(super) fn carry_out(

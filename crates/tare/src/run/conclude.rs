@@ -14,8 +14,8 @@ use tare_store::RunRow;
 use super::measure::Measured;
 use super::places::store_path;
 use super::{RunOptions, gate};
-use crate::failure::Failure;
 use crate::load::outputs::{Outputs, print_stderr};
+use tare_model::Failure;
 
 /// Tells what a run found, and judges it.
 pub(super) fn conclude(
@@ -27,7 +27,7 @@ pub(super) fn conclude(
 ) -> Result<(), Failure> {
     let Measured { mut documents, stopped, written } = measured;
     let (Some(document), Some(stopped)) = (documents.first_mut(), stopped.first()) else {
-        return Err(Failure::Bug("a run without a report".into()));
+        return Err(Failure::bug("a run without a report"));
     };
     document.report.gates = gate::results(&options.gates, &plan.stop.metrics, &document.report);
     let report = &document.report;
@@ -39,12 +39,12 @@ pub(super) fn conclude(
     }
     written?;
     match stopped {
-        Stopped::Failed(failure) => Err(failure.clone().into()),
-        Stopped::Interrupted => Err(Failure::Interrupted),
+        Stopped::Failed(failure) => Err(failure.clone()),
+        Stopped::Interrupted => Err(Failure::interrupted()),
         Stopped::MaxTime if report.run.rounds == 0 => {
             let max_time = plan.stop.max_time;
             let least = round_limit(max_time.as_secs_f64() * f64::from(ROUNDS_MIN));
-            Err(Failure::Unresolved(format!(
+            Err(Failure::unresolved(format!(
                 "no round was finished within --max-time {max_time}; a verdict needs \
                  {ROUNDS_MIN} rounds: try --max-time {least}"
             )))
@@ -109,12 +109,12 @@ pub(super) fn conclude_sweep(
     let is_nothing = measured.is_empty();
     outputs.write(&SweepDocument::new(measured, missing), None)?;
     match failed {
-        _ if interrupted => Err(Failure::Interrupted),
-        Some(failure) => Err(failure.into()),
+        _ if interrupted => Err(Failure::interrupted()),
+        Some(failure) => Err(failure),
         // A gate on what was not measured has not passed.
         None if cut > 0 && (is_nothing || !options.gates.is_empty()) => {
             let text = format!("not decided: {NO_ROUND} for {cut} of the values (--max-time)");
-            void.and(judged).and(Err(Failure::Unresolved(text)))
+            void.and(judged).and(Err(Failure::unresolved(text)))
         }
         None => void.and(judged),
     }

@@ -10,7 +10,7 @@ use tare_report::run::{Bounds, GateResult, Run, RunReport};
 use tare_stats::stopping::{Goal, Limit};
 use tare_stats::{Estimate, Verdict};
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
@@ -91,7 +91,7 @@ impl Gate {
     pub fn check_names(&self, others: &[&str]) -> Result<(), Failure> {
         if others.is_empty() {
             let text = "--fail-if is about a difference: give a second variant to compare with";
-            return Err(Failure::Usage(text.into()));
+            return Err(Failure::usage(text));
         }
         match self {
             Self::Overhead { variant: Some(name), .. } if !others.contains(&name.as_str()) => {
@@ -134,10 +134,10 @@ impl Outcome {
     fn checked(self) -> Result<(), Failure> {
         match self {
             Self::Passed => Ok(()),
-            Self::Exceeded(text) => Err(Failure::Gate(format!("gate exceeded: {text}"))),
-            Self::Undecided(text) => Err(Failure::Unresolved(format!("gate not decided: {text}"))),
-            Self::Void(text) => Err(Failure::Void(format!("gate is void: {text}"))),
-            Self::Unresolved(text) => Err(Failure::Unresolved(format!("unresolved: {text}"))),
+            Self::Exceeded(text) => Err(Failure::gate(format!("gate exceeded: {text}"))),
+            Self::Undecided(text) => Err(Failure::unresolved(format!("gate not decided: {text}"))),
+            Self::Void(text) => Err(Failure::void(format!("gate is void: {text}"))),
+            Self::Unresolved(text) => Err(Failure::unresolved(format!("unresolved: {text}"))),
         }
     }
 }
@@ -221,7 +221,7 @@ pub fn judge_void(report: &RunReport) -> Result<(), Failure> {
         [] => Ok(()),
         names => {
             let names = names.join(", ");
-            Err(Failure::Void(format!("void: no verdict is allowed on {names} (--allow-void)")))
+            Err(Failure::void(format!("void: no verdict is allowed on {names} (--allow-void)")))
         }
     }
 }
@@ -364,6 +364,8 @@ fn breaks(judged: &Judged, above: bool, percent: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tare_model::Fault;
+
     use super::*;
 
     #[test]
@@ -409,7 +411,7 @@ mod tests {
             ..asked.clone()
         };
         let void = judge_void(&report).unwrap_err();
-        assert!(matches!(void, Failure::Void(_)), "{void}");
+        assert!(matches!(void, Failure { fault: Fault::Void, .. }), "{void}");
         report.comparisons.push(other);
         assert!(judge_void(&report).is_err(), "one of two stands");
         report.comparisons.retain(|comparison| comparison.verdict != Verdict::Void);
@@ -423,7 +425,7 @@ mod tests {
         let outcome = |report: &RunReport| {
             let asked = [Metric::Throughput];
             let outcome = results(&gates, &asked, report)[0].passed;
-            (outcome, judge(&gates, &asked, report).err().map(|failure| failure.exit_code()))
+            (outcome, judge(&gates, &asked, report).err().map(|failure| failure.fault.exit_code()))
         };
         assert_eq!(outcome(&report), (Some(true), None), "it is as precise as asked");
         let own = report.comparisons.iter_mut().find(|c| c.asked).unwrap();

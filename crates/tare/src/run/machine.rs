@@ -1,12 +1,10 @@
 //! What a plan means for a run on this machine.
 
-use tare_lab::LabError;
 use tare_lab::places;
 use tare_lab::{layers, servers};
 use tare_model::plan::{Plan, PlanParts};
 use tare_model::variant::{Skipped, Variant};
-
-use crate::failure::Failure;
+use tare_model::{Failure, Fault};
 
 /// What this machine lacks for a plan: its CPUs, and what servers, filters and places need.
 pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
@@ -14,12 +12,12 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
     let mut cpus = plan.load_cpus.iter().chain(&plan.server_cpus);
     if let Some(cpu) = cpus.find(|cpu| !known.contains(cpu)) {
         let text = format!("cpus: {cpu} is not one that tare may use: {known:?}");
-        return Err(Failure::Usage(text));
+        return Err(Failure::usage(text));
     }
     for variant in &plan.variants {
         match describe(variant) {
             // It will be skipped, and the report says why.
-            Err(LabError::Environment(_)) if variant.optional => {}
+            Err(Failure { fault: Fault::Environment, .. }) if variant.optional => {}
             described => described.map(drop)?,
         }
     }
@@ -27,7 +25,7 @@ pub fn check_machine(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// What a variant's server and its layers do, in words; what this machine lacks for them is an error.
-pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), LabError> {
+pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), Failure> {
     let server = match variant.place.facts().shares_host_files() {
         true => servers::describe(&variant.server)?,
         false => servers::describe_elsewhere(&variant.server)?,
@@ -37,11 +35,11 @@ pub fn describe(variant: &Variant) -> Result<(String, Vec<String>), LabError> {
     Ok((server, layers.collect::<Result<_, _>>()?))
 }
 
-/// Mistakes in settings are told with the variant that has them.
-fn named(error: LabError, variant: &Variant) -> LabError {
-    match error {
-        LabError::Usage(text) => LabError::Usage(format!("variant '{}': {text}", variant.name)),
-        error => error,
+/// Names the variant that has a wrong setting.
+fn named(error: Failure, variant: &Variant) -> Failure {
+    match error.fault {
+        Fault::Usage => error.map(|text| format!("variant '{}': {text}", variant.name)),
+        _ => error,
     }
 }
 
@@ -51,17 +49,17 @@ pub fn absent(plan: &Plan) -> Result<Vec<Skipped>, Failure> {
     for variant in &plan.variants {
         match can_be_had(variant) {
             Ok(()) => {}
-            Err(LabError::Environment(reason)) if variant.optional => {
+            Err(Failure { fault: Fault::Environment, text: reason }) if variant.optional => {
                 absent.push(Skipped { name: variant.name.clone(), reason });
             }
-            Err(error) => return Err(error.named(&variant.name).into()),
+            Err(error) => return Err(error.named(&variant.name)),
         }
     }
     Ok(absent)
 }
 
 /// Whether its server, its layers and its places can be had on this machine.
-fn can_be_had(variant: &Variant) -> Result<(), LabError> {
+fn can_be_had(variant: &Variant) -> Result<(), Failure> {
     describe(variant)?;
     variant.layers.iter().try_for_each(|layer| layers::kind(layer).check_machine())?;
     places::check(&variant.place)?;
@@ -81,7 +79,7 @@ pub fn without(plan: Plan, absent: &[Skipped]) -> Result<Plan, Failure> {
         let reasons = parts.skipped.iter().map(|s| format!("{}: {}", s.name, s.reason));
         let reasons: Vec<String> = reasons.collect();
         let text = format!("nothing is left to compare: {}", reasons.join("; "));
-        return Err(Failure::Environment(text));
+        return Err(Failure::environment(text));
     }
     Ok(Plan::try_from(parts)?)
 }

@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use tare_io::time::wall_unix_ms;
 use tare_lab::lab::{Deployment, PLACE_LAUNCHES};
 use tare_lab::{Halt, HaltReason, Lab, LabPlan};
+use tare_model::Failure;
 use tare_model::found::Found;
 use tare_model::plan::{Plan, VariantId};
 use tare_report::run::document::RunDocument;
 use tare_results::{conclude, document_of, plan_of};
 use tare_run::clock::SystemClock;
 use tare_run::runner::RunServices;
-use tare_run::{Cell, RunError, Runner, Start, Stopped};
+use tare_run::{Cell, Runner, Start, Stopped};
 use tare_stats::RoundDigest;
 use tare_store::{Entry, RunEnd, RunRow, Store, Writer};
 
@@ -20,7 +21,6 @@ use super::RunOptions;
 use super::gate::Gate;
 use super::live::LiveTable;
 use super::places::journal_folder;
-use crate::failure::Failure;
 use crate::load::addresses::address_of;
 
 /// A run that is in the store, and what is known of it already.
@@ -76,7 +76,7 @@ pub fn measure(
         Err(failure) => {
             let stopped = match halt.reason() {
                 Some(HaltReason::TimeOver) => Stopped::MaxTime,
-                _ => Stopped::Failed(before_it_ran(failure)),
+                _ => Stopped::Failed(failure),
             };
             halt.lift();
             for run in &runs {
@@ -108,24 +108,10 @@ pub fn measure(
     Ok(Measured { documents: documents?, stopped, written })
 }
 
-/// What keeps a run from beginning, or from being kept.
-pub(super) fn before_it_ran(failure: Failure) -> RunError {
-    match failure {
-        Failure::Usage(text) => RunError::Usage(text),
-        Failure::Environment(text) => RunError::Environment(text),
-        Failure::Target(text) => RunError::Target(text),
-        Failure::Interrupted => RunError::Interrupted,
-        // Verdicts come at the end.
-        Failure::Gate(text) | Failure::Unresolved(text) => RunError::Bug(text),
-        Failure::Void(text) => RunError::Void(text),
-        Failure::Bug(text) => RunError::Bug(text),
-    }
-}
-
 /// The runner of these cells, on this machine.
 fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<'a, Lab>, Failure> {
     let Some(plan) = cells.first().map(|cell| cell.plan) else {
-        return Err(Failure::Bug("a run of nothing".into()));
+        return Err(Failure::bug("a run of nothing"));
     };
     for (cell, at) in
         cells.iter().flat_map(|cell| (0..cell.plan.variants.len()).map(move |at| (cell, at)))
@@ -148,7 +134,7 @@ fn runner<'a>(cells: Vec<Cell<'a>>, services: RunServices<'a>) -> Result<Runner<
         halt: services.halt.clone(),
         connections: connections.max().unwrap_or(0),
     })?;
-    Ok(Runner::new(cells, lab, services)?)
+    Runner::new(cells, lab, services)
 }
 
 /// The address in each variant's URL. A server that is not up yet cannot be asked which of a

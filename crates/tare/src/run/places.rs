@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// Half of the CPUs for load, the others for servers, so that they do not take time from each
 /// other. On one CPU there is nothing to divide.
@@ -43,7 +43,7 @@ pub fn data_folder() -> Result<PathBuf, Failure> {
         return Ok(PathBuf::from(home).join(".local/share/tare"));
     }
     let text = "where to keep runs? HOME is not set; give --store FILE and set XDG_DATA_HOME";
-    Err(Failure::Environment(text.into()))
+    Err(Failure::environment(text))
 }
 
 /// The store: as asked, else `$TARE_STORE`, else in the data directory.

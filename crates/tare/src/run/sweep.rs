@@ -4,18 +4,18 @@
 use tare_io::DurationNs;
 use tare_io::time::monotonic_now;
 use tare_lab::Halt;
+use tare_model::Failure;
 use tare_model::plan::Plan;
 use tare_model::variant::Variant;
 use tare_report::run::document::RunDocument;
 use tare_results::{document_of, plan_of};
-use tare_run::{RunError, Start, Stopped};
+use tare_run::{Start, Stopped};
 use tare_store::{RunEnd, RunRow, Store};
 
 use super::RunOptions;
 use super::begin::{begin, carry_out, open_store, stop_on_interrupt};
 use super::conclude::{SweptCell, conclude_sweep};
-use super::measure::{Begun, Measured, before_it_ran};
-use crate::failure::Failure;
+use super::measure::{Begun, Measured};
 use crate::load::interrupt;
 use crate::load::outputs::Outputs;
 
@@ -36,7 +36,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
         let left: usize = groups[at..].iter().map(Vec::len).sum();
         let share = share(max_time, monotonic_now().since(began), group.len(), left);
         let ended = match &failed {
-            Some(failure) => Some(Stopped::Failed(RunError::clone(failure))),
+            Some(failure) => Some(Stopped::Failed(Failure::clone(failure))),
             None if interrupt::was_interrupted() => Some(Stopped::Interrupted),
             None if share == DurationNs::ZERO => Some(Stopped::MaxTime),
             None => None,
@@ -55,7 +55,7 @@ pub fn run_sweep(cells: &[Plan], options: &RunOptions) -> Result<(), Failure> {
         let Measured { documents, stopped, written } =
             carry_out(begun, store, Start::default(), options, &halt)?;
         // What was measured before is reported; what could not be kept ends the rest.
-        failed = written.err().map(before_it_ran);
+        failed = written.err();
         for ((cell, document), stopped) in group.iter().zip(documents).zip(stopped) {
             let stopped = failed.clone().map_or(stopped, Stopped::Failed);
             swept[*cell] = Some(SweptCell { plan: &cells[*cell], document, stopped });
@@ -69,10 +69,9 @@ pub fn check(cells: &[Plan]) -> Result<(), Failure> {
     let shared = groups(cells).into_iter().find(|group| group.len() > 1);
     match shared.filter(|group| cells[group[0]].slices.cold.is_some()) {
         None => Ok(()),
-        Some(_) => Err(Failure::Usage(
+        Some(_) => Err(Failure::usage(
             "cold: a sweep's values share launches, which are cold for one only; what servers are \
-             can be swept"
-                .into(),
+             can be swept",
         )),
     }
 }
@@ -86,7 +85,7 @@ fn end_unmeasured(
     let mut store = Store::open(&options.store)?;
     store.end_run(row.id, &RunEnd { stopped_by: stopped.word().into() })?;
     let row = store.find_run(&row.id.to_string())?;
-    Ok(document_of(&store, &row, &plan_of(&row)?)?)
+    document_of(&store, &row, &plan_of(&row)?)
 }
 
 /// What `own` cells may take of the time for all: what is left, divided by the cells that are left.

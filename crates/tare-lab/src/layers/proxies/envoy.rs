@@ -9,11 +9,11 @@ use tare_model::layers::{KeyProvider, TlsVersion};
 use tare_model::plain;
 
 use super::{Job, JobTls, Passed, Program};
-use crate::error::LabError;
 use crate::launch::certificates::{Certified, SERVER_NAME};
 use crate::launch::context::{LaunchContext, utf8};
 use crate::launch::hop::{Shows, Statistics};
 use crate::machine::commands::{self, Outcome};
+use tare_model::Failure;
 
 pub struct Envoy;
 
@@ -200,7 +200,7 @@ fn provider(provider: KeyProvider, key: Value) -> Value {
 }
 
 /// Whether this build of Envoy has the provider, and it works here.
-pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Result<(), LabError> {
+pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Result<(), Failure> {
     let mut certificate = json!({"certificate_chain": {"inline_string": own.cert}});
     certificate["private_key_provider"] = provider(wanted, json!({"inline_string": own.key}));
     let settings = json!({"common_tls_context": {"tls_certificates": [certificate]}});
@@ -220,7 +220,7 @@ pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Res
         || said.contains(&format!("Failed to load private key provider: {name}"));
     match (worked, is_unknown) {
         (true, _) => Ok(()),
-        (false, true) => Err(LabError::Environment(format!(
+        (false, true) => Err(Failure::environment(format!(
             "{envoy} lacks the private key provider {name}: builds with Envoy's contrib extensions \
              and Istio's proxies have it"
         ))),
@@ -228,7 +228,7 @@ pub fn check_provider(envoy: &Path, wanted: KeyProvider, own: &Certified) -> Res
             // What follows is the configuration, key and all.
             let why = said.split(": {\"").next().unwrap_or_default();
             let why = plain::short(why, WHY_CHARS_MAX);
-            Err(LabError::Environment(format!(
+            Err(Failure::environment(format!(
                 "{envoy}: the private key provider {name} does not work here: {why}"
             )))
         }

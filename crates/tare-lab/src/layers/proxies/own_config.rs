@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::Job;
-use crate::error::LabError;
+use tare_model::Failure;
 
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The file with its words replaced.
-pub fn read(path: &Path, job: &Job) -> Result<String, LabError> {
-    let wrong = |text: String| LabError::Usage(format!("config {}: {text}", path.display()));
+pub fn read(path: &Path, job: &Job) -> Result<String, Failure> {
+    let wrong = |text: String| Failure::usage(format!("config {}: {text}", path.display()));
     let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
     if !size.is_file() || size.len() > BYTES_MAX {
         return Err(wrong(format!("a file of at most {} KiB is allowed", BYTES_MAX >> 10)));

@@ -16,11 +16,11 @@ use super::ground::{FRONT_OF, Ground, kube, service_address};
 use super::node_meter::NodeMeter;
 use super::path::SERVICE_PORT;
 use super::reach::LOOK;
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::ours::OURS;
 use crate::launch::injected;
 use crate::machine::commands;
+use tare_model::Failure;
 
 /// Where an Ingress' controller takes plain HTTP.
 const HTTP_PORT: u16 = 80;
@@ -56,7 +56,7 @@ pub fn make(
     ground: &Ground,
     tag: &str,
     journal: &Journal,
-) -> Result<(), LabError> {
+) -> Result<(), Failure> {
     let make = |kind: Kind, annotations: Value, body: Value| {
         // A Gateway's pods may bear its labels, and are not its servers.
         let labels = json!({OURS.0: OURS.1, FRONT_OF: tag});
@@ -118,7 +118,7 @@ pub fn wait(
     tag: &str,
     within: DurationNs,
     stop: &AtomicBool,
-) -> Result<Front, LabError> {
+) -> Result<Front, Failure> {
     let limit = monotonic_now() + within;
     loop {
         let looked = match spec.via {
@@ -138,10 +138,10 @@ pub fn wait(
         let why = plain::short(&why, WHY_CHARS_MAX);
         let what = spec.via.word();
         if stop.load(Ordering::Relaxed) || commands::is_stopped() {
-            return Err(LabError::Environment(format!("kubernetes: {what}: interrupted")));
+            return Err(Failure::environment(format!("kubernetes: {what}: interrupted")));
         }
         if monotonic_now() > limit {
-            return Err(LabError::Environment(format!(
+            return Err(Failure::environment(format!(
                 "kubernetes: {what}: after {within} (start_within) {why}"
             )));
         }
@@ -153,7 +153,7 @@ const WHY_CHARS_MAX: usize = 400;
 
 type Looked = Result<(SocketAddr, String), String>;
 
-fn look_at_ingress(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, LabError> {
+fn look_at_ingress(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, Failure> {
     let ingress = ground.read(Kind::Ingress, tag)?.unwrap_or_default();
     let class = ingress["spec"]["ingressClassName"].as_str().unwrap_or("the cluster's default");
     let words = format!("Ingress {}/{tag} of class {class}", ground.namespace);
@@ -169,7 +169,7 @@ fn look_at_ingress(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<
     Ok(address(ground, told, HTTP_PORT)?.map(|entry| (entry, words)))
 }
 
-fn look_at_gateway(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, LabError> {
+fn look_at_gateway(spec: &KubernetesSpec, ground: &Ground, tag: &str) -> Result<Looked, Failure> {
     let (namespace, name) = gateway(spec, ground, tag);
     let gateway = ground.cluster.read(Kind::Gateway, namespace, name).map_err(kube)?;
     let Some(gateway) = gateway else {
@@ -214,7 +214,7 @@ fn condition(all: &Value, kind: &str) -> Result<(), String> {
 }
 
 /// Reads an address, or looks up a name that the cluster or this machine knows.
-fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, String>, LabError> {
+fn address(ground: &Ground, told: &str, port: u16) -> Result<Result<SocketAddr, String>, Failure> {
     if let Ok(ip) = told.parse() {
         return Ok(Ok(SocketAddr::new(ip, port)));
     }

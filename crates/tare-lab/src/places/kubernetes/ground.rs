@@ -11,10 +11,10 @@ use tare_model::places::KubernetesSpec;
 use tare_model::plain;
 
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::ours::OURS;
 use crate::journal::resources::ClusterObject;
+use tare_model::Failure;
 
 /// Which of a run's places an object belongs to.
 pub const PLACE: &str = "tare/place";
@@ -83,11 +83,7 @@ impl Clusters {
     }
 
     /// Where a place is made; its namespace is made when it is first needed.
-    pub fn ground(
-        &self,
-        spec: &KubernetesSpec,
-        journal: &Journal,
-    ) -> Result<Arc<Ground>, LabError> {
+    pub fn ground(&self, spec: &KubernetesSpec, journal: &Journal) -> Result<Arc<Ground>, Failure> {
         let mut grounds = self.grounds.lock().unwrap_or_else(|e| e.into_inner());
         let is_it = |ground: &&Arc<Ground>| {
             ground.cluster.which.context == spec.context && ground.wanted == spec.namespace
@@ -112,7 +108,7 @@ impl Clusters {
                 ))?;
                 let object = json!({"metadata": {"name": namespace, "labels": {OURS.0: OURS.1}}});
                 cluster.create(Kind::Namespace, "", object).map_err(|error| match error {
-                    KubeError::Forbidden { .. } => LabError::Environment(format!(
+                    KubeError::Forbidden { .. } => Failure::environment(format!(
                         "kubernetes: {error} (name one that you may use: namespace = \"…\")"
                     )),
                     error => kube(error),
@@ -134,7 +130,7 @@ impl Ground {
         name: &str,
         object: Value,
         journal: &Journal,
-    ) -> Result<Value, LabError> {
+    ) -> Result<Value, Failure> {
         // What is in a namespace of tare's own goes with that.
         if self.is_given {
             journal.record_before_create(ClusterObject::new(
@@ -148,7 +144,7 @@ impl Ground {
         made.map_err(|error| if is_unknown(&error) { unknown(kind) } else { kube(error) })
     }
 
-    pub fn read(&self, kind: Kind, name: &str) -> Result<Option<Value>, LabError> {
+    pub fn read(&self, kind: Kind, name: &str) -> Result<Option<Value>, Failure> {
         self.cluster.read(kind, &self.namespace, name).map_err(kube)
     }
 }
@@ -158,23 +154,23 @@ pub fn is_unknown(error: &KubeError) -> bool {
     error.to_string().contains("404 page not found")
 }
 
-fn unknown(kind: Kind) -> LabError {
+fn unknown(kind: Kind) -> Failure {
     let lacks = match kind.group() {
         group if group.ends_with("istio.io") => ": it has no Istio",
         "gateway.networking.k8s.io" => ": it has no Gateway API",
         _ => "",
     };
     let (name, group) = (kind.name(), kind.group());
-    LabError::Environment(format!("kubernetes: the cluster knows no {name} of {group}{lacks}"))
+    Failure::environment(format!("kubernetes: the cluster knows no {name} of {group}{lacks}"))
 }
 
-pub fn connect(context: Option<&str>) -> Result<Cluster, LabError> {
+pub fn connect(context: Option<&str>) -> Result<Cluster, Failure> {
     Cluster::connect(&Which::of_context(context)).map_err(kube)
 }
 
 /// The address of the Service that a name stands for inside of the cluster:
 /// `name.namespace.svc`, with or without the cluster's domain.
-pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAddr>, LabError> {
+pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAddr>, Failure> {
     let labels: Vec<&str> = host.split('.').collect();
     let [name, namespace, "svc", ..] = labels[..] else { return Ok(None) };
     let service = connect(context)?.read(Kind::Service, namespace, name).map_err(kube)?;
@@ -185,16 +181,16 @@ pub fn service_address(context: Option<&str>, host: &str) -> Result<Option<IpAdd
 /// A cluster may say anything.
 const ERROR_CHARS_MAX: usize = 800;
 
-pub fn kube(error: KubeError) -> LabError {
+pub fn kube(error: KubeError) -> Failure {
     let text = plain::short(&format!("kubernetes: {error}"), ERROR_CHARS_MAX);
     match error {
-        KubeError::Usage(_) => LabError::Usage(text),
-        _ => LabError::Environment(text),
+        KubeError::Usage(_) => Failure::usage(text),
+        _ => Failure::environment(text),
     }
 }
 
 /// Others' pods would be in what is measured, and are nobody's of ours to touch.
-fn refuse_others(cluster: &Cluster, namespace: &str, allowed: bool) -> Result<(), LabError> {
+fn refuse_others(cluster: &Cluster, namespace: &str, allowed: bool) -> Result<(), Failure> {
     if allowed {
         return Ok(());
     }
@@ -204,7 +200,7 @@ fn refuse_others(cluster: &Cluster, namespace: &str, allowed: bool) -> Result<()
         pods.iter().filter(is_others).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
     match others.first() {
         None => Ok(()),
-        Some(first) => Err(LabError::Usage(format!(
+        Some(first) => Err(Failure::usage(format!(
             "kubernetes: namespace {namespace} has pods that are not tare's ({} of them, as \
              {first}): leave namespace out, or allow it with beside_others = true",
             others.len()

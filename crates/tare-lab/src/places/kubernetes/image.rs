@@ -8,24 +8,24 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tare_io::files::Outlet;
 
-use crate::error::LabError;
 use crate::places::agent_file;
+use tare_model::Failure;
 
 /// Where it is in the image.
 pub const AGENT_IN_IMAGE: &str = "/tare-agent";
 
 /// Writes the archive; `name` is what whoever loads it calls the image.
-pub fn write(to: &Path, name: &str) -> Result<(), LabError> {
+pub fn write(to: &Path, name: &str) -> Result<(), Failure> {
     let agent = agent_file::find()?;
-    let program = std::fs::read(&agent).map_err(|e| LabError::file("read", &agent, e))?;
+    let program = std::fs::read(&agent).map_err(|e| Failure::file("read", &agent, e))?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "./:-_@".contains(c);
     if name.is_empty() || !name.chars().all(plain) {
         let text = format!("'{}' is not the name of an image", name.escape_debug());
-        return Err(LabError::Usage(text));
+        return Err(Failure::usage(text));
     }
     let mut all = Vec::new();
     let written = archive(&program, name, &mut all).and_then(|()| Outlet::find(to)?.write(&all));
-    written.map_err(|e| LabError::file("write", to, e))
+    written.map_err(|e| Failure::file("write", to, e))
 }
 
 fn archive(program: &[u8], name: &str, out: &mut impl Write) -> io::Result<()> {

@@ -12,7 +12,6 @@ use super::pod;
 use super::pod::{AGENT, PodOrder};
 use super::reach::{copy_agent, exec, wait};
 use crate::agent::Agent;
-use crate::error::LabError;
 use crate::executor::Target;
 use crate::journal::Journal;
 use crate::journal::ours::OURS;
@@ -20,6 +19,7 @@ use crate::lab::site::Site;
 use crate::layers::PodParts;
 use crate::meters::groups::GROUPS;
 use crate::meters::metering::MeterSource;
+use tare_model::Failure;
 use tare_model::places::KubernetesSpec;
 
 const STARTS_WITHIN: DurationNs = DurationNs::from_secs(60);
@@ -31,7 +31,7 @@ pub struct Wanted<'a> {
     pub clusters: &'a Clusters,
     pub journal: &'a Journal,
     pub stop: &'a AtomicBool,
-    pub start_agent: &'a dyn Fn(&[String]) -> Result<Agent, LabError>,
+    pub start_agent: &'a dyn Fn(&[String]) -> Result<Agent, Failure>,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl NodeMeter {
         node: &str,
         uid: &str,
         container: Option<&str>,
-    ) -> Result<Arc<Self>, LabError> {
+    ) -> Result<Arc<Self>, Failure> {
         let mut agents =
             wanted.clusters.node_agents.by_node.lock().unwrap_or_else(|e| e.into_inner());
         let key = (ground.cluster.server.clone(), node.to_owned());
@@ -66,7 +66,7 @@ impl NodeMeter {
         let meter = Self { agent, node: node.to_owned(), target };
         match meter.source().read() {
             Some(_) => Ok(Arc::new(meter)),
-            None => Err(LabError::Environment(format!(
+            None => Err(Failure::environment(format!(
                 "{}: node {node} shows no control group of its pod (node_meter = false meters it \
                  from inside)",
                 wanted.who
@@ -94,7 +94,7 @@ fn meter_parts() -> PodParts {
     PodParts { labels, ..PodParts::default() }
 }
 
-fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, LabError> {
+fn start(wanted: &Wanted<'_>, ground: &Ground, node: &str) -> Result<Agent, Failure> {
     // A place may come to another node, or an agent be lost.
     let number = wanted.clusters.node_agents.started.fetch_add(1, Ordering::Relaxed);
     let name = format!("{}-meter-{number}", wanted.tag);

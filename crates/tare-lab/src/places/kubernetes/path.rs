@@ -12,12 +12,12 @@ use tare_model::samples::{Proof, Sent};
 use super::fate::not_ready;
 use super::front::{Front, FrontPod, Passed};
 use super::ground::{Ground, PLACE, kube};
-use crate::error::LabError;
 use crate::journal::Journal;
 use crate::journal::ours::OURS;
 use crate::lab::server::Server;
 use crate::layers::{ClientAddresses, LayerProof};
 use crate::network::intercept::SIDECAR;
+use tare_model::Failure;
 
 /// How clients enter, once the pod stands.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub fn make_service(
     tag: &str,
     port: u16,
     journal: &Journal,
-) -> Result<Option<Value>, LabError> {
+) -> Result<Option<Value>, Failure> {
     if !spec.via.is_service() {
         return Ok(None);
     }
@@ -76,8 +76,8 @@ pub fn path(
     service: Option<&Value>,
     spot: &Spot,
     port: u16,
-) -> Result<Option<Path>, LabError> {
-    let no = |text: &str| LabError::Environment(format!("kubernetes: {text}"));
+) -> Result<Option<Path>, Failure> {
+    let no = |text: &str| Failure::environment(format!("kubernetes: {text}"));
     let service = service.unwrap_or(&Value::Null);
     let own_node = || spot.node_ip.ok_or_else(|| no("its node has no address"));
     let (entry, words) = match spec.via {
@@ -118,12 +118,12 @@ impl Path {
 }
 
 /// A ready node that the pod is not on.
-fn other_node(ground: &Ground, own: &str) -> Result<(String, IpAddr), LabError> {
+fn other_node(ground: &Ground, own: &str) -> Result<(String, IpAddr), Failure> {
     let nodes = ground.cluster.list(Kind::Node, "", "").map_err(kube)?;
     let fitting = nodes.iter().filter(|node| not_ready(node).is_none());
     let mut named = fitting.filter_map(|node| Some((name(node)?, address(node)?)));
     named.find(|(name, _)| name != own).ok_or_else(|| {
-        LabError::Environment("kubernetes: enter = \"other-node\": there is no other node".into())
+        Failure::environment("kubernetes: enter = \"other-node\": there is no other node")
     })
 }
 

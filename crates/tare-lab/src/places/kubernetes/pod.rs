@@ -5,9 +5,9 @@ use tare_model::places::{KubernetesSpec, Via};
 
 use super::ground::{CLIENTS_OF, PLACE};
 use super::image::AGENT_IN_IMAGE;
-use crate::error::LabError;
 use crate::journal::ours::OURS;
 use crate::layers::PodParts;
+use tare_model::Failure;
 
 /// The pod can write there, also where its root is read-only, whoever it runs as.
 pub const FOLDER: &str = "/tare";
@@ -44,7 +44,7 @@ pub struct PodOrder<'a> {
     pub parts: PodParts,
 }
 
-pub fn pod(order: &PodOrder<'_>) -> Result<Value, LabError> {
+pub fn pod(order: &PodOrder<'_>) -> Result<Value, Failure> {
     let PodOrder { spec, name, namespace, tag, .. } = order;
     let mut pod = order.manifest.cloned().unwrap_or_else(|| json!({}));
     // A template's own kind does not matter: a Deployment's pods are in it.
@@ -115,7 +115,7 @@ pub fn pod(order: &PodOrder<'_>) -> Result<Value, LabError> {
     Ok(pod)
 }
 
-fn place_on_nodes(order: &PodOrder<'_>, body: &mut Value) -> Result<(), LabError> {
+fn place_on_nodes(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
     for (key, value) in &order.spec.node_selector {
         object(body, "nodeSelector")?[key] = json!(value);
     }
@@ -141,7 +141,7 @@ pub fn container_name(spec: &KubernetesSpec, manifest: Option<&Value>) -> String
     spec.container.clone().or_else(first).unwrap_or_else(|| "tare".into())
 }
 
-fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), LabError> {
+fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), Failure> {
     let spec = order.spec;
     let name = container_name(spec, order.manifest);
     let containers = list(body, "containers")?;
@@ -149,7 +149,7 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), LabError> {
         Some(container) => container,
         None if order.manifest.is_some() => {
             let text = format!("kubernetes: its manifest has no container '{name}'");
-            return Err(LabError::Usage(text));
+            return Err(Failure::usage(text));
         }
         None => {
             let image = spec.image.as_deref().or(spec.agent_image.as_deref());
@@ -187,14 +187,14 @@ fn container(order: &PodOrder<'_>, body: &mut Value) -> Result<(), LabError> {
 }
 
 /// `key`, `key=value`, `key:Effect` or `key=value:Effect`, as kubectl taints.
-fn toleration(text: &str) -> Result<Value, LabError> {
+fn toleration(text: &str) -> Result<Value, Failure> {
     let (what, effect) = match text.split_once(':') {
         Some((what, effect)) => (what, Some(effect)),
         None => (text, None),
     };
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     if what.is_empty() || effect.is_some_and(|effect| !known.contains(&effect)) {
-        return Err(LabError::Usage(format!(
+        return Err(Failure::usage(format!(
             "kubernetes: toleration '{text}': write key, key=value, key:Effect or \
              key=value:Effect, with an effect of {}",
             known.join(", ")
@@ -211,7 +211,7 @@ fn toleration(text: &str) -> Result<Value, LabError> {
 }
 
 /// An object within another, made where there is none.
-fn object<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Value, LabError> {
+fn object<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Value, Failure> {
     let Some(inner) = of.as_object_mut().map(|of| of.entry(key).or_insert_with(|| json!({})))
     else {
         return Err(not_a_pod(key));
@@ -222,7 +222,7 @@ fn object<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Value, LabError> {
     if inner.is_object() { Ok(inner) } else { Err(not_a_pod(key)) }
 }
 
-fn list<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Vec<Value>, LabError> {
+fn list<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Vec<Value>, Failure> {
     let Some(inner) = of.as_object_mut().map(|of| of.entry(key).or_insert_with(|| json!([])))
     else {
         return Err(not_a_pod(key));
@@ -233,12 +233,14 @@ fn list<'a>(of: &'a mut Value, key: &str) -> Result<&'a mut Vec<Value>, LabError
     inner.as_array_mut().ok_or_else(|| not_a_pod(key))
 }
 
-fn not_a_pod(key: &str) -> LabError {
-    LabError::Usage(format!("kubernetes: its manifest is not a pod's: '{key}' is of another kind"))
+fn not_a_pod(key: &str) -> Failure {
+    Failure::usage(format!("kubernetes: its manifest is not a pod's: '{key}' is of another kind"))
 }
 
 #[cfg(test)]
 mod tests {
+    use tare_model::Fault;
+
     use super::*;
 
     fn order<'a>(spec: &'a KubernetesSpec, manifest: Option<&'a Value>) -> PodOrder<'a> {
@@ -314,7 +316,9 @@ mod tests {
             (json!({"metadata": 5}), "'metadata'"),
             (json!({"spec": {"containers": {"web": 1}}}), "'containers'"),
         ] {
-            let LabError::Usage(said) = pod(&order(&spec, Some(&manifest))).unwrap_err() else {
+            let Failure { fault: Fault::Usage, text: said } =
+                pod(&order(&spec, Some(&manifest))).unwrap_err()
+            else {
                 panic!()
             };
             assert!(said.contains(complaint), "{said}");

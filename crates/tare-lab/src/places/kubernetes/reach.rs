@@ -13,9 +13,9 @@ use tare_model::plain;
 use super::fate::{self, Standing};
 use super::ground::Ground;
 use super::pod::AGENT;
-use crate::error::LabError;
 use crate::machine::commands::{self, must};
 use crate::places::agent_file;
+use tare_model::Failure;
 
 /// An agent greets within this once its pod runs.
 pub const HELLO_WITHIN: DurationNs = DurationNs::from_secs(30);
@@ -23,9 +23,9 @@ const COPY_WITHIN: DurationNs = DurationNs::from_secs(60);
 pub const LOOK: Duration = Duration::from_millis(150);
 
 /// Into a container that waits for it.
-pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), LabError> {
+pub fn copy_agent(ground: &Ground, pod: &str, container: &str) -> Result<(), Failure> {
     let agent = agent_file::find()?;
-    let bytes = std::fs::metadata(&agent).map_err(|e| LabError::file("read", &agent, e))?.len();
+    let bytes = std::fs::metadata(&agent).map_err(|e| Failure::file("read", &agent, e))?.len();
     // Written whole before it bears its name: the pod waits for that.
     let there = format!(
         "umask 077; head -c {bytes} >{AGENT}.part && chmod 700 {AGENT}.part && mv {AGENT}.part {AGENT}"
@@ -45,7 +45,7 @@ pub fn exec(
     container: &str,
     ends_itself: bool,
     argv: &[&str],
-) -> Result<Vec<String>, LabError> {
+) -> Result<Vec<String>, Failure> {
     let own = own_program().display().to_string();
     let mut all =
         [&own, "kubernetes", "exec", "--namespace", &ground.namespace].map(str::to_owned).to_vec();
@@ -65,10 +65,10 @@ pub fn wait(
     container: &str,
     within: DurationNs,
     stop: &AtomicBool,
-) -> Result<Value, LabError> {
+) -> Result<Value, Failure> {
     let no = |why: String| {
         let why = plain::short(&why, WHY_CHARS_MAX);
-        Err(LabError::Environment(format!("pod {name} did not start: {why}")))
+        Err(Failure::environment(format!("pod {name} did not start: {why}")))
     };
     let limit = monotonic_now() + within;
     loop {

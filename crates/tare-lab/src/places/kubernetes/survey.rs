@@ -9,11 +9,11 @@ use super::fate::{age_s, not_ready};
 use super::ground::{FRONT_OF, PLACE, connect, is_unknown, kube, ours_selector};
 use super::oci_kernel;
 use super::rights::RIGHTS;
-use crate::error::LabError;
 use crate::journal::ours::OURS;
+use tare_model::Failure;
 
 /// A line each: what it is about, and what was found.
-pub fn survey(context: &str) -> Result<Vec<(&'static str, String)>, LabError> {
+pub fn survey(context: &str) -> Result<Vec<(&'static str, String)>, Failure> {
     let cluster = connect(Some(context))?;
     let version = cluster.version().map_err(kube)?;
     let mut lines = vec![("cluster", format!("Kubernetes {version} at {}", cluster.server))];
@@ -133,7 +133,7 @@ pub struct Swept {
 }
 
 /// Removes what runs left there that have ended: their pods have ended by themselves by then.
-pub fn sweep(context: &str) -> Result<Swept, LabError> {
+pub fn sweep(context: &str) -> Result<Swept, Failure> {
     let cluster = connect(Some(context))?;
     let mut swept = Swept::default();
     let ours = ours_selector();
@@ -207,7 +207,7 @@ fn path(object: &Value) -> String {
 }
 
 /// This very object, and only if it bears our label and name.
-fn remove(cluster: &Cluster, kind: Kind, object: &Value) -> Result<bool, LabError> {
+fn remove(cluster: &Cluster, kind: Kind, object: &Value) -> Result<bool, Failure> {
     let metadata = &object["metadata"];
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
     if !crate::journal::ours::is_ours(name) || metadata["labels"][OURS.0] != OURS.1 {

@@ -7,9 +7,9 @@ use tare_lab::filters::{describe, environment};
 use tare_model::filters::{FilterKind, FilterSpec};
 
 use super::named;
-use crate::failure::Failure;
 use crate::load::outputs::print;
 use crate::run::places::journal_folder;
+use tare_model::Failure;
 
 /// Ask a filter about URLs, without a server; `tare filter ask` alone lists the filters
 ///
@@ -38,10 +38,10 @@ pub fn run(args: &Ask) -> Result<(), Failure> {
         Some(filter) => ask(args, filter)?,
         None => (list(), 0),
     };
-    print(&text).map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+    print(&text).map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     match (failed, &args.filter) {
         (1.., Some(filter)) => {
-            Err(Failure::Target(format!("filter {filter}: {failed} calls failed")))
+            Err(Failure::target(format!("filter {filter}: {failed} calls failed")))
         }
         _ => Ok(()),
     }

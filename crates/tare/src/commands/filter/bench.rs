@@ -22,12 +22,12 @@ use tare_stats::estimate::{sidak, trimmed_mean};
 
 use super::named;
 use crate::args::words::positive_duration;
-use crate::failure::Failure;
 use crate::load::addresses::random_seed;
 use crate::load::interrupt;
 use crate::load::outputs::{Output, print};
 use crate::run::choices::percent;
 use crate::run::places::{divide_cpus, journal_folder};
+use tare_model::Failure;
 
 /// Measure nanoseconds per call for accepted and refused URLs, without a server
 ///
@@ -129,15 +129,15 @@ pub fn run(args: &Bench) -> Result<(), Failure> {
     };
     if !output.as_ref().is_some_and(Output::is_stdout) {
         print(&text(&report))
-            .map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
+            .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
     }
     if let Some(output) = &mut output {
         output.write(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
     }
     let wrong = report.filters.iter().find_map(|row| Some((&row.filter, row.wrong.as_ref()?)));
     match wrong {
-        Some((filter, why)) => Err(Failure::Target(format!("filter {filter}: {why}"))),
-        None if stop.load(Ordering::Relaxed) => Err(Failure::Interrupted),
+        Some((filter, why)) => Err(Failure::target(format!("filter {filter}: {why}"))),
+        None if stop.load(Ordering::Relaxed) => Err(Failure::interrupted()),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use tare_io::time::monotonic_now;
 use tare_lab::filters::caller::{Called, Calls, FAILED, READY};
 
 use crate::args::words::cpu_list;
-use crate::failure::Failure;
+use tare_model::Failure;
 
 /// Call a filter library as told on standard input; tare starts this itself
 ///
@@ -32,7 +32,7 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
     if let Some(cpus) = &args.cpus {
         pin_to(cpus)?;
     }
-    let environment = |error| Failure::Environment(format!("standard output: {error}"));
+    let environment = |error| Failure::environment(format!("standard output: {error}"));
     // Nobody waits for a caller whose tare is gone.
     end_with_parent().map_err(environment)?;
     // What the library prints must not be taken for an answer, nor fill a pipe that nobody reads.
@@ -46,9 +46,9 @@ pub fn run(args: &Caller) -> Result<(), Failure> {
     say(READY)?;
     for line in std::io::stdin().lock().lines() {
         let line =
-            line.map_err(|error| Failure::Environment(format!("standard input: {error}")))?;
+            line.map_err(|error| Failure::environment(format!("standard input: {error}")))?;
         let asked: Calls = serde_json::from_str(&line)
-            .map_err(|error| Failure::Usage(format!("'{line}': {error}")))?;
+            .map_err(|error| Failure::usage(format!("'{line}': {error}")))?;
         let called = call(&plugin, &c_string(&asked.url)?, asked.calls);
         say(&serde_json::to_string(&called).unwrap_or_default())?;
     }
@@ -71,5 +71,5 @@ fn call(plugin: &Plugin, url: &CString, calls: u64) -> Called {
 }
 
 fn c_string(text: &str) -> Result<CString, Failure> {
-    CString::new(text).map_err(|_| Failure::Usage(format!("{text:?}: a zero byte cannot be in it")))
+    CString::new(text).map_err(|_| Failure::usage(format!("{text:?}: a zero byte cannot be in it")))
 }

@@ -15,10 +15,10 @@ use tare_lab::filters::shared::{SharedMemory, Totals, check_name};
 use tare_lab::journal::Journal;
 use tare_model::filters::{FilterKind, check_prefix};
 
-use crate::failure::Failure;
 use crate::load::interrupt;
 use crate::load::outputs::{print, print_stderr};
 use crate::run::places::journal_folder;
+use tare_model::Failure;
 
 /// Create the shared memory of the filters shm and ebpf, and control them through it
 ///
@@ -70,7 +70,7 @@ pub fn run(args: &Control) -> Result<(), Failure> {
     outcome?;
     match complaints.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Environment(complaints.join("; "))),
+        false => Err(Failure::environment(complaints.join("; "))),
     }
 }
 
@@ -129,5 +129,5 @@ fn typed_lines() -> Receiver<String> {
 
 fn say(text: &str) -> Result<(), Failure> {
     print(&format!("{text}\n"))
-        .map_err(|error| Failure::Environment(format!("standard output: {error}")))
+        .map_err(|error| Failure::environment(format!("standard output: {error}")))
 }
